@@ -1,0 +1,173 @@
+"""Staged changes of a transaction: frozen values that say what the user wants, before any id is known.
+
+Ids of objects that the transaction itself creates are negative and local to it; resolution gives them real ids in
+every attempt.  Column ids are per table and final from the start, because data files carry them as field ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.partitioning import PartitionSpec
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import Field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSchema:
+    """``schema_id`` is negative; ``path`` is relative to the data path."""
+
+    schema_id: int
+    name: str
+    uuid: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSchema:
+    """Drop an (empty) schema."""
+
+    schema_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """``table_id`` is negative; ``schema_id`` may be; ``path`` is relative to the schema's directory."""
+
+    table_id: int
+    schema_id: int
+    schema_name: str
+    name: str
+    uuid: str
+    path: str
+    schema: Schema
+    partition_spec: PartitionSpec | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """End a table and everything that belongs to it."""
+
+    table_id: int
+    schema_name: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterColumns:
+    """End the current rows of some columns and add new ones, with final ids.
+
+    Attributes:
+        ended: Column ids whose live row ends.
+        added: Nodes to insert, each with the id of its parent column (None on top level).
+    """
+
+    table_id: int
+    schema_name: str
+    name: str
+    ended: tuple[int, ...]
+    added: tuple[tuple[Field, int | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendFiles:
+    """Add written files to a table. ``leaf_types`` in statistics order come from ``schema``, the table's columns."""
+
+    table_id: int
+    schema: Schema
+    files: tuple[WrittenFile, ...]
+    partition_spec: PartitionSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndFiles:
+    """End whole data files: all of their rows are deleted."""
+
+    table_id: int
+    data_file_ids: tuple[int, ...]
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedDeleteFile:
+    """A delete file that is in place but not committed.
+
+    Attributes:
+        data_file_id: The data file whose rows it hides.
+        path: Path relative to the table's directory.
+        delete_count: All positions in it, older ones included.
+        new_count: Positions that this transaction deletes.
+        min_snapshot: Smallest snapshot among its older positions; None when it has none (two-column file).
+        assumed_snapshot: The snapshot id written beside the new positions of a cumulative (three-column) file; None
+            for a two-column file. When the commit lands on another id the file is written again first.
+        replaces: ``delete_file_id`` of the file that this one takes the place of, None for the first delete.
+        replaces_path: Path of that file relative to the data path (or absolute), to schedule it for deletion.
+        replaces_path_is_relative: Whether ``replaces_path`` is relative.
+    """
+
+    data_file_id: int
+    path: str
+    delete_count: int
+    new_count: int
+    file_size_bytes: int
+    footer_size: int
+    min_snapshot: int | None = None
+    assumed_snapshot: int | None = None
+    replaces: int | None = None
+    replaces_path: str | None = None
+    replaces_path_is_relative: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddDeleteFiles:
+    """Hide rows of data files that stay."""
+
+    table_id: int
+    files: tuple[StagedDeleteFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndInlined:
+    """Delete inlined rows: physical table name and row ids, in pairs."""
+
+    table_id: int
+    rows: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedFile:
+    """Source data files and the one file that replaces them.
+
+    Attributes:
+        sources: (data_file_id, path relative to the data path or absolute, path_is_relative) of each source.
+        output: The written file.
+        row_id_start: First row id when the sources' row ids are consecutive, None when the output embeds them.
+        begin_snapshot: The first source's.
+        partial_max: Highest snapshot id among the rows.
+        partition_id: Spec of the sources.
+    """
+
+    sources: tuple[tuple[int, str, bool], ...]
+    output: WrittenFile
+    row_id_start: int | None
+    begin_snapshot: int
+    partial_max: int
+    partition_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeFiles:
+    """Compaction of one table; never in one transaction with other changes."""
+
+    table_id: int
+    schema: Schema
+    merges: tuple[MergedFile, ...]
+
+
+Action: TypeAlias = (
+    CreateSchema | DropSchema | CreateTable | DropTable | AlterColumns | AppendFiles | EndFiles | AddDeleteFiles | EndInlined | MergeFiles
+)

@@ -1,0 +1,124 @@
+"""Data files, delete files and their statistics, as the catalog knows them (specification: ducklake_data_file,
+ducklake_delete_file, ducklake_file_column_stats)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ROW_ID_FIELD_ID = 2147483540
+SNAPSHOT_ID_FIELD_ID = 2147483539
+ROW_ID_COLUMN = "_ducklake_internal_row_id"
+SNAPSHOT_ID_COLUMN = "_ducklake_internal_snapshot_id"
+DELETE_PATH_FIELD_ID = 2147483646
+DELETE_POSITION_FIELD_ID = 2147483645
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnStatistics:
+    """Statistics of one leaf column in one file, in the catalog's text forms.
+
+    Attributes:
+        column_id: Id of the leaf.
+        column_size_bytes: Compressed bytes of its column chunks.
+        value_count: Non-null leaf values (the reference leaves NULLs out); None for unknown.
+        null_count: Null leaf slots, those under null or empty parents included; None for unknown.
+        min_value: Lower bound as text, None when there is no value or none is known. Bounds of long strings are
+            truncated as the reference truncates them.
+        max_value: Upper bound as text, like ``min_value``.
+        contains_nan: For float32 and float64 only, else None.
+        extra_stats: JSON for geometry and variant, else None.
+        exact_min: The untruncated lower bound as text where ``min_value`` is truncated or given up, else None.
+        exact_max: The same for the upper bound. Table-wide bounds are built from these, never from a missing bound.
+    """
+
+    column_id: int
+    column_size_bytes: int
+    value_count: int | None
+    null_count: int | None
+    min_value: str | None = None
+    max_value: str | None = None
+    contains_nan: bool | None = None
+    extra_stats: str | None = None
+    exact_min: str | None = None
+    exact_max: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A Parquet file that is in place but not committed: what a writer reports.
+
+    Attributes:
+        path: Path relative to the table's directory (``path_is_relative``), with hive directories.
+        record_count: Rows.
+        file_size_bytes: Bytes of the whole file.
+        footer_size: Bytes of the Parquet footer thrift, without its length field and magic.
+        statistics: One entry per leaf column.
+        partition_values: Text of each partition key's value in key order, None for NULL; empty when unpartitioned.
+        row_ids_embedded: Whether the file carries ``_ducklake_internal_row_id``.
+    """
+
+    path: str
+    record_count: int
+    file_size_bytes: int
+    footer_size: int
+    statistics: tuple[ColumnStatistics, ...]
+    partition_values: tuple[str | None, ...] = ()
+    row_ids_embedded: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteFile:
+    """A committed file of deleted row positions.
+
+    Attributes:
+        id: ``delete_file_id``.
+        path: Full path.
+        format: ``parquet`` or ``puffin``.
+    """
+
+    id: int
+    data_file_id: int
+    path: str
+    format: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int | None
+    begin_snapshot: int
+    partial_max: int | None = None
+    encryption_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A committed data file, live at the snapshot it was read for, with everything that hides rows of it.
+
+    Attributes:
+        id: ``data_file_id``.
+        path: Full path.
+        relative_path: Path as stored, for rows that name it again (schedule, delete files).
+        row_id_start: Row id of the first row; None when row ids are embedded.
+        partition_id: Partition spec that the file was written with, None for none.
+        partition_values: (partition_key_index, text) pairs of the file's own spec.
+        partial_max: Highest snapshot id among its rows, when it holds rows of several snapshots.
+        delete_files: Delete files live at the snapshot; more than one is a fault of the writer, and all of them count.
+        inlined_deletes: Positions deleted through the catalog at or before the snapshot.
+    """
+
+    id: int
+    table_id: int
+    path: str
+    relative_path: str
+    record_count: int
+    file_size_bytes: int
+    footer_size: int | None
+    row_id_start: int | None
+    begin_snapshot: int
+    end_snapshot: int | None = None
+    partition_id: int | None = None
+    partition_values: tuple[tuple[int, str | None], ...] = ()
+    mapping_id: int | None = None
+    partial_max: int | None = None
+    encryption_key: str | None = None
+    delete_files: tuple[DeleteFile, ...] = ()
+    inlined_deletes: tuple[int, ...] = ()
+    path_is_relative: bool = True

@@ -1,0 +1,113 @@
+"""A table's columns at one snapshot, found by name or by id (specification: Schema Evolution, ducklake_column)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ducklake_core.errors import NotFoundError, SchemaError
+from ducklake_core.format.types import DataType, Field, ListType, MapType, StructType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """The top-level columns of a table, in order, each with its whole type tree."""
+
+    columns: tuple[Field, ...]
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names as written."""
+        return tuple(column.name for column in self.columns)
+
+    def find(self, name: str) -> Field | None:
+        """The top-level column of that name without regard to case, or None."""
+        folded = name.casefold()
+        return next((c for c in self.columns if c.name.casefold() == folded), None)
+
+    def column(self, name: str) -> Field:
+        """The top-level column of that name without regard to case.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        found = self.find(name)
+        if found is None:
+            raise NotFoundError(f"there is no column {name!r}; the columns are: {', '.join(self.names)}", column=name)
+        return found
+
+    def walk(self) -> Iterator[Field]:
+        """All nodes, parents first."""
+        for column in self.columns:
+            yield from column.walk()
+
+    def leaves(self) -> Iterator[Field]:
+        """All leaves, in the order of a file's leaf columns."""
+        for column in self.columns:
+            yield from column.leaves()
+
+    def by_id(self) -> dict[int, Field]:
+        """All nodes by their id."""
+        return {node.id: node for node in self.walk()}
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """The named columns, in the order asked for."""
+        return Schema(columns=tuple(self.column(name) for name in names))
+
+
+def with_ids(schema: Schema, first_id: int = 1) -> Schema:
+    """The same schema with ids given in pre-order from ``first_id`` on, as the reference numbers them at CREATE."""
+    counter = iter(range(first_id, first_id + sum(1 for _ in schema.walk())))
+
+    def number(field: Field) -> Field:
+        own = next(counter)
+        return replace(field, id=own, type=_map_children(field.type, number))
+
+    return Schema(columns=tuple(number(column) for column in schema.columns))
+
+
+def _map_children(data_type: DataType, transform: object) -> DataType:
+    assert callable(transform)
+    match data_type:
+        case ListType(element=element):
+            return ListType(element=transform(element))
+        case MapType(key=key, value=value):
+            return MapType(key=transform(key), value=transform(value))
+        case StructType(fields=fields):
+            return StructType(fields=tuple(transform(f) for f in fields))
+        case _:
+            return data_type
+
+
+def check_names(schema: Schema) -> None:
+    """Refuse what no catalog can hold: no columns, empty names, names that differ only in case.
+
+    Raises:
+        SchemaError: One of these.
+    """
+    if not schema.columns:
+        raise SchemaError("a table needs at least one column")
+    _check_level("the table", schema.columns)
+
+
+def _check_level(where: str, fields: tuple[Field, ...]) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        if not field.name:
+            raise SchemaError(f"a column of {where} has an empty name")
+        folded = field.name.casefold()
+        if folded in seen:
+            raise SchemaError(
+                f"{where} has two columns {seen[folded]!r} and {field.name!r}: names are compared without regard to case",
+                column=field.name,
+            )
+        seen[folded] = field.name
+        if isinstance(field.type, StructType) and not field.type.fields:
+            raise SchemaError(f"the struct {field.name!r} has no fields", column=field.name)
+        _check_level(f"column {field.name!r}", field.children)

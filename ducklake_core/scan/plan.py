@@ -1,0 +1,70 @@
+"""A planned scan: the exact files and inlined rows that answer it, as picklable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from ducklake_core.format.files import DataFile
+from ducklake_core.format.predicates import Predicate
+from ducklake_core.format.schema import Schema
+
+VIRTUAL_COLUMNS = ("rowid", "snapshot_id", "filename", "file_row_number")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTask:
+    """Read one data file.
+
+    Attributes:
+        file: The file with everything that hides rows of it.
+        snapshot_filter: When set, only rows whose embedded snapshot id is at most this are visible.
+        native: Whether Spark's own Parquet reader gives exactly the right rows and types for this projection; when
+            not, ``native_obstacle`` says why.
+        covered: Whether statistics prove that every row satisfies the predicate, so that none need be evaluated.
+    """
+
+    file: DataFile
+    snapshot_filter: int | None = None
+    native: bool = False
+    native_obstacle: str | None = None
+    covered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruningReport:
+    """How many live files were considered, kept and left out, and by which means ("partition", "statistics")."""
+
+    files_total: int
+    files_kept: int
+    pruned_by_partition: int = 0
+    pruned_by_statistics: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """What a scan will read.
+
+    Attributes:
+        table: ``schema.table`` for messages.
+        snapshot_id: The snapshot that is read.
+        schema: Columns to return, in order; virtual columns are listed apart.
+        read_schema: Columns to read from files: the projection and what the predicate needs.
+        virtual: Virtual columns to return after the columns.
+        predicate: Rows to keep, bound to ``read_schema``; None for all.
+        tasks: Files to read.
+        inlined: Inlined rows visible at the snapshot, not yet filtered: columns of ``read_schema``, then ``rowid``
+            and ``snapshot_id``; None when there are none.
+        pruning: What was left out and why.
+    """
+
+    table: str
+    snapshot_id: int
+    schema: Schema
+    read_schema: Schema
+    virtual: tuple[str, ...] = ()
+    predicate: Predicate | None = None
+    tasks: tuple[FileTask, ...] = ()
+    inlined: pa.Table | None = None
+    pruning: PruningReport
