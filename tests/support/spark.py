@@ -1,0 +1,21 @@
+"""The Spark session that tests share."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+
+def local_session() -> SparkSession:
+    """A classic session on two local cores, quiet, in UTC."""
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("ducklake-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
