@@ -1,0 +1,74 @@
+"""Alternating measurements: each round times every contender once, and the medians are compared with the named baseline."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Result:
+    """One benchmark: seconds per contender and round, and the bound that the project promises for the first contender."""
+
+    name: str
+    baseline: str
+    seconds: Mapping[str, tuple[float, ...]]
+    promised_ratio: float
+
+    def median(self, contender: str) -> float:
+        """Median seconds of a contender."""
+        return statistics.median(self.seconds[contender])
+
+    def ratio(self, contender: str) -> float:
+        """Median of a contender over the median of the baseline; below 1 is faster than the baseline."""
+        return self.median(contender) / self.median(self.baseline)
+
+
+def compare(
+    name: str,
+    contenders: Mapping[str, Callable[[], object]],
+    *,
+    baseline: str,
+    promised_ratio: float,
+    rounds: int = 5,
+    warm_up: int = 1,
+    before_each: Callable[[], object] | None = None,
+) -> Result:
+    """Run all contenders in turn ``warm_up + rounds`` times and keep the seconds of the last ``rounds``."""
+    seconds: dict[str, list[float]] = {contender: [] for contender in contenders}
+    for number in range(warm_up + rounds):
+        for contender, run in contenders.items():
+            if before_each is not None:
+                before_each()
+            started = time.perf_counter()
+            run()
+            elapsed = time.perf_counter() - started
+            if number >= warm_up:
+                seconds[contender].append(elapsed)
+    return Result(name, baseline, {contender: tuple(values) for contender, values in seconds.items()}, promised_ratio)
+
+
+def report(*results: Result) -> None:
+    """Print a table for people and one JSON line a result for machines."""
+    table = Table("benchmark", "contender", "median s", "min s", "max s", "ratio to baseline", "promised")
+    for result in results:
+        for contender, values in result.seconds.items():
+            is_baseline = contender == result.baseline
+            table.add_row(
+                result.name,
+                contender,
+                f"{result.median(contender):.4f}",
+                f"{min(values):.4f}",
+                f"{max(values):.4f}",
+                "baseline" if is_baseline else f"{result.ratio(contender):.2f}",
+                "" if is_baseline else f"<= {result.promised_ratio:.2f}",
+            )
+    Console(width=140).print(table)
+    for result in results:
+        print(json.dumps({"benchmark": result.name, "baseline": result.baseline, "seconds": result.seconds, "promised_ratio": result.promised_ratio}))
