@@ -1,0 +1,239 @@
+"""A table slice as a predicate with literals typed by the table's columns: SQL for DuckLake, SQL for Spark, an expression for Arrow.
+
+Window ends are instants in the time zone of the partitions definition.  A ``date`` column is compared with local dates, a ``timestamp``
+column with local wall times, a ``timestamptz`` column with instants, and a text column with the partition keys themselves.
+Everything else is refused before anything is written, because a guess would replace rows that are not the run's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from ducklake_core.errors import UsageError
+from ducklake_dagster.table_slice import Constraint, KeyConstraint, TableSlice, TimeConstraint, TimeWindow
+
+if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
+Dialect: TypeAlias = Literal["duckdb", "spark"]
+Value: TypeAlias = str | int | date | datetime
+
+_NAIVE = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
+_INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uint32", "uint64", "uint128")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnConstraint:
+    """One column lies in one of half-open ``intervals`` or equals one of ``values``; exactly one of the two is used."""
+
+    column: str
+    type_name: str
+    intervals: tuple[tuple[Value, Value], ...] = ()
+    values: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlicePredicate:
+    """Rows of a slice: any of the boxes, each of which is all of its column constraints."""
+
+    boxes: tuple[tuple[ColumnConstraint, ...], ...]
+
+    def to_sql(self, dialect: Dialect = "duckdb") -> str:
+        """SQL text with typed literals and quoted names; ``FALSE`` when there is no box."""
+        if not self.boxes:
+            return "FALSE"
+        return " OR ".join(f"({' AND '.join(_constraint_sql(c, dialect) for c in box)})" for box in self.boxes)
+
+    def to_arrow(self) -> pc.Expression:
+        """The same as a pyarrow expression over columns of these names."""
+        import pyarrow.compute as pc
+
+        anything = pc.scalar(False)
+        for box in self.boxes:
+            everything = pc.scalar(True)
+            for constraint in box:
+                everything = everything & _constraint_arrow(constraint)
+            anything = anything | everything
+        return anything
+
+
+def slice_predicate(table_slice: TableSlice, column_type: Callable[[str], tuple[str, str] | None]) -> SlicePredicate | None:
+    """The predicate of a slice, None for a whole table.
+
+    Args:
+        table_slice: The slice.
+        column_type: Gives the exact name and the DuckLake type name of a column, without regard to case; None when there is none.
+
+    Raises:
+        UsageError: A column does not exist, or its type cannot tell the partitions apart; the text names column and type.
+    """
+    if table_slice.boxes is None:
+        return None
+    return SlicePredicate(
+        boxes=tuple(tuple(_typed(constraint, table_slice, column_type) for constraint in box) for box in table_slice.boxes)
+    )
+
+
+def _typed(constraint: Constraint, table_slice: TableSlice, column_type: Callable[[str], tuple[str, str] | None]) -> ColumnConstraint:
+    found = column_type(constraint.column)
+    if found is None:
+        raise UsageError(
+            f"partition_expr names column {constraint.column!r}, which {table_slice.qualified_name} does not have: "
+            "partition_expr must be the name of one top-level column",
+            table=table_slice.qualified_name,
+            column=constraint.column,
+        )
+    column, type_name = found
+    match constraint:
+        case TimeConstraint():
+            return _time_constraint(constraint, column, type_name, table_slice)
+        case KeyConstraint():
+            return _key_constraint(constraint, column, type_name, table_slice)
+
+
+def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    if type_name == "varchar":
+        return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
+    if type_name == "timestamptz":
+        bounds = [(w.start.astimezone(UTC), w.end.astimezone(UTC)) for w in constraint.windows]
+        return ColumnConstraint(column=column, type_name=type_name, intervals=tuple(bounds))
+    if type_name in _NAIVE:
+        walls = [(_wall_time(w, "start", column, table_slice), _wall_time(w, "end", column, table_slice)) for w in constraint.windows]
+        return ColumnConstraint(column=column, type_name=type_name, intervals=tuple(walls))
+    if type_name == "date":
+        days = [(_local_date(w, "start", column, table_slice), _local_date(w, "end", column, table_slice)) for w in constraint.windows]
+        return ColumnConstraint(column=column, type_name=type_name, intervals=tuple(days))
+    raise _refused("time partitions", "date, timestamp, timestamptz or varchar", column, type_name, table_slice)
+
+
+def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    if type_name == "varchar":
+        return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
+    parse: Callable[[str], Value]
+    if type_name in _INTEGERS:
+        parse = int
+    elif type_name == "date":
+        parse = date.fromisoformat
+    else:
+        raise _refused("static or dynamic partitions", "varchar, an integer type or date", column, type_name, table_slice)
+    try:
+        values = tuple(parse(key) for key in constraint.keys)
+    except ValueError:
+        raise UsageError(
+            f"cannot compare column {column!r} of {table_slice.qualified_name}, which is {type_name}, "
+            f"with the partition keys {', '.join(map(repr, constraint.keys[:5]))}: they do not all read as {type_name}",
+            table=table_slice.qualified_name,
+            column=column,
+        ) from None
+    return ColumnConstraint(column=column, type_name=type_name, values=values)
+
+
+def _refused(what: str, wanted: str, column: str, type_name: str, table_slice: TableSlice) -> UsageError:
+    return UsageError(
+        f"column {column!r} of {table_slice.qualified_name} is {type_name}, which cannot be matched with {what}: use a column of type {wanted}",
+        table=table_slice.qualified_name,
+        column=column,
+    )
+
+
+def _bound(window: TimeWindow, side: Literal["start", "end"]) -> datetime:
+    return window.start if side == "start" else window.end
+
+
+def _wall_time(window: TimeWindow, side: Literal["start", "end"], column: str, table_slice: TableSlice) -> datetime:
+    bound = _bound(window, side)
+    wall = bound.replace(tzinfo=None)
+    # Inside an hour that the clock shows twice, a wall time is before and after the bound at once. Only the first instant of
+    # the first pass is a clean cut.
+    just_before = (bound.astimezone(UTC) - timedelta(microseconds=1)).astimezone(bound.tzinfo)
+    if _shown_twice(bound) and (bound.fold or _shown_twice(just_before)):
+        raise UsageError(
+            f"partition bound {bound.isoformat()} lies in an hour that clocks show twice, so column {column!r} of "
+            f"{table_slice.qualified_name} (timestamp without time zone) cannot tell the partitions apart: use a timestamptz column",
+            table=table_slice.qualified_name,
+            column=column,
+        )
+    return wall
+
+
+def _shown_twice(moment: datetime) -> bool:
+    first, second = moment.replace(fold=0).utcoffset(), moment.replace(fold=1).utcoffset()
+    return first is not None and second is not None and first > second
+
+
+def _local_date(window: TimeWindow, side: Literal["start", "end"], column: str, table_slice: TableSlice) -> date:
+    bound = _bound(window, side)
+    # A day starts at its first instant, which is 01:00 where clocks jump over midnight.
+    just_before = (bound.astimezone(UTC) - timedelta(microseconds=1)).astimezone(bound.tzinfo)
+    if just_before.date() >= bound.date():
+        raise UsageError(
+            f"partition bound {bound.isoformat()} is not the start of a day, so column {column!r} of {table_slice.qualified_name} (date) "
+            "cannot tell the partitions apart: use a timestamp or timestamptz column",
+            table=table_slice.qualified_name,
+            column=column,
+        )
+    return bound.date()
+
+
+def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect) -> str:
+    column = _quoted(constraint.column, dialect)
+    literal = lambda value: _literal_sql(value, constraint.type_name, dialect)  # noqa: E731
+    if constraint.intervals:
+        parts = [f"({column} >= {literal(low)} AND {column} < {literal(high)})" for low, high in constraint.intervals]
+        return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+    if len(constraint.values) == 1:
+        return f"{column} = {literal(constraint.values[0])}"
+    return f"{column} IN ({', '.join(map(literal, constraint.values))})"
+
+
+def _quoted(name: str, dialect: Dialect) -> str:
+    mark = "`" if dialect == "spark" else '"'
+    return mark + name.replace(mark, mark * 2) + mark
+
+
+def _literal_sql(value: Value, type_name: str, dialect: Dialect) -> str:
+    if isinstance(value, datetime):
+        text = value.replace(tzinfo=None).isoformat(sep=" ")
+        if type_name == "timestamptz":
+            return f"TIMESTAMP '{text}+00:00'" if dialect == "spark" else f"TIMESTAMPTZ '{text}+00:00'"
+        return f"TIMESTAMP_NTZ '{text}'" if dialect == "spark" else f"TIMESTAMP '{text}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    if isinstance(value, int):
+        return str(value)
+    if dialect == "spark":
+        # Spark reads backslash escapes in string literals, standard SQL does not.
+        escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+        return f"'{escaped}'"
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _constraint_arrow(constraint: ColumnConstraint) -> pc.Expression:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    arrow_type = _arrow_type(constraint.type_name)
+    field = pc.field(constraint.column).cast(arrow_type)
+    if constraint.intervals:
+        inside = pc.scalar(False)
+        for low, high in constraint.intervals:
+            inside = inside | ((field >= pa.scalar(low, arrow_type)) & (field < pa.scalar(high, arrow_type)))
+        return inside
+    return field.isin(pa.array(constraint.values, arrow_type))
+
+
+def _arrow_type(type_name: str) -> object:
+    import pyarrow as pa
+
+    if type_name == "timestamptz":
+        return pa.timestamp("us", tz="UTC")
+    if type_name in _NAIVE:
+        return pa.timestamp("us")
+    if type_name == "date":
+        return pa.date32()
+    if type_name in _INTEGERS:
+        return pa.int64() if type_name not in ("uint64", "int128", "uint128") else pa.decimal128(38, 0)
+    return pa.string()
