@@ -1,0 +1,90 @@
+"""What a catalog database can do, asked by ability instead of by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Dialect
+
+from ducklake_core.errors import UnsupportedFeatureError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abilities:
+    """How the reference lays out metadata in one kind of database, and how that database behaves.
+
+    Attributes:
+        boolean_as_integer: BOOLEAN columns are declared BIGINT and hold 0 and 1.
+        uuid_as_text: UUID columns are VARCHAR with lower-case dashed text.
+        timestamp_as_text: TIMESTAMPTZ columns are VARCHAR with UTC text; comparing them as text is wrong.
+        begin_immediate: Writers must take the one write lock before they read.
+        concurrent_writers: Several transactions may write at the same time.
+        is_file: The database is one file on this machine; nothing but opening it may create it.
+        has_schemas: Metadata tables live in a schema of their own choice (METADATA_SCHEMA).
+        has_clock: The database has a clock with microseconds; without one, this machine's clock is the database's.
+        inlined_text_as_bytes: Inlined varchar and json values are stored as UTF-8 bytes.
+        inlined_as_text: Inlined values of these leaf types are stored as text.
+        inlined_cast_to_text: Inlined values of these leaf types must be cast to text in SQL, because the driver's own
+            value loses something (months of an interval, 24:00:00, the offset of a timetz).
+    """
+
+    boolean_as_integer: bool
+    uuid_as_text: bool
+    timestamp_as_text: bool
+    begin_immediate: bool
+    concurrent_writers: bool
+    is_file: bool
+    has_schemas: bool
+    has_clock: bool
+    inlined_text_as_bytes: bool
+    inlined_as_text: frozenset[str]
+    inlined_cast_to_text: frozenset[str]
+
+
+_TEXT_EVERYWHERE = frozenset(
+    {"uint64", "int128", "uint128", "date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"}
+)
+
+SQLITE = Abilities(
+    boolean_as_integer=True,
+    uuid_as_text=True,
+    timestamp_as_text=True,
+    begin_immediate=True,
+    concurrent_writers=False,
+    is_file=True,
+    has_schemas=False,
+    has_clock=False,
+    inlined_text_as_bytes=False,
+    inlined_as_text=_TEXT_EVERYWHERE | {"float32", "float64", "decimal", "time", "timetz", "interval", "uuid"},
+    inlined_cast_to_text=frozenset(),
+)
+
+POSTGRESQL = Abilities(
+    boolean_as_integer=False,
+    uuid_as_text=False,
+    timestamp_as_text=False,
+    begin_immediate=False,
+    concurrent_writers=True,
+    is_file=False,
+    has_schemas=True,
+    has_clock=True,
+    inlined_text_as_bytes=True,
+    inlined_as_text=_TEXT_EVERYWHERE,
+    inlined_cast_to_text=frozenset({"time", "timetz", "interval", "uuid", "decimal"}),
+)
+
+_BY_DIALECT = {"sqlite": SQLITE, "postgresql": POSTGRESQL}
+
+
+def abilities_of(dialect: Dialect) -> Abilities:
+    """The abilities behind a SQLAlchemy dialect.
+
+    Raises:
+        UnsupportedFeatureError: A database that this library does not keep catalogs in.
+    """
+    found = _BY_DIALECT.get(dialect.name)
+    if found is None:
+        raise UnsupportedFeatureError(
+            f"{dialect.name} as catalog database is not supported: use SQLite or PostgreSQL", dialect=dialect.name
+        )
+    return found

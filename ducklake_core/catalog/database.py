@@ -1,0 +1,201 @@
+"""Connections to the metadata database: short read and write transactions, safe across fork and pickle."""
+
+from __future__ import annotations
+
+import os
+import select
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, func, pool
+from sqlalchemy import select as sql_select
+from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from ducklake_core.catalog.abilities import Abilities, abilities_of
+from ducklake_core.catalog.failures import Failure, classify, wrapped
+from ducklake_core.catalog.tables import CatalogTables, metadata_tables
+from ducklake_core.catalog.url import CatalogAddress
+
+__all__ = ["Database", "Failure", "classify"]
+
+READ_BUSY_SECONDS = 10.0
+WRITE_BUSY_SECONDS = 1.0
+_PING_AFTER_IDLE_SECONDS = 30.0
+
+
+class Database:
+    """One metadata database. Nothing is opened before the first :meth:`read` or :meth:`write`.
+
+    Connections are never shared with a forked child; a pickled database opens its own.
+
+    Args:
+        address: Where it is.
+        pool_size: Connections that are kept open between transactions, for server databases.
+        connect_timeout: Seconds to wait for a server's first answer.
+    """
+
+    def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10) -> None:
+        self.address = address
+        self.abilities: Abilities = abilities_of(address.url.get_dialect()())
+        self.tables: CatalogTables = metadata_tables(address.metadata_schema)
+        self._pool_size = pool_size
+        self._connect_timeout = connect_timeout
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._process = 0
+
+    def __repr__(self) -> str:
+        return f"Database({str(self.address)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, (self.address, self._pool_size, self._connect_timeout))
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only reads and sees one state of the catalog in all of its statements. Keep it short.
+
+        Raises:
+            CatalogUnavailableError: The database cannot be reached or stays locked.
+            CatalogError: It refused a statement.
+        """
+        options: dict[str, Any] = {"ducklake_begin": "BEGIN", "ducklake_busy": READ_BUSY_SECONDS}
+        if self.abilities.concurrent_writers:
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        with self._transaction(options) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that commits when the block ends and rolls back when it raises.
+
+        On SQLite it holds the one write lock from the start; the wait for that lock is short, repeating is up to the
+        caller. Use :func:`classify` on what is raised.
+
+        Raises:
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogError: The database refused a statement.
+        """
+        options: dict[str, Any] = {"ducklake_begin": "BEGIN IMMEDIATE", "ducklake_busy": WRITE_BUSY_SECONDS}
+        if self.abilities.concurrent_writers:
+            options |= {"isolation_level": "READ COMMITTED"}
+        with self._transaction(options) as connection:
+            yield connection
+            try:
+                connection.commit()
+            except SQLAlchemyError as error:
+                raise wrapped(error, str(self.address), self.address.secrets, at_commit=True) from error
+
+    def now(self, connection: Connection) -> datetime:
+        """The database's clock, in UTC; this machine's where the database has none."""
+        if not self.abilities.has_clock:
+            return datetime.now(UTC)
+        found: datetime = connection.execute(sql_select(func.clock_timestamp())).scalar_one()
+        return found.astimezone(UTC)
+
+    def exists(self) -> bool:
+        """Whether a file database is there; server databases are asked by connecting."""
+        return not self.abilities.is_file or Path(str(self.address.url.database)).exists()
+
+    def create_file(self) -> None:
+        """Create the empty file of a file database. Only the creation of a lake calls this."""
+        if self.abilities.is_file:
+            Path(str(self.address.url.database)).touch(exist_ok=False)
+
+    def remove_file(self) -> None:
+        """Take back :meth:`create_file`."""
+        if self.abilities.is_file:
+            Path(str(self.address.url.database)).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close pooled connections. The database can be used again afterwards."""
+        with self._lock:
+            if self._engine is not None:
+                self._engine.dispose(close=self._process == os.getpid())
+            self._engine = None
+
+    @contextmanager
+    def _transaction(self, options: dict[str, Any]) -> Iterator[Connection]:
+        try:
+            with self._current_engine().connect() as opened:
+                connection = opened.execution_options(**options)
+                connection.begin()
+                yield connection
+        except SQLAlchemyError as error:
+            raise wrapped(error, str(self.address), self.address.secrets) from error
+
+    def _current_engine(self) -> Engine:
+        with self._lock:
+            if self._engine is not None and self._process != os.getpid():
+                # The parent owns these sockets: drop them without a goodbye to the server.
+                self._engine.dispose(close=False)
+                self._engine = None
+            if self._engine is None:
+                self._process = os.getpid()
+                self._engine = self._new_engine()
+            return self._engine
+
+    def _new_engine(self) -> Engine:
+        if self.abilities.is_file:
+            file = Path(str(self.address.url.database)).as_uri() + "?mode=rw"
+            engine = create_engine(self.address.url, creator=lambda: _open_sqlite(file), poolclass=NullPool, hide_parameters=True)
+            event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        defaults = {"connect_timeout": self._connect_timeout, "application_name": "ducklake-core"}
+        engine = create_engine(
+            self.address.url,
+            pool_size=self._pool_size,
+            max_overflow=16,
+            pool_use_lifo=True,
+            hide_parameters=True,
+            connect_args={key: value for key, value in defaults.items() if key not in self.address.url.query},
+        )
+        event.listen(engine, "checkin", _note_idle)
+        event.listen(engine, "checkout", _check_alive)
+        return engine
+
+
+def _reopen(address: CatalogAddress, pool_size: int, connect_timeout: int) -> Database:
+    return Database(address, pool_size=pool_size, connect_timeout=connect_timeout)
+
+
+def _open_sqlite(file: str) -> sqlite3.Connection:
+    # mode=rw: a mistyped path must fail instead of leaving an empty database behind. isolation_level None: BEGIN is ours.
+    return sqlite3.connect(file, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(options.get('ducklake_busy', READ_BUSY_SECONDS) * 1000)}")
+    connection.exec_driver_sql(options.get("ducklake_begin", "BEGIN"))
+
+
+def _note_idle(dbapi_connection: Any, record: pool.ConnectionPoolEntry) -> None:
+    record.info["idle_since"] = time.monotonic()
+
+
+def _check_alive(dbapi_connection: Any, record: pool.ConnectionPoolEntry, proxy: Any) -> None:
+    """Replace a dead pooled connection, without a round trip in the usual case.
+
+    An idle connection has nothing to say: when its socket is readable, the server has closed it or said why it will.
+    Only after a long idle time, when something between may have dropped it silently, the server is asked.
+    """
+    since = record.info.get("idle_since")
+    if since is None:
+        return
+    waiting = select.poll()
+    waiting.register(dbapi_connection.fileno(), select.POLLIN)
+    if dbapi_connection.closed or waiting.poll(0):
+        raise DisconnectionError("the server closed this pooled connection")
+    if time.monotonic() - since > _PING_AFTER_IDLE_SECONDS:
+        try:
+            dbapi_connection.execute("SELECT 1")
+            dbapi_connection.rollback()
+        except Exception as error:
+            raise DisconnectionError("this pooled connection is dead") from error
