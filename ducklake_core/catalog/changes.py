@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ducklake_core.format.types import Field
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertRows:
@@ -25,6 +27,15 @@ class UpdateRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateEach:
+    """For every row: set its other columns where its key columns have its values. All rows have the same keys; none is None."""
+
+    table: str
+    key: tuple[str, ...]
+    rows: tuple[Mapping[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteRows:
     """Delete the rows that match, as in :class:`UpdateRows`."""
 
@@ -41,4 +52,12 @@ class EndInlinedRows:
     end_snapshot: int
 
 
-CatalogChange: TypeAlias = InsertRows | UpdateRows | DeleteRows | EndInlinedRows
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateInlinedTable:
+    """Create a physical table for inlined rows of a table with these top-level columns. Its registration is a row apart."""
+
+    table_name: str
+    columns: tuple[Field, ...]
+
+
+CatalogChange: TypeAlias = InsertRows | UpdateRows | UpdateEach | DeleteRows | EndInlinedRows | CreateInlinedTable

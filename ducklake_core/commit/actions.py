@@ -35,7 +35,11 @@ class DropSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTable:
-    """``table_id`` is negative; ``schema_id`` may be; ``path`` is relative to the schema's directory."""
+    """``table_id`` is negative; ``schema_id`` may be; ``path`` is relative to the schema's directory.
+
+    ``inlined`` says that an empty table of inlined rows is made with it, as the reference does while its inlining limit is
+    above 0 and the types allow it.
+    """
 
     table_id: int
     schema_id: int
@@ -46,6 +50,7 @@ class CreateTable:
     schema: Schema
     partition_spec: PartitionSpec | None = None
     comment: str | None = None
+    inlined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +68,9 @@ class AlterColumns:
 
     Attributes:
         ended: Column ids whose live row ends.
-        added: Nodes to insert, each with the id of its parent column (None on top level).
+        added: Nodes to insert, each without its children and with the id of its parent column (None on top level).
+        schema: The columns that result.
+        inlined: Whether a new, empty table of inlined rows with these columns is made, as in :class:`CreateTable`.
     """
 
     table_id: int
@@ -71,11 +78,17 @@ class AlterColumns:
     name: str
     ended: tuple[int, ...]
     added: tuple[tuple[Field, int | None], ...]
+    schema: Schema
+    inlined: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendFiles:
-    """Add written files to a table. ``leaf_types`` in statistics order come from ``schema``, the table's columns."""
+    """Add written files to a table. Types behind the statistics come from ``schema``, the table's columns.
+
+    ``schema`` and ``partition_spec`` are what the files were written with; an id of 0 means the spec that the transaction
+    itself creates with the table.
+    """
 
     table_id: int
     schema: Schema

@@ -1,0 +1,72 @@
+"""The physical tables of inlined rows, with the column types that the reference gives them on each database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Numeric, SmallInteger, String, Table, Time, Uuid
+from sqlalchemy.dialects.postgresql import INTERVAL, REAL, TIME
+from sqlalchemy.types import TypeEngine
+
+from ducklake_core.catalog.abilities import Abilities
+from ducklake_core.catalog.tables import INLINED_SYSTEM_COLUMNS
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import DataType, DecimalType, Field, PrimitiveType
+
+_POSTGRESQL_NAME_BYTES = 63
+_RESERVED = frozenset({"row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
+_NEVER_INLINED = frozenset({"geometry", "variant"})
+
+_SQLITE_INTEGERS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+
+_POSTGRESQL: dict[str, TypeEngine[Any]] = {
+    "boolean": Boolean(),
+    "int8": SmallInteger(),
+    "int16": SmallInteger(),
+    "uint8": Integer(),
+    "uint16": Integer(),
+    "int32": Integer(),
+    "int64": BigInteger(),
+    "uint32": BigInteger(),
+    "float32": REAL(),
+    "float64": Double(),
+    "time": Time(),
+    "timetz": TIME(timezone=True),
+    "interval": INTERVAL(),
+    "varchar": LargeBinary(),
+    "json": LargeBinary(),
+    "blob": LargeBinary(),
+    "uuid": Uuid(),
+}
+
+
+def may_inline(schema: Schema) -> bool:
+    """Whether rows of these columns can be inlined on every database; otherwise the reference makes no table for them."""
+    for node in schema.walk():
+        if isinstance(node.type, PrimitiveType) and node.type.name in _NEVER_INLINED:
+            return False
+    return all(c.name.casefold() not in _RESERVED and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
+
+
+def physical_table(schema: str | None, abilities: Abilities, name: str, columns: Iterable[Field]) -> Table:
+    """The table to create for inlined rows with these top-level columns."""
+    system = (Column(column, BigInteger) for column in INLINED_SYSTEM_COLUMNS)
+    data_type = _sqlite_type if abilities.is_file else _postgresql_type
+    return Table(name, MetaData(schema=schema), *system, *(Column(c.name, data_type(c.type)) for c in columns))
+
+
+def _sqlite_type(data_type: DataType) -> TypeEngine[Any]:
+    if isinstance(data_type, PrimitiveType) and data_type.name in _SQLITE_INTEGERS:
+        return BigInteger()
+    if isinstance(data_type, PrimitiveType) and data_type.name == "blob":
+        return LargeBinary()
+    return String()
+
+
+def _postgresql_type(data_type: DataType) -> TypeEngine[Any]:
+    if isinstance(data_type, DecimalType):
+        return Numeric(data_type.precision, data_type.scale)
+    if isinstance(data_type, PrimitiveType):
+        return _POSTGRESQL.get(data_type.name, String())
+    return String()
