@@ -1,0 +1,232 @@
+"""DuckLake types as Arrow types and back (specification: Data Types).
+
+Two Arrow forms of every type: *logical*, what readers get, and *physical*, what is handed to the Parquet writer.  They
+differ only where Parquet has no exact form, or no form at all:
+
+=============  =========================  ====================================================================
+DuckLake       logical                    physical
+=============  =========================  ====================================================================
+int128         decimal256(39, 0)          string (the reference writes DOUBLE, which loses digits; it reads text)
+uint128        decimal256(39, 0)          string
+timestamp_s    timestamp[s]               timestamp[us]
+interval       month_day_nano_interval    string such as ``1 month 2 days 03:00:00.5`` (INTERVAL has only milliseconds)
+timetz         time64[us], in UTC         the same
+=============  =========================  ====================================================================
+
+Every node that has an id carries it as ``PARQUET:field_id``, because the reference maps files by these ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import assert_never
+
+import pyarrow as pa
+
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.type_names import parse_leaf_type
+from ducklake_core.format.types import (
+    BLOB, BOOLEAN, DATE, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, INTERVAL, JSON, TIME, TIMESTAMP, TIMESTAMP_MS,
+    TIMESTAMP_NS, TIMESTAMP_S, TIMESTAMPTZ, UINT8, UINT16, UINT32, UINT64, UUID, VARCHAR,
+    DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType,
+)  # fmt: skip
+
+FIELD_ID_KEY = b"PARQUET:field_id"
+TYPE_KEY = b"ducklake:type"
+"""Field metadata that names the DuckLake type where the Arrow type alone says less (int128, uint128, timetz)."""
+
+HUGE_INTEGER = pa.decimal256(39, 0)
+"""Logical Arrow type of int128 and uint128: 39 digits hold all of their values."""
+
+_LOGICAL: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "int128": HUGE_INTEGER,
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "uint128": HUGE_INTEGER,
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timetz": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamp_s": pa.timestamp("s"),
+    "timestamp_ms": pa.timestamp("ms"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "interval": pa.month_day_nano_interval(),
+    "varchar": pa.string(),
+    "json": pa.json_(),
+    "blob": pa.binary(),
+    "uuid": pa.uuid(),
+}
+_PHYSICAL = {
+    **_LOGICAL,
+    "int128": pa.string(),
+    "uint128": pa.string(),
+    "timestamp_s": pa.timestamp("us"),
+    "interval": pa.string(),
+}
+_AMBIGUOUS = frozenset({"int128", "uint128", "timetz"})
+
+
+@lru_cache(maxsize=4096)
+def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
+    """The Arrow type of a DuckLake type, with field ids on all children that have one.
+
+    Raises:
+        UnsupportedFeatureError: variant or geometry.
+    """
+    match data_type:
+        case PrimitiveType(name=name):
+            found = (_PHYSICAL if physical else _LOGICAL).get(name)
+            if found is None:
+                raise UnsupportedFeatureError(f"columns of type {name} cannot be read or written as Arrow data", type=name)
+            return found
+        case DecimalType(precision=precision, scale=scale):
+            return pa.decimal128(precision, scale)
+        case ListType(element=element):
+            return pa.list_(to_arrow_field(element, physical=physical))
+        case MapType(key=key, value=value):
+            key_field = to_arrow_field(key, physical=physical).with_nullable(False)
+            return pa.map_(key_field, to_arrow_field(value, physical=physical))
+        case StructType(fields=fields):
+            return pa.struct([to_arrow_field(field, physical=physical) for field in fields])
+        case _:
+            assert_never(data_type)
+
+
+def to_arrow_field(field: Field, *, physical: bool = False) -> pa.Field:
+    """One column or nested node as an Arrow field.
+
+    Args:
+        field: The node.
+        physical: The form that is written to Parquet; it is nullable even where the column is NOT NULL, as in the
+            files of the reference.
+    """
+    metadata: dict[bytes, bytes] = {}
+    if field.id:
+        metadata[FIELD_ID_KEY] = str(field.id).encode()
+    if not physical and isinstance(field.type, PrimitiveType) and field.type.name in _AMBIGUOUS:
+        metadata[TYPE_KEY] = field.type.name.encode()
+    return pa.field(field.name, to_arrow_type(field.type, physical=physical), physical or field.nullable, metadata or None)
+
+
+def to_arrow_schema(schema: Schema, *, physical: bool = False) -> pa.Schema:
+    """All columns as an Arrow schema, in order; see :func:`to_arrow_field`."""
+    return pa.schema([to_arrow_field(column, physical=physical) for column in schema])
+
+
+def from_arrow_schema(schema: pa.Schema) -> Schema:
+    """The DuckLake schema of Arrow data, without ids.
+
+    NOT NULL is taken from top-level fields that are not nullable. The null type becomes int32, as in the reference;
+    durations become intervals; dictionaries, views and large types become what they hold.
+
+    Raises:
+        UnsupportedFeatureError: A type that DuckLake has no exact form for; the message names column and type.
+    """
+    return Schema(columns=tuple(from_arrow_field(field) for field in schema))
+
+
+def from_arrow_field(field: pa.Field) -> Field:
+    """One Arrow field as a column without id; see :func:`from_arrow_schema`."""
+    return Field(name=field.name, type=_from_field(field, field.name), nullable=field.nullable)
+
+
+_SIMPLE: dict[pa.DataType, PrimitiveType] = {
+    pa.null(): INT32,
+    pa.bool_(): BOOLEAN,
+    pa.int8(): INT8,
+    pa.int16(): INT16,
+    pa.int32(): INT32,
+    pa.int64(): INT64,
+    pa.uint8(): UINT8,
+    pa.uint16(): UINT16,
+    pa.uint32(): UINT32,
+    pa.uint64(): UINT64,
+    pa.float16(): FLOAT32,
+    pa.float32(): FLOAT32,
+    pa.float64(): FLOAT64,
+    pa.date32(): DATE,
+    pa.date64(): DATE,
+    pa.string(): VARCHAR,
+    pa.large_string(): VARCHAR,
+    pa.string_view(): VARCHAR,
+    pa.binary(): BLOB,
+    pa.large_binary(): BLOB,
+    pa.binary_view(): BLOB,
+    pa.month_day_nano_interval(): INTERVAL,
+}
+_NAIVE_TIMESTAMPS = {"s": TIMESTAMP_S, "ms": TIMESTAMP_MS, "us": TIMESTAMP, "ns": TIMESTAMP_NS}
+_EXTENSIONS = {"arrow.uuid": UUID, "arrow.json": JSON, "arrow.bool8": BOOLEAN}
+
+
+def _from_field(field: pa.Field, path: str) -> DataType:
+    metadata: Mapping[bytes, bytes] = field.metadata or {}
+    if TYPE_KEY in metadata:
+        named = parse_leaf_type(metadata[TYPE_KEY].decode())
+        if to_arrow_type(named) == field.type:
+            return named
+    # Extension types that are not registered in this process travel as storage type and metadata.
+    extension = _EXTENSIONS.get(metadata.get(b"ARROW:extension:name", b"").decode())
+    return extension or _from_type(field.type, path)
+
+
+def _from_type(arrow: pa.DataType, path: str) -> DataType:
+    if arrow in _SIMPLE:
+        return _SIMPLE[arrow]
+    container = _from_container(arrow, path)
+    if container is not None:
+        return container
+    if isinstance(arrow, pa.BaseExtensionType):
+        if arrow.extension_name in _EXTENSIONS:
+            return _EXTENSIONS[arrow.extension_name]
+    elif pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
+        return _from_type(arrow.value_type, path)
+    elif pa.types.is_timestamp(arrow):
+        return TIMESTAMPTZ if arrow.tz else _NAIVE_TIMESTAMPS[arrow.unit]
+    elif pa.types.is_time(arrow):
+        return TIME
+    elif pa.types.is_duration(arrow):
+        return INTERVAL
+    elif pa.types.is_fixed_size_binary(arrow):
+        return BLOB
+    elif pa.types.is_decimal(arrow) and 1 <= arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+        return DecimalType(precision=arrow.precision, scale=arrow.scale)
+    raise UnsupportedFeatureError(f"column {path!r} has Arrow type {arrow}, which DuckLake has no type for", column=path, type=str(arrow))
+
+
+def _from_container(arrow: pa.DataType, path: str) -> DataType | None:
+    if pa.types.is_struct(arrow):
+        return StructType(fields=tuple(_child(arrow.field(i), arrow.field(i).name, path) for i in range(arrow.num_fields)))
+    if pa.types.is_map(arrow):
+        return MapType(key=_child(arrow.key_field, "key", path), value=_child(arrow.item_field, "value", path))
+    if is_list(arrow):
+        return ListType(element=_child(arrow.value_field, "element", path))
+    return None
+
+
+def is_list(arrow: pa.DataType) -> bool:
+    """Whether an Arrow type is a list in any of its layouts."""
+    types = pa.types
+    return bool(
+        types.is_list(arrow)
+        or types.is_large_list(arrow)
+        or types.is_fixed_size_list(arrow)
+        or types.is_list_view(arrow)
+        or types.is_large_list_view(arrow)
+    )
+
+
+def _child(field: pa.Field, name: str, parent: str) -> Field:
+    # NOT NULL exists in DuckLake only on top-level columns.
+    return Field(name=name, type=_from_field(field, f"{parent}.{name}"))
