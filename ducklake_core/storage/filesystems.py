@@ -1,0 +1,322 @@
+"""Where files live: local disk through pyarrow itself, object stores through fsspec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import fsspec
+import pyarrow as pa
+import pyarrow.fs as pafs
+from fsspec.utils import get_protocol
+
+from ducklake_core.errors import NotFoundError, StorageError, UnsupportedFeatureError
+
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs", "local": "file"}
+_EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageOptions:
+    """How to reach the stores, by protocol.
+
+    Without options each store's own chain of credential providers applies (environment, profile, instance role), which
+    is also the only way in which long work outlives short-lived credentials. Options travel to executors inside work
+    units; their values appear in no repr and no message.
+
+    Attributes:
+        by_protocol: fsspec constructor arguments per protocol: ``{"s3": {"endpoint_url": ...}}``. ``s3a`` counts as
+            ``s3``, ``gcs`` as ``gs``, ``abfss`` and ``az`` as ``abfs``.
+    """
+
+    by_protocol: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
+
+    def for_protocol(self, protocol: str) -> dict[str, Any]:
+        """Arguments for one protocol, empty when there are none."""
+        wanted = canonical_protocol(protocol)
+        return {
+            name: value
+            for given, options in self.by_protocol.items()
+            if canonical_protocol(given) == wanted
+            for name, value in options.items()
+        }
+
+    def redact(self, text: str) -> str:
+        """The text with every option value of six or more characters replaced.
+
+        >>> StorageOptions(by_protocol={"s3": {"key": "AKIA-me", "secret": "hush-hush"}}).redact("denied: hush-hush")
+        'denied: ***'
+        """
+        for secret in sorted(_strings(self.by_protocol), key=len, reverse=True):
+            text = text.replace(secret, "***")
+        return text
+
+    def __repr__(self) -> str:
+        names = {protocol: sorted(options) for protocol, options in self.by_protocol.items()}
+        return f"StorageOptions({names})"
+
+
+def _strings(value: object) -> Iterator[str]:
+    match value:
+        case str() if len(value) >= 6:
+            yield value
+        case Mapping():
+            for inner in value.values():
+                yield from _strings(inner)
+        case list() | tuple():
+            for inner in value:
+                yield from _strings(inner)
+
+
+def canonical_protocol(protocol: str) -> str:
+    """One name per store.
+
+    >>> canonical_protocol("s3a"), canonical_protocol("abfss"), canonical_protocol("file")
+    ('s3', 'abfs', 'file')
+    """
+    return _ALIASES.get(protocol, protocol)
+
+
+def protocol_of(path: str) -> str:
+    """The protocol of a path; plain paths are ``file``.
+
+    >>> protocol_of("/lake/main/"), protocol_of("s3a://bucket/lake/")
+    ('file', 's3')
+    """
+    return canonical_protocol(get_protocol(path))
+
+
+def printable(path: str) -> str:
+    """A path for messages: without user, password and query.
+
+    >>> printable("s3://me:pw@bucket/a b?x=1"), printable("/data/é=1/f.parquet")
+    ('s3://bucket/a b', '/data/é=1/f.parquet')
+    """
+    if "://" not in path:
+        return path
+    parts = urlsplit(path)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file found by :meth:`Storage.list`: full path in the form of the prefix, bytes, time of last change (UTC)."""
+
+    path: str
+    size: int
+    modified: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion:
+    """What became of the paths given to :meth:`Storage.delete`.
+
+    Attributes:
+        deleted: Paths that were there and are gone.
+        missing: Paths that were not there, which is as good.
+        failed: Paths that are still there, each with the reason.
+    """
+
+    deleted: tuple[str, ...]
+    missing: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """File access for one lake; picklable, so that executors reach the same stores as the driver."""
+
+    options: StorageOptions = field(default_factory=StorageOptions)
+
+    def filesystem(self, path: str) -> tuple[fsspec.AbstractFileSystem, str]:
+        """The fsspec file system of a path, and the path inside it.
+
+        Raises:
+            UnsupportedFeatureError: The package for that protocol is not installed.
+        """
+        protocol = protocol_of(path)
+        try:
+            filesystem = fsspec.filesystem(protocol, **self.options.for_protocol(protocol))
+        except (ImportError, ValueError) as error:
+            extra = _EXTRAS.get(protocol)
+            advice = f"install ducklake-dagster[{extra}]" if extra else "install an fsspec package for it"
+            raise UnsupportedFeatureError(f"no support for {protocol}:// paths here: {advice}", protocol=protocol) from error
+        return filesystem, str(filesystem._strip_protocol(path))
+
+    def arrow_filesystem(self, path: str) -> tuple[pafs.FileSystem, str]:
+        """The pyarrow file system of a path, and the path inside it: pyarrow's own for local disk, a wrapper else."""
+        if protocol_of(path) == "file":
+            return pafs.LocalFileSystem(), _local(path)
+        filesystem, inside = self.filesystem(path)
+        return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), inside
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """The file for random reads.
+
+        Raises:
+            NotFoundError: There is no such file.
+            StorageError: It cannot be opened.
+        """
+        try:
+            filesystem, inside = self.arrow_filesystem(path)
+            return filesystem.open_input_file(inside)
+        except FileNotFoundError as error:
+            raise NotFoundError(f"there is no file {printable(path)}", path=printable(path)) from error
+        except _STORE_ERRORS as error:
+            raise self._failure("open", path, error) from self._cause(error)
+
+    def open_output(self, path: str) -> pa.NativeFile:
+        """A new file for writing; directories are made on local disk only, as object stores have none.
+
+        Raises:
+            StorageError: It cannot be created.
+        """
+        try:
+            filesystem, inside = self.arrow_filesystem(path)
+            if isinstance(filesystem, pafs.LocalFileSystem):
+                Path(inside).parent.mkdir(parents=True, exist_ok=True)
+            return filesystem.open_output_stream(inside)
+        except _STORE_ERRORS as error:
+            raise self._failure("create", path, error) from self._cause(error)
+
+    def size(self, path: str) -> int:
+        """Bytes of a file.
+
+        Raises:
+            NotFoundError: There is no such file.
+            StorageError: The store does not answer.
+        """
+        try:
+            if protocol_of(path) == "file":
+                return Path(_local(path)).stat().st_size
+            filesystem, inside = self.filesystem(path)
+            return int(filesystem.size(inside))
+        except FileNotFoundError as error:
+            raise NotFoundError(f"there is no file {printable(path)}", path=printable(path)) from error
+        except _STORE_ERRORS as error:
+            raise self._failure("ask the size of", path, error) from self._cause(error)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file (or, on local disk, a directory) of that path.
+
+        Raises:
+            StorageError: The store does not answer.
+        """
+        try:
+            if protocol_of(path) == "file":
+                return Path(_local(path)).exists()
+            filesystem, inside = self.filesystem(path)
+            return bool(filesystem.exists(inside))
+        except _STORE_ERRORS as error:
+            raise self._failure("look for", path, error) from self._cause(error)
+
+    def list(self, prefix: str) -> Iterator[StoredFile]:
+        """All files below a directory, one directory at a time; nothing when it does not exist.
+
+        Raises:
+            StorageError: The store does not answer, or a directory cannot be read.
+        """
+        try:
+            if protocol_of(prefix) == "file":
+                yield from _list_local(_local(prefix))
+            else:
+                yield from self._list_remote(prefix)
+        except _STORE_ERRORS as error:
+            raise self._failure("list", prefix, error) from self._cause(error)
+
+    def _list_remote(self, prefix: str) -> Iterator[StoredFile]:
+        filesystem, inside = self.filesystem(prefix)
+        # Another writer's files may be newer than what fsspec remembers of a listing.
+        filesystem.invalidate_cache()
+        scheme = prefix.split("://", 1)[0]
+        for _, _, files in filesystem.walk(inside.rstrip("/"), detail=True):
+            for info in files.values():
+                path = f"{scheme}://{str(info['name']).lstrip('/')}"
+                yield StoredFile(path=path, size=int(info["size"] or 0), modified=_modified(info))
+
+    def delete(self, paths: Iterable[str]) -> Deletion:
+        """Delete files one by one; what is missing counts as done, and one failure does not stop the others."""
+        deleted: list[str] = []
+        missing: list[str] = []
+        failed: list[tuple[str, str]] = []
+        for path in paths:
+            try:
+                self._delete_one(path)
+                deleted.append(path)
+            except FileNotFoundError:
+                missing.append(path)
+            except (*_STORE_ERRORS, UnsupportedFeatureError) as error:
+                failed.append((path, self.options.redact(f"{type(error).__name__}: {error}")))
+        return Deletion(deleted=tuple(deleted), missing=tuple(missing), failed=tuple(failed))
+
+    def _delete_one(self, path: str) -> None:
+        if protocol_of(path) == "file":
+            Path(_local(path)).unlink()
+            return
+        filesystem, inside = self.filesystem(path)
+        # Stores answer a delete of nothing with success, so only asking first can tell the two apart.
+        if not filesystem.exists(inside):
+            raise FileNotFoundError(path)
+        filesystem.rm_file(inside)
+
+    def _failure(self, verb: str, path: str, error: BaseException) -> StorageError:
+        reason = self.options.redact(f"{type(error).__name__}: {error}")
+        where = printable(path)
+        return StorageError(f"cannot {verb} {where}: {reason}; check the path, the permissions and the credentials", path=where)
+
+    def _cause(self, error: BaseException) -> BaseException | None:
+        """The error itself, unless its text would carry a secret into a traceback."""
+        text = f"{error!r}{error}"
+        return error if self.options.redact(text) == text else None
+
+
+def _store_errors() -> tuple[type[Exception], ...]:
+    return (OSError, pa.ArrowException, RuntimeError)
+
+
+_STORE_ERRORS = _store_errors()
+
+
+def _local(path: str) -> str:
+    """A local path as the operating system wants it.
+
+    >>> _local("file:///lake/a=1/"), _local("lake/x")
+    ('/lake/a=1/', 'lake/x')
+    """
+    for prefix in ("file://", "local://"):
+        if path.startswith(prefix):
+            return path.removeprefix(prefix)
+    return path.removeprefix("file:")
+
+
+def _list_local(directory: str) -> Iterator[StoredFile]:
+    pending = [directory]
+    while pending:
+        try:
+            entries = sorted(os.scandir(pending.pop()), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            continue
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+            else:
+                facts = entry.stat()
+                yield StoredFile(path=entry.path, size=facts.st_size, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
+
+
+def _modified(info: Mapping[str, Any]) -> datetime | None:
+    """The time of last change under whichever name the store's package gives it."""
+    for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
+        match info.get(name):
+            case datetime() as moment:
+                return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            case int() | float() as seconds:
+                return datetime.fromtimestamp(seconds, UTC)
+            case str() as text:
+                return datetime.fromisoformat(text)
+    return None
