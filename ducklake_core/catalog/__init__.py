@@ -1,1 +1,1 @@
-
+"""The metadata database: the only room with SQLAlchemy."""

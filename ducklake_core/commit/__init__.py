@@ -1,1 +1,1 @@
-
+"""Staged changes, and how they become a snapshot."""

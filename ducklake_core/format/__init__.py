@@ -1,1 +1,1 @@
-
+"""The DuckLake specification as pure values; no I/O."""

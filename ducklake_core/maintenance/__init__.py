@@ -1,1 +1,1 @@
-
+"""Verbs that keep a lake small: plan, explain, run."""

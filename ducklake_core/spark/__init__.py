@@ -1,1 +1,1 @@
-
+"""Work units on Spark executors: the only room with PySpark."""

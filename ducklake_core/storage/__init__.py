@@ -1,1 +1,1 @@
-
+"""Files: file systems, Parquet writing, delete files."""

@@ -1,1 +1,1 @@
-
+"""YAML components: a lake in a `defs.yaml`."""

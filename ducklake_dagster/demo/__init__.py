@@ -1,1 +1,1 @@
-
+"""The demo project."""

@@ -1,0 +1,73 @@
+# Everything is installed into .venv by the targets themselves; nothing else on the machine is touched.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+# The first Python on PATH that is new enough; override with `make PYTHON=/path/to/python3.12 ...`.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV := $(CURDIR)/.venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+EXTRAS := demo,dev
+PYTEST_FLAGS ?=
+
+# Spark finds its Python workers on PATH, and its Java through JAVA_HOME (written by .ci/java_home.py where Java 17+ is missing).
+export PATH := $(BIN):$(PATH)
+export PYSPARK_PYTHON := $(BIN)/python
+export SPARK_LOCAL_IP ?= 127.0.0.1
+JAVA = home="$$("$(BIN)/python" .ci/java_home.py "$(VENV)/java_home")"; if [ -n "$$home" ]; then export JAVA_HOME="$$home"; fi;
+
+.PHONY: help install demo ui test test-all bench lint types format browser clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml .ci/constraints.txt
+	@[ -n "$(PYTHON)" ] || { echo "Python 3.11 or newer is needed; install it, or say where it is: make PYTHON=..." >&2; exit 1; }
+	@[ -x "$(BIN)/python" ] || "$(PYTHON)" -m venv "$(VENV)"
+	@"$(BIN)/python" -m pip --version >/dev/null 2>&1 || "$(BIN)/python" -m ensurepip --upgrade >/dev/null
+	@echo "Installing into .venv (a few minutes the first time) ..."
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable ".[$(EXTRAS)]"
+	@touch "$@"
+
+install: $(READY)  ## Make .venv with everything in it
+
+demo: $(READY)  ## Run the demo: flights from raw files to tables, backfills, checks and maintenance, in this terminal
+	@$(JAVA) "$(BIN)/python" -m ducklake_dagster.demo
+
+ui: $(READY)  ## Open the demo project in Dagster's web interface (http://127.0.0.1:3000)
+	@mkdir -p .demo/dagster_home
+	@$(JAVA) DAGSTER_HOME="$(CURDIR)/.demo/dagster_home" "$(BIN)/dagster" dev --workspace workspace.yaml --host 127.0.0.1 --port 3000
+
+test: $(READY)  ## Run the tests, without the slow ones
+	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" $(PYTEST_FLAGS)
+
+test-all: $(READY)  ## Run all tests, slow ones and the browser too
+	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS)
+
+bench: $(READY)  ## Run the benchmarks; results in .benchmarks/
+	@$(JAVA) "$(BIN)/python" -m pytest tests/benchmarks -o addopts="--strict-markers" -o python_files="bench_*.py" -s $(PYTEST_FLAGS)
+
+lint: $(READY)  ## Style and import contracts
+	@"$(BIN)/ruff" check .
+	@"$(BIN)/ruff" format --check .
+	@"$(BIN)/lint-imports"
+
+types: $(READY)  ## Static types
+	@"$(BIN)/mypy"
+
+format: $(READY)  ## Format, and fix what can be fixed mechanically
+	@"$(BIN)/ruff" check --fix .
+	@"$(BIN)/ruff" format .
+
+browser:  ## Install Chromium for the test of the web interface, where that is possible (Debian, as root)
+	@if [ -x /usr/bin/chromium ]; then echo "Chromium is there."; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null \
+		|| echo "Chromium could not be installed; the web interface is tested over HTTP alone." >&2; \
+	else echo "Chromium is not installed; the web interface is tested over HTTP alone." >&2; fi
+
+clean:  ## Remove everything that was made here, .venv too
+	rm -rf .venv .demo .benchmarks .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
