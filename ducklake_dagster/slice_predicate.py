@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster.table_slice import Constraint, KeyConstraint, TableSlice, TimeConstraint, TimeWindow
@@ -133,7 +133,8 @@ def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, tabl
 
 def _refused(what: str, wanted: str, column: str, type_name: str, table_slice: TableSlice) -> UsageError:
     return UsageError(
-        f"column {column!r} of {table_slice.qualified_name} is {type_name}, which cannot be matched with {what}: use a column of type {wanted}",
+        f"column {column!r} of {table_slice.qualified_name} is {type_name}, which cannot be matched with {what}: "
+        f"use a column of type {wanted}",
         table=table_slice.qualified_name,
         column=column,
     )
@@ -180,7 +181,10 @@ def _local_date(window: TimeWindow, side: Literal["start", "end"], column: str, 
 
 def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect) -> str:
     column = _quoted(constraint.column, dialect)
-    literal = lambda value: _literal_sql(value, constraint.type_name, dialect)  # noqa: E731
+
+    def literal(value: Value) -> str:
+        return _literal_sql(value, constraint.type_name, dialect)
+
     if constraint.intervals:
         parts = [f"({column} >= {literal(low)} AND {column} < {literal(high)})" for low, high in constraint.intervals]
         return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
@@ -225,7 +229,7 @@ def _constraint_arrow(constraint: ColumnConstraint) -> pc.Expression:
     return field.isin(pa.array(constraint.values, arrow_type))
 
 
-def _arrow_type(type_name: str) -> object:
+def _arrow_type(type_name: str) -> Any:
     import pyarrow as pa
 
     if type_name == "timestamptz":

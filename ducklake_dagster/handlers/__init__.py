@@ -72,4 +72,6 @@ def handler_for_type(annotation: object, default: str, subject: str) -> FrameHan
         for handler in HANDLERS:
             if isinstance(kind, type) and handler.accepts(kind):
                 return handler
-    raise UsageError(f"input {subject} cannot be loaded as {annotation}: annotate it as pyspark.sql.DataFrame or pyarrow.Table", input=subject)
+    raise UsageError(
+        f"input {subject} cannot be loaded as {annotation}: annotate it as pyspark.sql.DataFrame or pyarrow.Table", input=subject
+    )

@@ -1,0 +1,217 @@
+"""One resource, one lake: where its catalog and its files are, and how to reach them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias
+from urllib.parse import quote, urlencode
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, NotALakeError
+
+_SECRET: dict[str, Any] = {"dagster__is_secret": True}
+
+
+class SqliteCatalog(dg.Config):
+    """A catalog in one SQLite file, for one machine."""
+
+    metadata_schema: ClassVar[None] = None
+    kind: Literal["sqlite"] = "sqlite"
+    path: str = Field(description="File of the catalog; a relative path means the working directory.")
+
+    def url(self) -> str:
+        """SQLAlchemy URL."""
+        return f"sqlite:///{self.path}"
+
+    def is_missing(self) -> bool:
+        """Whether there is certainly no catalog yet."""
+        return not Path(self.path).exists()
+
+    def prepare(self) -> None:
+        """Make room for a new catalog."""
+        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+
+
+class PostgresCatalog(dg.Config):
+    """A catalog in a PostgreSQL database, for any number of writers."""
+
+    kind: Literal["postgres"] = "postgres"
+    host: str = Field(default="localhost", description="Host name, or the directory of a local socket.")
+    port: int = 5432
+    database: str
+    user: str | None = None
+    password: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
+    metadata_schema: str | None = Field(default=None, description="PostgreSQL schema that holds the catalog tables; public when not set.")
+    options: dict[str, str] = Field(default_factory=dict, description="Further libpq parameters, such as sslmode.")
+
+    def url(self) -> str:
+        """SQLAlchemy URL, password included: never log it."""
+        user = quote(self.user or "", safe="")
+        login = f"{user}:{quote(self.password, safe='')}@" if self.password else f"{user}@" if user else ""
+        parameters = {"host": self.host, "port": str(self.port), **self.options}
+        return f"postgresql+psycopg://{login}/{quote(self.database, safe='')}?{urlencode(parameters, quote_via=quote)}"
+
+    def is_missing(self) -> bool:
+        """Whether there is certainly no catalog yet: only the server knows."""
+        return False
+
+    def prepare(self) -> None:
+        """The database itself must exist."""
+
+
+class _Storage(dg.Config):
+    data_path: str = Field(description="Directory or prefix that holds the lake's files.")
+
+    @abstractmethod
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+
+    def options(self) -> dict[str, Any]:
+        """fsspec options, without those that are not set."""
+        return {}
+
+
+class LocalStorage(_Storage):
+    """Files in a directory that every process sees under the same path."""
+
+    kind: Literal["local"] = "local"
+
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+        return ()
+
+
+class S3Storage(_Storage):
+    """Amazon S3, or anything that speaks its protocol. Without keys the usual provider chain is asked."""
+
+    kind: Literal["s3"] = "s3"
+    access_key_id: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
+    secret_access_key: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
+    session_token: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
+    endpoint_url: str | None = None
+    region: str | None = None
+
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+        return ("s3",)
+
+    def options(self) -> dict[str, Any]:
+        """Options of s3fs."""
+        named = {
+            "key": self.access_key_id,
+            "secret": self.secret_access_key,
+            "token": self.session_token,
+            "endpoint_url": self.endpoint_url,
+        }
+        options: dict[str, Any] = {key: value for key, value in named.items() if value}
+        if self.region:
+            options["client_kwargs"] = {"region_name": self.region}
+        return options
+
+
+class GCSStorage(_Storage):
+    """Google Cloud Storage. Without a token the usual provider chain is asked."""
+
+    kind: Literal["gcs"] = "gcs"
+    project: str | None = None
+    token: str | None = Field(
+        default=None, repr=False, json_schema_extra=_SECRET, description="Path of a key file, or one of gcsfs's token names."
+    )
+
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+        return ("gs", "gcs")
+
+    def options(self) -> dict[str, Any]:
+        """Options of gcsfs."""
+        return {key: value for key, value in (("project", self.project), ("token", self.token)) if value}
+
+
+class AzureStorage(_Storage):
+    """Azure Blob Storage or Data Lake Storage. Without keys the usual provider chain is asked."""
+
+    kind: Literal["azure"] = "azure"
+    account_name: str | None = None
+    account_key: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
+    connection_string: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
+    sas_token: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
+
+    def protocols(self) -> tuple[str, ...]:
+        """fsspec protocols that the options are for."""
+        return ("abfs", "abfss", "az")
+
+    def options(self) -> dict[str, Any]:
+        """Options of adlfs."""
+        names = ("account_name", "account_key", "connection_string", "sas_token")
+        return {name: value for name in names if (value := getattr(self, name))}
+
+
+Catalog: TypeAlias = SqliteCatalog | PostgresCatalog
+Storage: TypeAlias = LocalStorage | S3Storage | GCSStorage | AzureStorage
+
+
+class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
+    """A lake, for assets, ops, checks and sensors. Reading or changing metadata never starts Spark.
+
+    Example:
+        ::
+
+            lake = DuckLakeResource(
+                catalog=PostgresCatalog(host="db", database="lake", user="etl", password=dg.EnvVar("PGPASSWORD")),
+                storage=S3Storage(data_path="s3://bucket/lake/"),
+            )
+    """
+
+    catalog: Catalog = Field(discriminator="kind")
+    storage: Storage = Field(discriminator="kind")
+    create_if_missing: bool = Field(default=False, description="Create the lake on first use when the catalog database holds none.")
+
+    _lake: DuckLake | None = PrivateAttr(default=None)
+
+    def connect(self) -> DuckLake:
+        """The lake; opened on first use, then kept.
+
+        Raises:
+            NotALakeError: The database holds no lake, and ``create_if_missing`` is off.
+            CatalogUnavailableError: The database cannot be reached.
+        """
+        if self._lake is None:
+            self._lake = self._open()
+        return self._lake
+
+    def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
+        """fsspec options by protocol."""
+        options = self.storage.options()
+        return dict.fromkeys(self.storage.protocols(), options) if options else {}
+
+    def _open(self) -> DuckLake:
+        try:
+            return self._connect()
+        except (NotALakeError, CatalogUnavailableError) as error:
+            absent = isinstance(error, NotALakeError) or self.catalog.is_missing()
+            if not (self.create_if_missing and absent):
+                raise
+        self.catalog.prepare()
+        try:
+            return DuckLake.create(
+                self.catalog.url(),
+                data_path=self.storage.data_path,
+                metadata_schema=self.catalog.metadata_schema,
+                storage_options=self.storage_options(),
+            )
+        except AlreadyExistsError:
+            # Another process of the same deployment was faster.
+            return self._connect()
+
+    def _connect(self) -> DuckLake:
+        return DuckLake.connect(
+            self.catalog.url(),
+            data_path=self.storage.data_path,
+            metadata_schema=self.catalog.metadata_schema,
+            storage_options=self.storage_options(),
+        )
