@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from ducklake_core.format.arrow_types import to_arrow_schema
 from ducklake_core.format.files import DataFile
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
 
 VIRTUAL_COLUMNS = ("rowid", "snapshot_id", "filename", "file_row_number")
+VIRTUAL_TYPES = {"rowid": pa.int64(), "snapshot_id": pa.int64(), "filename": pa.string(), "file_row_number": pa.int64()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,35 @@ class FileTask:
     native: bool = False
     native_obstacle: str | None = None
     covered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadShape:
+    """What every task of one scan has in common: small and picklable, as it travels with each of them.
+
+    Attributes:
+        table: ``schema.table`` for messages.
+        snapshot_id: The snapshot that is read.
+        schema: Columns to return.
+        read_schema: Columns to read: those to return and those that the predicate needs.
+        virtual: Virtual columns to return after the columns.
+        predicate: Rows to keep; None for all.
+        column_positions: Place in the table of each column of ``read_schema`` by id, for files without field ids, which
+            are mapped by position.
+    """
+
+    table: str
+    snapshot_id: int
+    schema: Schema
+    read_schema: Schema
+    virtual: tuple[str, ...] = ()
+    predicate: Predicate | None = None
+    column_positions: tuple[tuple[int, int], ...] = ()
+
+    def arrow_schema(self) -> pa.Schema:
+        """Schema of the batches that the scan returns."""
+        columns = list(to_arrow_schema(self.schema))
+        return pa.schema([*columns, *(pa.field(name, VIRTUAL_TYPES[name]) for name in self.virtual)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +99,17 @@ class ScanPlan:
     tasks: tuple[FileTask, ...] = ()
     inlined: pa.Table | None = None
     pruning: PruningReport
+    column_positions: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def shape(self) -> ReadShape:
+        """The part that every task needs."""
+        return ReadShape(
+            table=self.table,
+            snapshot_id=self.snapshot_id,
+            schema=self.schema,
+            read_schema=self.read_schema,
+            virtual=self.virtual,
+            predicate=self.predicate,
+            column_positions=self.column_positions,
+        )
