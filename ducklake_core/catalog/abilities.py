@@ -20,7 +20,7 @@ class Abilities:
         begin_immediate: Writers must take the one write lock before they read.
         concurrent_writers: Several transactions may write at the same time.
         is_file: The database is one file on this machine; nothing but opening it may create it.
-        has_schemas: Metadata tables live in a schema of their own choice (METADATA_SCHEMA).
+        default_schema: Database schema of the metadata tables when none is chosen; None where there are no schemas.
         has_clock: The database has a clock with microseconds; without one, this machine's clock is the database's.
         inlined_text_as_bytes: Inlined varchar and json values are stored as UTF-8 bytes.
         inlined_as_text: Inlined values of these leaf types are stored as text.
@@ -34,7 +34,7 @@ class Abilities:
     begin_immediate: bool
     concurrent_writers: bool
     is_file: bool
-    has_schemas: bool
+    default_schema: str | None
     has_clock: bool
     inlined_text_as_bytes: bool
     inlined_as_text: frozenset[str]
@@ -52,7 +52,7 @@ SQLITE = Abilities(
     begin_immediate=True,
     concurrent_writers=False,
     is_file=True,
-    has_schemas=False,
+    default_schema=None,
     has_clock=False,
     inlined_text_as_bytes=False,
     inlined_as_text=_TEXT_EVERYWHERE | {"float32", "float64", "decimal", "time", "timetz", "interval", "uuid"},
@@ -66,7 +66,7 @@ POSTGRESQL = Abilities(
     begin_immediate=False,
     concurrent_writers=True,
     is_file=False,
-    has_schemas=True,
+    default_schema="public",
     has_clock=True,
     inlined_text_as_bytes=True,
     inlined_as_text=_TEXT_EVERYWHERE,

@@ -10,6 +10,7 @@ from uuid import UUID
 from sqlalchemy import BigInteger, Boolean, DateTime, String, Uuid
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
+from typing_extensions import override
 
 from ducklake_core.catalog.abilities import abilities_of
 from ducklake_core.errors import CatalogCorruptError
@@ -56,13 +57,16 @@ class CatalogBoolean(TypeDecorator[bool]):
     impl = Boolean
     cache_ok = True
 
+    @override
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(BigInteger() if abilities_of(dialect).boolean_as_integer else Boolean())
 
+    @override
     def process_bind_param(self, value: bool | None, dialect: Dialect) -> Any:
         return int(value) if value is not None and abilities_of(dialect).boolean_as_integer else value
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> bool | None:
+    @override
+    def process_result_value(self, value: Any, _dialect: Dialect) -> bool | None:
         return None if value is None else bool(value)
 
 
@@ -72,13 +76,16 @@ class CatalogUuid(TypeDecorator[str]):
     impl = String
     cache_ok = True
 
+    @override
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(String() if abilities_of(dialect).uuid_as_text else Uuid(as_uuid=False, native_uuid=True))
 
-    def process_bind_param(self, value: str | UUID | None, dialect: Dialect) -> str | None:
+    @override
+    def process_bind_param(self, value: str | UUID | None, _dialect: Dialect) -> str | None:
         return None if value is None else str(value)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
+    @override
+    def process_result_value(self, value: Any, _dialect: Dialect) -> str | None:
         return None if value is None else str(value)
 
 
@@ -88,15 +95,18 @@ class CatalogTimestamp(TypeDecorator[datetime]):
     impl = DateTime
     cache_ok = True
 
+    @override
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         return dialect.type_descriptor(String() if abilities_of(dialect).timestamp_as_text else DateTime(timezone=True))
 
+    @override
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
         if value is None:
             return None
         at = value.replace(tzinfo=UTC) if value.tzinfo is None else value
         return time_to_text(at) if abilities_of(dialect).timestamp_as_text else at
 
+    @override
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         if value is None:
             return None

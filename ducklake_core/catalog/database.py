@@ -7,6 +7,7 @@ import select
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -44,7 +45,7 @@ class Database:
     def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10) -> None:
         self.address = address
         self.abilities: Abilities = abilities_of(address.url.get_dialect()())
-        self.tables: CatalogTables = metadata_tables(address.metadata_schema)
+        self.tables: CatalogTables = metadata_tables(address.metadata_schema or self.abilities.default_schema)
         self._pool_size = pool_size
         self._connect_timeout = connect_timeout
         self._lock = threading.Lock()
@@ -117,7 +118,7 @@ class Database:
         """Close pooled connections. The database can be used again afterwards."""
         with self._lock:
             if self._engine is not None:
-                self._engine.dispose(close=self._process == os.getpid())
+                _dispose(self._engine, self._process)
             self._engine = None
 
     @contextmanager
@@ -133,12 +134,12 @@ class Database:
     def _current_engine(self) -> Engine:
         with self._lock:
             if self._engine is not None and self._process != os.getpid():
-                # The parent owns these sockets: drop them without a goodbye to the server.
-                self._engine.dispose(close=False)
+                _dispose(self._engine, self._process)
                 self._engine = None
             if self._engine is None:
                 self._process = os.getpid()
                 self._engine = self._new_engine()
+                weakref.finalize(self, _dispose, self._engine, self._process)
             return self._engine
 
     def _new_engine(self) -> Engine:
@@ -165,6 +166,11 @@ def _reopen(address: CatalogAddress, pool_size: int, connect_timeout: int) -> Da
     return Database(address, pool_size=pool_size, connect_timeout=connect_timeout)
 
 
+def _dispose(engine: Engine, process: int) -> None:
+    # In a forked child these sockets are the parent's: drop them without a goodbye to the server.
+    engine.dispose(close=process == os.getpid())
+
+
 def _open_sqlite(file: str) -> sqlite3.Connection:
     # mode=rw: a mistyped path must fail instead of leaving an empty database behind. isolation_level None: BEGIN is ours.
     return sqlite3.connect(file, uri=True, isolation_level=None, check_same_thread=False)
@@ -176,11 +182,11 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql(options.get("ducklake_begin", "BEGIN"))
 
 
-def _note_idle(dbapi_connection: Any, record: pool.ConnectionPoolEntry) -> None:
+def _note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:
     record.info["idle_since"] = time.monotonic()
 
 
-def _check_alive(dbapi_connection: Any, record: pool.ConnectionPoolEntry, proxy: Any) -> None:
+def _check_alive(dbapi_connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
     """Replace a dead pooled connection, without a round trip in the usual case.
 
     An idle connection has nothing to say: when its socket is readable, the server has closed it or said why it will.

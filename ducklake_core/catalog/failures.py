@@ -31,7 +31,7 @@ def classify(error: BaseException) -> Failure:
     """
     if isinstance(error, DuckLakeError):
         known = error.details.get("failure")
-        return known if known in ("retry", "unavailable", "outcome-unknown") else "fatal"  # type: ignore[return-value]
+        return known if known in ("retry", "unavailable", "outcome-unknown") else "fatal"
     return _classify(error, at_commit=False)
 
 

@@ -148,3 +148,44 @@ class TableColumnStatistics:
     min_value: str | None
     max_value: str | None
     extra_stats: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableListing:
+    """A table's row in a listing of the lake: sizes of what is live at the snapshot, from one query for all tables.
+
+    Attributes:
+        record_count: Rows in live data files, deleted ones included.
+        file_count: Live data files, ``file_size_bytes`` their bytes.
+        delete_file_count: Live delete files of live data files; ``delete_file_size_bytes`` and ``delete_count`` are theirs.
+        is_exact: False when a live file also holds rows or deletes of later snapshots, so that only a scan can count.
+        has_inlined_tables: Whether any table of inlined rows is registered.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    schema_id: int
+    schema_name: str
+    record_count: int = 0
+    file_count: int = 0
+    file_size_bytes: int = 0
+    delete_file_count: int = 0
+    delete_file_size_bytes: int = 0
+    delete_count: int = 0
+    is_exact: bool = True
+    has_inlined_tables: bool = False
+    comment: str | None = None
+
+    @property
+    def qualified_name(self) -> str:
+        """``schema.table``."""
+        return f"{self.schema_name}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedCounts:
+    """What one table holds in the catalog itself at a snapshot: visible rows, and positions deleted in live data files."""
+
+    row_count: int = 0
+    deleted_count: int = 0

@@ -1,0 +1,167 @@
+"""Creating a lake, and opening one without changing anything (specification: Connecting, ducklake_metadata)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from uuid import uuid4
+
+from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy.schema import CreateSchema
+
+from ducklake_core.catalog.database import Database, classify
+from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.errors import (
+    AlreadyExistsError,
+    CatalogCorruptError,
+    CatalogError,
+    CatalogVersionError,
+    NotALakeError,
+    UsageError,
+)
+
+CATALOG_VERSION = "1.0"
+_CREATE_ATTEMPTS = 3
+
+
+def create_catalog(database: Database, data_path: str, *, encrypted: bool = False) -> LakeInfo:
+    """Create the metadata tables and the rows of a new lake, in one transaction.
+
+    Args:
+        data_path: Base of all files; stored as given, with a trailing slash. A relative path means the working directory
+            of each reader, as in the reference.
+
+    Raises:
+        AlreadyExistsError: The database holds a lake already; nothing was changed.
+        UsageError: No data path.
+    """
+    if not str(data_path).strip():
+        raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
+    info = LakeInfo(version=CATALOG_VERSION, data_path=with_slash(str(data_path)), encrypted=encrypted, created_by=_created_by())
+    for attempt in range(_CREATE_ATTEMPTS):
+        is_new_file = database.abilities.is_file and not database.exists()
+        try:
+            if is_new_file:
+                database.create_file()
+            with database.write() as connection:
+                _create(connection, database, info)
+            return info
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise CatalogError(
+                f"cannot create the catalog file of {database.address}: {error.strerror}; does its directory exist?"
+            ) from error
+        except BaseException as error:
+            if is_new_file:
+                database.remove_file()
+            # Two creators at once: the loser looks again and finds the winner's lake.
+            if not isinstance(error, CatalogError) or classify(error) != "retry" or attempt == _CREATE_ATTEMPTS - 1:
+                raise
+    raise CatalogError(f"the catalog {database.address} is being created by somebody else; try again")
+
+
+def _create(connection: Connection, database: Database, info: LakeInfo) -> None:
+    tables = database.tables
+    inspector = inspect(connection)
+    if inspector.has_table(tables["metadata"].name, schema=tables.schema):
+        raise AlreadyExistsError(f"the catalog {database.address} holds a lake already; connect to it instead")
+    if tables.schema is not None and not inspector.has_schema(tables.schema):
+        connection.execute(CreateSchema(tables.schema))
+    tables.metadata.create_all(connection, checkfirst=False)
+    first = {"snapshot_id": 0, "schema_version": 0, "next_catalog_id": 1, "next_file_id": 0}
+    connection.execute(insert(tables["snapshot"]), first | {"snapshot_time": database.now(connection)})
+    connection.execute(insert(tables["snapshot_changes"]), {"snapshot_id": 0, "changes_made": 'created_schema:"main"'})
+    main = {
+        "schema_id": 0,
+        "schema_uuid": str(uuid4()),
+        "begin_snapshot": 0,
+        "schema_name": "main",
+        "path": "main/",
+        "path_is_relative": True,
+    }
+    connection.execute(insert(tables["schema"]), main)
+    settings = {
+        "version": info.version,
+        "created_by": info.created_by,
+        "data_path": info.data_path,
+        "encrypted": "true" if info.encrypted else "false",
+    }
+    connection.execute(insert(tables["metadata"]), [{"key": key, "value": value} for key, value in settings.items()])
+
+
+def open_catalog(database: Database, data_path: str | None = None, override: bool = False) -> LakeInfo:
+    """The settings of an existing lake; nothing is created, migrated or stored.
+
+    Args:
+        data_path: When given it must be the stored one.
+        override: Use ``data_path`` in place of the stored one, for this session only.
+
+    Raises:
+        NotALakeError: The database holds no lake.
+        CatalogVersionError: Another catalog version than 1.0.
+        UsageError: ``data_path`` is not the stored one.
+    """
+    settings = _read_settings(database)
+    found = settings.get("version")
+    if found != CATALOG_VERSION:
+        raise CatalogVersionError(_version_message(str(database.address), found), found=found, supported=CATALOG_VERSION)
+    stored = settings.get("data_path")
+    if stored is None:
+        raise CatalogCorruptError(f"the catalog {database.address} has no data_path in ducklake_metadata")
+    path = with_slash(stored)
+    if override and data_path is None:
+        raise UsageError("override_data_path needs the data_path to use")
+    if data_path is not None and with_slash(str(data_path)) != path:
+        if not override:
+            raise UsageError(
+                f"the lake {database.address} stores its files under {path!r}, not {with_slash(str(data_path))!r}: leave data_path "
+                "out, or pass override_data_path=True to read the files from elsewhere",
+                stored=path,
+                given=str(data_path),
+            )
+        path = with_slash(str(data_path))
+    return LakeInfo(version=found, data_path=path, encrypted=settings.get("encrypted") == "true", created_by=settings.get("created_by"))
+
+
+def _read_settings(database: Database) -> Mapping[str, str]:
+    if not database.exists():
+        raise NotALakeError(f"there is no catalog file at {database.address}; DuckLake.create makes a new lake")
+    metadata = database.tables["metadata"]
+    try:
+        with database.read() as connection:
+            if not inspect(connection).has_table(metadata.name, schema=metadata.schema):
+                where = f" in schema {metadata.schema!r}" if metadata.schema else ""
+                raise NotALakeError(f"the database {database.address} holds no DuckLake catalog{where}; DuckLake.create makes a new lake")
+            # Scopes came with version 0.2: an older catalog must still be able to tell its version.
+            query = select(metadata.c.key, metadata.c.value)
+            if "scope" in {column["name"] for column in inspect(connection).get_columns(metadata.name, schema=metadata.schema)}:
+                query = query.where(metadata.c.scope.is_(None))
+            return {row.key: row.value for row in connection.execute(query)}
+    except CatalogError as error:
+        if error.details.get("sqlite_error") == "SQLITE_NOTADB":
+            raise NotALakeError(f"the file of {database.address} is no SQLite database, so it holds no DuckLake catalog") from error
+        raise
+
+
+def _version_message(address: str, found: str | None) -> str:
+    known = f"the catalog {address} has version {found or 'unknown'}, this library works with {CATALOG_VERSION}"
+    if found is None or not found.startswith("0."):
+        return f"{known}; use a newer release of this library"
+    return f"{known}; migrate it once with DuckDB: ATTACH 'ducklake:...' (AUTOMATIC_MIGRATION true), after a backup of the database"
+
+
+def with_slash(path: str) -> str:
+    """A directory with its trailing slash.
+
+    >>> with_slash("s3://bucket/lake"), with_slash("files/")
+    ('s3://bucket/lake/', 'files/')
+    """
+    return path if path.endswith("/") else f"{path}/"
+
+
+def _created_by() -> str:
+    try:
+        return f"ducklake-core {version('ducklake-dagster')}"
+    except PackageNotFoundError:
+        return "ducklake-core"

@@ -1,0 +1,228 @@
+"""Reading what the catalog says at one snapshot (specification: Queries)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, select
+
+from ducklake_core.catalog.listing import inlined_counts, listing_query, table_listing
+from ducklake_core.catalog.state import (
+    InlinedCounts,
+    LakeInfo,
+    SchemaState,
+    Snapshot,
+    TableColumnStatistics,
+    TableListing,
+    TableState,
+    TableStatistics,
+)
+from ducklake_core.catalog.table_rows import column_row, options_in_force, options_query, table_state
+from ducklake_core.catalog.tables import CatalogTables
+from ducklake_core.catalog.visibility import live, may_be_named, same_name
+from ducklake_core.errors import CatalogCorruptError, NotFoundError, UsageError
+from ducklake_core.format import paths
+from ducklake_core.format.type_names import ColumnRow
+
+
+class CatalogReader:
+    """Questions to the catalog within one read transaction.
+
+    Args:
+        connection: Of ``Database.read()``; results stay valid after it is closed.
+        info: The lake's settings.
+        tables: The metadata tables, ``Database.tables``.
+    """
+
+    def __init__(self, connection: Connection, info: LakeInfo, tables: CatalogTables) -> None:
+        self.connection = connection
+        self.info = info
+        self.catalog = tables
+
+    def snapshots(self, after: int | None = None) -> list[Snapshot]:
+        """All snapshots that were not expired, by id ascending; only those above ``after`` when it is given."""
+        query = self._snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id)
+        if after is not None:
+            query = query.where(self.catalog["snapshot"].c.snapshot_id > after)
+        return [_snapshot(row) for row in self.connection.execute(query)]
+
+    def latest_snapshot(self) -> Snapshot:
+        """The newest snapshot.
+
+        Raises:
+            CatalogCorruptError: The lake has none.
+        """
+        query = self._snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id.desc()).limit(1)
+        row = self.connection.execute(query).first()
+        if row is None:
+            raise CatalogCorruptError("the catalog holds no snapshot")
+        return _snapshot(row)
+
+    def snapshot(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
+        """The snapshot with an id, or the newest one committed at or before a point in time.
+
+        Raises:
+            NotFoundError: There is none, or it was expired.
+            UsageError: Neither or both given, or a time without a zone.
+        """
+        if (version is None) == (timestamp is None):
+            raise UsageError("give either a snapshot id or a time")
+        if version is not None:
+            row = self.connection.execute(self._snapshot_query().where(self.catalog["snapshot"].c.snapshot_id == version)).first()
+            if row is None:
+                raise NotFoundError(f"there is no snapshot {version}: it was never committed, or it was expired", snapshot_id=version)
+            return _snapshot(row)
+        assert timestamp is not None
+        return self._snapshot_at(timestamp)
+
+    def _snapshot_at(self, timestamp: datetime) -> Snapshot:
+        if timestamp.tzinfo is None:
+            raise UsageError(f"the time {timestamp.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
+        snapshot = self.catalog["snapshot"]
+        times = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id.desc())
+        # Times are compared here: where they are text, the database would compare letters.
+        with self.connection.execution_options(yield_per=1000).execute(times) as rows:
+            found = next((row.snapshot_id for row in rows if row.snapshot_time <= timestamp), None)
+        if found is None:
+            raise NotFoundError(f"there is no snapshot at or before {timestamp.astimezone(UTC).isoformat()}", timestamp=timestamp)
+        return self.snapshot(version=found)
+
+    def _snapshot_query(self) -> Select[Any]:
+        snapshot, changes = self.catalog["snapshot"], self.catalog["snapshot_changes"]
+        source = snapshot.outerjoin(changes, changes.c.snapshot_id == snapshot.c.snapshot_id)
+        return select(snapshot, *(c for c in changes.c if c.name != "snapshot_id")).select_from(source)
+
+    def schemas(self, snapshot_id: int) -> list[SchemaState]:
+        """Schemas at a snapshot, by name."""
+        schema = self.catalog["schema"]
+        rows = self.connection.execute(select(schema).where(live(schema, snapshot_id)))
+        states = (
+            SchemaState(
+                id=row.schema_id,
+                uuid=row.schema_uuid or "",
+                name=row.schema_name,
+                path=paths.join(self.info.data_path, row.path, row.path_is_relative is not False),
+            )
+            for row in rows
+        )
+        return sorted(states, key=lambda state: state.name)
+
+    def schema(self, name: str, snapshot_id: int) -> SchemaState:
+        """A schema by name without regard to case.
+
+        Raises:
+            NotFoundError: There is none at that snapshot.
+        """
+        found = next((state for state in self.schemas(snapshot_id) if same_name(state.name, name)), None)
+        if found is None:
+            raise NotFoundError(f"there is no schema {name!r} at snapshot {snapshot_id}", schema=name, snapshot_id=snapshot_id)
+        return found
+
+    def tables(self, snapshot_id: int) -> list[TableListing]:
+        """All tables with their sizes, by schema and name: one query whatever their number."""
+        rows = self.connection.execute(listing_query(self.catalog, snapshot_id))
+        return sorted((table_listing(row) for row in rows), key=lambda item: (item.schema_name, item.name))
+
+    def inlined_counts(self, listings: Iterable[TableListing], snapshot_id: int) -> dict[int, InlinedCounts]:
+        """Rows and deletes that tables hold in the catalog itself, by table id; tables without any are left out."""
+        return inlined_counts(self.connection, self.catalog, [item.id for item in listings], snapshot_id)
+
+    def table(self, schema: str, name: str, snapshot_id: int) -> TableState:
+        """A table by name without regard to case.
+
+        Raises:
+            NotFoundError: There is none at that snapshot.
+        """
+        tables = self.catalog
+        query = self._table_query(snapshot_id).where(
+            may_be_named(tables["table"].c.table_name, name), may_be_named(tables["schema"].c.schema_name, schema)
+        )
+        for row in self.connection.execute(query):
+            if same_name(row.table_name, name) and same_name(row.schema_name, schema):
+                return self._state(row, snapshot_id)
+        raise NotFoundError(
+            f"there is no table {schema}.{name} at snapshot {snapshot_id}", table=f"{schema}.{name}", snapshot_id=snapshot_id
+        )
+
+    def table_by_id(self, table_id: int, snapshot_id: int) -> TableState:
+        """A table by id, whatever its name is at the snapshot.
+
+        Raises:
+            NotFoundError: It does not exist at that snapshot.
+        """
+        row = self.connection.execute(self._table_query(snapshot_id).where(self.catalog["table"].c.table_id == table_id)).first()
+        if row is None:
+            raise NotFoundError(
+                f"there is no table with id {table_id} at snapshot {snapshot_id}", table_id=table_id, snapshot_id=snapshot_id
+            )
+        return self._state(row, snapshot_id)
+
+    def _table_query(self, snapshot_id: int) -> Select[Any]:
+        table, schema, snapshot, tag = (self.catalog[name] for name in ("table", "schema", "snapshot", "tag"))
+        is_comment = and_(tag.c.object_id == table.c.table_id, tag.c.key == "comment", live(tag, snapshot_id))
+        return (
+            select(
+                table.c.table_id,
+                table.c.table_uuid,
+                table.c.table_name,
+                table.c.path.label("table_path"),
+                table.c.path_is_relative.label("table_path_is_relative"),
+                schema.c.schema_id,
+                schema.c.schema_name,
+                schema.c.path.label("schema_path"),
+                schema.c.path_is_relative.label("schema_path_is_relative"),
+                select(snapshot.c.schema_version).where(snapshot.c.snapshot_id == snapshot_id).scalar_subquery().label("schema_version"),
+                tag.c.value.label("comment"),
+            )
+            .select_from(table.join(schema, schema.c.schema_id == table.c.schema_id).outerjoin(tag, is_comment))
+            .where(live(table, snapshot_id), live(schema, snapshot_id))
+        )
+
+    def _state(self, row: Row[Any], snapshot_id: int) -> TableState:
+        return table_state(self.connection, self.catalog, self.info, row, snapshot_id)
+
+    def column_history(self, table_id: int) -> list[tuple[ColumnRow, int | None]]:
+        """Every version of every column that the table ever had, with its end snapshot (None: still live), oldest first."""
+        column = self.catalog["column"]
+        query = select(column).where(column.c.table_id == table_id).order_by(column.c.begin_snapshot, column.c.column_id)
+        return [(column_row(row), row.end_snapshot) for row in self.connection.execute(query)]
+
+    def table_statistics(self, table_ids: Iterable[int]) -> dict[int, TableStatistics]:
+        """Statistics rows of tables; tables without one are left out."""
+        stats = self.catalog["table_stats"]
+        rows = self.connection.execute(select(stats).where(stats.c.table_id.in_(list(table_ids))))
+        return {
+            row.table_id: TableStatistics(
+                table_id=row.table_id,
+                record_count=row.record_count or 0,
+                next_row_id=row.next_row_id or 0,
+                file_size_bytes=row.file_size_bytes or 0,
+            )
+            for row in rows
+        }
+
+    def column_statistics(self, table_id: int) -> dict[int, TableColumnStatistics]:
+        """Table-wide statistics by column id; columns without a row are unknown and left out."""
+        stats = self.catalog["table_column_stats"]
+        rows = self.connection.execute(select(stats).where(stats.c.table_id == table_id)).mappings()
+        return {row["column_id"]: TableColumnStatistics(**row) for row in rows}
+
+    def options(self, schema_id: int | None = None, table_id: int | None = None) -> Mapping[str, str]:
+        """Options in force for the lake, a schema or a table (table over schema over lake), by lower-case name."""
+        return options_in_force(self.connection.execute(options_query(self.catalog, schema_id, table_id)))
+
+
+def _snapshot(row: Row[Any]) -> Snapshot:
+    return Snapshot(
+        id=row.snapshot_id,
+        time=row.snapshot_time,
+        schema_version=row.schema_version,
+        next_catalog_id=row.next_catalog_id,
+        next_file_id=row.next_file_id,
+        changes=row.changes_made or "",
+        author=row.author,
+        message=row.commit_message,
+        extra_info=row.commit_extra_info,
+    )

@@ -1,0 +1,28 @@
+"""SQL conditions that every catalog query shares."""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, FromClause, and_, func, or_
+
+
+def live(source: FromClause, snapshot_id: int) -> ColumnElement[bool]:
+    """The row of a table with begin_snapshot and end_snapshot is visible at a snapshot: begin included, end excluded."""
+    return and_(source.c.begin_snapshot <= snapshot_id, or_(source.c.end_snapshot.is_(None), source.c.end_snapshot > snapshot_id))
+
+
+def may_be_named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
+    """The name may be equal without regard to case; databases fold more letters than the reference, so :func:`same_name` decides."""
+    return func.lower(column) == func.lower(name)
+
+
+def same_name(left: str, right: str) -> bool:
+    """Names as the reference compares them: only ASCII letters lose their case.
+
+    >>> same_name("Flights", "FLIGHTS"), same_name("Ärger", "ärger")
+    (True, False)
+    """
+    return _fold(left) == _fold(right)
+
+
+def _fold(name: str) -> str:
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
