@@ -46,8 +46,8 @@ test: $(READY)  ## Run the tests, without the slow ones
 test-all: $(READY)  ## Run all tests, slow ones and the browser too
 	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS)
 
-bench: $(READY)  ## Run the benchmarks; results in .benchmarks/
-	@$(JAVA) "$(BIN)/python" -m pytest tests/benchmarks -o addopts="--strict-markers" -o python_files="bench_*.py" -s $(PYTEST_FLAGS)
+bench: $(READY)  ## Run the benchmarks, each against its named baseline
+	@$(JAVA) for file in tests/benchmarks/bench_*.py; do "$(BIN)/python" -m "tests.benchmarks.$$(basename "$$file" .py)"; done
 
 lint: $(READY)  ## Style and import contracts
 	@"$(BIN)/ruff" check .
