@@ -6,9 +6,10 @@ Parts that only a SQL engine can evaluate stay as :class:`SqlExpression`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal as OneOf
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from ducklake_core.format.types import DataType
 
@@ -105,3 +106,67 @@ class Constant:
 
 
 Predicate: TypeAlias = Comparison | IsNull | InList | StartsWith | Not | And | Or | Constant | ColumnReference | SqlExpression
+
+TRUE = Constant(value=True)
+FALSE = Constant(value=False)
+UNKNOWN = Constant(value=None)
+
+
+def conjunction(predicates: Iterable[Predicate]) -> Predicate:
+    """All of the predicates: flattened, without TRUE; FALSE as soon as one of them is.
+
+    >>> conjunction([]) == TRUE, conjunction([TRUE, UNKNOWN]) == UNKNOWN
+    (True, True)
+    """
+    parts: list[Predicate] = []
+    for predicate in predicates:
+        parts.extend(predicate.operands if isinstance(predicate, And) else (predicate,))
+    kept = tuple(dict.fromkeys(p for p in parts if p != TRUE))
+    if FALSE in kept:
+        return FALSE
+    return And(operands=kept) if len(kept) > 1 else kept[0] if kept else TRUE
+
+
+def disjunction(predicates: Iterable[Predicate]) -> Predicate:
+    """Any of the predicates: flattened, without FALSE; TRUE as soon as one of them is.
+
+    >>> disjunction([]) == FALSE, disjunction([FALSE, UNKNOWN]) == UNKNOWN
+    (True, True)
+    """
+    parts: list[Predicate] = []
+    for predicate in predicates:
+        parts.extend(predicate.operands if isinstance(predicate, Or) else (predicate,))
+    kept = tuple(dict.fromkeys(p for p in parts if p != FALSE))
+    if TRUE in kept:
+        return TRUE
+    return Or(operands=kept) if len(kept) > 1 else kept[0] if kept else FALSE
+
+
+def negation(predicate: Predicate) -> Predicate:
+    """SQL NOT, folded for constants and double negation."""
+    match predicate:
+        case Constant(value=value):
+            return Constant(value=None if value is None else not value)
+        case Not(operand=operand):
+            return operand
+        case _:
+            return Not(operand=predicate)
+
+
+def references(predicate: Predicate | Operand) -> frozenset[ColumnReference]:
+    """Every column that a predicate reads."""
+    match predicate:
+        case ColumnReference():
+            return frozenset((predicate,))
+        case Literal() | Constant():
+            return frozenset()
+        case SqlExpression(columns=columns):
+            return frozenset(columns)
+        case Comparison(left=left, right=right):
+            return references(left) | references(right)
+        case IsNull(operand=operand) | InList(operand=operand) | StartsWith(operand=operand) | Not(operand=operand):
+            return references(operand)
+        case And(operands=operands) | Or(operands=operands):
+            return frozenset().union(*(references(o) for o in operands))
+        case _:
+            assert_never(predicate)

@@ -1,0 +1,223 @@
+"""Constants of SQL text as typed literals, read as the reference's casts from text read them."""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from uuid import UUID as Uuid
+
+from ducklake_core.errors import UsageError
+from ducklake_core.format.calendar import days_from_civil, is_date
+from ducklake_core.format.comparison import infinity_of, integer_range, round_to_float32
+from ducklake_core.format.predicates import Literal
+from ducklake_core.format.types import (
+    BLOB,
+    BOOLEAN,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    INT128,
+    INTEGERS,
+    JSON,
+    TIME,
+    TIMESTAMP_MS,
+    TIMESTAMP_NS,
+    TIMESTAMP_S,
+    TIMESTAMPS,
+    TIMESTAMPTZ,
+    UINT128,
+    UUID,
+    VARCHAR,
+    DataType,
+    DecimalType,
+)
+
+_DATE = r"\s*(?P<year>[+-]?\d{1,7})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})\s*(?P<bc>\(BC\))?"
+_CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,18}))?)?"
+_ZONE = r"\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?)?\s*"
+_TIME_TEXT = re.compile(rf"\s*{_CLOCK}\s*", re.ASCII)
+_TIMESTAMP_TEXT = re.compile(rf"{_DATE}(?:[ T]\s*{_CLOCK}{_ZONE})?\s*", re.ASCII | re.IGNORECASE)
+_OFFSET = re.compile(r"([+-])(\d{2}):?(\d{2})?:?(\d{2})?", re.ASCII)
+_BLOB_PART = re.compile(r"\\x([0-9A-Fa-f]{2})|([\x00-\x5b\x5d-\x7f])")
+_TRUTHS = {"true": True, "t": True, "1": True, "yes": True, "y": True, "false": False, "f": False, "0": False, "no": False, "n": False}
+_DAY_IN_NANOSECONDS = 86_400 * 10**9
+
+
+def number_literal(text: str) -> Literal:
+    """A number as written in SQL, typed as the reference types it: integer, decimal, or double with an exponent.
+
+    >>> number_literal("5").type.name, str(number_literal("1.50").type), number_literal("1e3").type.name, number_literal("3000000000").type.name
+    ('int32', 'decimal(3,2)', 'float64', 'int64')
+    """
+    if "e" in text.lower():
+        return Literal(value=float(text), type=FLOAT64)
+    if "." not in text:
+        value = int(text)
+        for candidate in (INT32, INT64, INT128, UINT128):
+            low, high = integer_range(candidate)
+            if low <= value <= high:
+                return Literal(value=value, type=candidate)
+        return Literal(value=float(value), type=FLOAT64)
+    exact = Decimal(text)
+    _sign, digits, exponent = exact.as_tuple()
+    assert isinstance(exponent, int)
+    precision = max(len(digits), -exponent, 1)
+    if precision > 38:
+        return Literal(value=float(exact), type=FLOAT64)
+    return Literal(value=exact, type=DecimalType(precision=precision, scale=-exponent))
+
+
+def text_literal(text: str, data_type: DataType) -> Literal:
+    """A quoted SQL string read as a value of ``data_type``.
+
+    >>> from ducklake_core.format.types import TIMESTAMP
+    >>> text_literal("2024-01-02", DATE).value, text_literal("2024-01-02 00:00:01.5", TIMESTAMP).value, text_literal("5", INT32).value
+    (19724, 1704153601500000, 5)
+    >>> text_literal("2024-01-02 02:00:00+02", TIMESTAMPTZ) == text_literal("2024-01-02", TIMESTAMPTZ)
+    True
+
+    Raises:
+        UsageError: The text is not a value of that type, or constants of that type cannot be written here.
+    """
+    try:
+        return Literal(value=_read(text, data_type), type=data_type)
+    except (ValueError, InvalidOperation) as problem:
+        if isinstance(problem, UsageError):
+            raise
+        raise UsageError(f"{text!r} cannot be read as a value of type {data_type}", type=str(data_type)) from problem
+
+
+def _read(text: str, data_type: DataType) -> object:
+    if data_type in (VARCHAR, JSON):
+        return text
+    if data_type == BOOLEAN:
+        if text.lower() not in _TRUTHS:
+            raise ValueError(text)
+        return _TRUTHS[text.lower()]
+    if data_type in INTEGERS:
+        return _read_integer(text, data_type)
+    if isinstance(data_type, DecimalType):
+        return to_scale(Decimal(text.strip()), data_type)
+    if data_type in (FLOAT32, FLOAT64):
+        value = float(text)
+        return round_to_float32(value) if data_type == FLOAT32 else value
+    if data_type == DATE:
+        return _read_date(text)
+    if data_type in TIMESTAMPS:
+        return _read_timestamp(text, data_type)
+    if data_type == TIME:
+        return _read_time(text)
+    if data_type == BLOB:
+        return _read_blob(text)
+    if data_type == UUID:
+        return str(Uuid(text))
+    raise UsageError(f"a constant of type {data_type} cannot be written in a predicate", type=str(data_type))
+
+
+def _read_integer(text: str, data_type: DataType) -> int:
+    value = int(Decimal(text.strip()).to_integral_value(rounding=ROUND_HALF_UP))
+    low, high = integer_range(data_type)
+    if not low <= value <= high:
+        raise ValueError(text)
+    return value
+
+
+def to_scale(value: Decimal, data_type: DecimalType) -> Decimal:
+    """A number rounded half away from zero to a decimal type's scale.
+
+    >>> to_scale(Decimal("1.235"), DecimalType(precision=10, scale=2))
+    Decimal('1.24')
+
+    Raises:
+        ValueError: It has more digits than the type holds.
+    """
+    with localcontext(prec=80):
+        rounded = value.quantize(Decimal(1).scaleb(-data_type.scale), rounding=ROUND_HALF_UP)
+        if abs(rounded) >= Decimal(10) ** (data_type.precision - data_type.scale):
+            raise ValueError(f"{value} does not fit {data_type}")
+        return rounded
+
+
+def _infinity(text: str, data_type: DataType) -> int | None:
+    folded = text.strip().lower()
+    sign = -1 if folded.startswith("-") else 1
+    return sign * infinity_of(data_type) if folded.lstrip("+-") in ("infinity", "inf") else None
+
+
+def _day(parts: re.Match[str]) -> int:
+    year, month, day = int(parts["year"]), int(parts["month"]), int(parts["day"])
+    year = 1 - year if parts["bc"] else year
+    if not is_date(year, month, day):
+        raise ValueError(parts[0])
+    return days_from_civil(year, month, day)
+
+
+def _read_date(text: str) -> int:
+    special = _infinity(text, DATE)
+    if special is not None:
+        return special
+    if text.strip().lower() == "epoch":
+        return 0
+    parts = _TIMESTAMP_TEXT.fullmatch(text)
+    if not parts:
+        raise ValueError(text)
+    return _day(parts)
+
+
+def _clock(parts: re.Match[str]) -> int:
+    hour, minute, second = int(parts["hour"]), int(parts["minute"]), int(parts["second"] or 0)
+    fraction = int((parts["fraction"] or "").ljust(9, "0")[:9])
+    nanoseconds = ((hour * 60 + minute) * 60 + second) * 10**9 + fraction
+    if minute > 59 or second > 59 or nanoseconds > _DAY_IN_NANOSECONDS:
+        raise ValueError(parts[0])
+    return nanoseconds
+
+
+def _read_time(text: str) -> int:
+    parts = _TIME_TEXT.fullmatch(text)
+    if not parts:
+        raise ValueError(text)
+    return _clock(parts) // 1000
+
+
+def _offset(zone: str | None) -> int:
+    found = _OFFSET.fullmatch(zone or "")
+    if not found:
+        return 0
+    seconds = int(found[2]) * 3600 + int(found[3] or 0) * 60 + int(found[4] or 0)
+    return (-seconds if found[1] == "-" else seconds) * 10**9
+
+
+def _read_timestamp(text: str, data_type: DataType) -> int:
+    special = _infinity(text, data_type)
+    if special is not None:
+        return special
+    if text.strip().lower() == "epoch":
+        return 0
+    parts = _TIMESTAMP_TEXT.fullmatch(text)
+    if not parts:
+        raise ValueError(text)
+    nanoseconds = _day(parts) * _DAY_IN_NANOSECONDS + (_clock(parts) if parts["hour"] else 0)
+    if data_type == TIMESTAMPTZ:
+        # Only timestamptz heeds an offset; the reference drops it for the other types.
+        nanoseconds -= _offset(parts["zone"])
+    if data_type == TIMESTAMP_NS:
+        return nanoseconds
+    microseconds = nanoseconds // 1000
+    unit = 1_000_000 if data_type == TIMESTAMP_S else 1000 if data_type == TIMESTAMP_MS else 1
+    half_away = (abs(microseconds) + unit // 2) // unit * unit
+    return half_away if microseconds >= 0 else -half_away
+
+
+def _read_blob(text: str) -> bytes:
+    out, position = bytearray(), 0
+    for part in _BLOB_PART.finditer(text):
+        if part.start() != position:
+            raise ValueError(text)
+        out += bytes.fromhex(part[1]) if part[1] else part[2].encode("ascii")
+        position = part.end()
+    if position != len(text):
+        raise ValueError(text)
+    return bytes(out)

@@ -1,0 +1,400 @@
+"""SQL conditions of users, in DuckDB's dialect, as predicates bound to a table's columns."""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_UP, Decimal
+from typing import NamedTuple, cast
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.format.comparison import FLIPPED, common_domain, domain_of, holds, integer_range, key_of
+from ducklake_core.format.literals import number_literal, text_literal, to_scale
+from ducklake_core.format.predicate_sql import to_sql
+from ducklake_core.format.predicates import (
+    UNKNOWN,
+    ColumnReference,
+    Comparison,
+    Constant,
+    InList,
+    IsNull,
+    Literal,
+    Not,
+    Operator,
+    Predicate,
+    SqlExpression,
+    StartsWith,
+    conjunction,
+    disjunction,
+    negation,
+    references,
+)
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import (
+    BOOLEAN,
+    DATE,
+    FLOATS,
+    INTEGERS,
+    JSON,
+    PRIMITIVES,
+    TIMESTAMP,
+    VARCHAR,
+    DataType,
+    DecimalType,
+    StructType,
+)
+
+__all__ = ["bind_column", "parse_predicate", "to_sql"]
+
+_OPERATORS: dict[type[exp.Expression], Operator] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_REFUSED: dict[type, str] = {
+    exp.Query: "a subquery",
+    exp.Exists: "a subquery",
+    exp.AggFunc: "an aggregate",
+    exp.Window: "a window function",
+    exp.Placeholder: "a placeholder",
+    exp.Parameter: "a parameter",
+    exp.Alias: "an alias",
+    exp.Star: "a star",
+    exp.Rand: "a random value",
+}
+_TYPE_NAMES = {
+    "INT": "int32", "TINYINT": "int8", "SMALLINT": "int16", "BIGINT": "int64", "INT128": "int128", "UTINYINT": "uint8",
+    "USMALLINT": "uint16", "UINT": "uint32", "UBIGINT": "uint64", "UINT128": "uint128", "FLOAT": "float32", "DOUBLE": "float64",
+    "BOOLEAN": "boolean", "DATE": "date", "TIME": "time", "TIMESTAMP": "timestamp", "TIMESTAMPNTZ": "timestamp",
+    "TIMESTAMP_S": "timestamp_s", "TIMESTAMP_MS": "timestamp_ms", "TIMESTAMP_NS": "timestamp_ns", "TIMESTAMPTZ": "timestamptz",
+    "TEXT": "varchar", "VARCHAR": "varchar", "VARBINARY": "blob", "BLOB": "blob", "UUID": "uuid", "JSON": "json",
+}  # fmt: skip
+
+
+class _Text(NamedTuple):
+    """A quoted string whose type comes from what it is compared with."""
+
+    text: str
+
+
+def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
+    """The condition as a predicate on the schema's columns.
+
+    Constants are typed by the column they are compared with, as the reference types them.  What has no finer form stays a
+    :class:`SqlExpression`, which prunes nothing and which only a SQL engine can evaluate.
+
+    Args:
+        condition: SQL text in DuckDB's dialect, or a predicate that was built before and is only checked.
+        schema: The table's columns; names are found without regard to case.
+
+    Raises:
+        NotFoundError: A column that the table does not have.
+        UsageError: Not one condition: unreadable text, several statements, a subquery, an aggregate, a constant that cannot be
+            read as a value of its column, or a column that is no condition.
+    """
+    if not isinstance(condition, str):
+        return _checked(condition, schema)
+    return _Parser(condition, schema).predicate(_parse_text(condition))
+
+
+def bind_column(path: tuple[str, ...], schema: Schema) -> ColumnReference:
+    """The column at a path of names, without regard to case.
+
+    Raises:
+        NotFoundError: There is none; the message lists the columns.
+    """
+    bound, rest = _follow(path, schema)
+    if rest:
+        raise NotFoundError(f"column {'.'.join(bound.path)!r} of type {bound.type} has no field {rest[0]!r}", column=".".join(path))
+    return bound
+
+
+def _follow(path: tuple[str, ...], schema: Schema) -> tuple[ColumnReference, tuple[str, ...]]:
+    field = schema.column(path[0])
+    names, rest = [field.name], path[1:]
+    while rest and isinstance(field.type, StructType):
+        wanted = rest[0].casefold()
+        child = next((f for f in field.type.fields if f.name.casefold() == wanted), None)
+        if child is None:
+            fields = ", ".join(f.name for f in field.type.fields)
+            raise NotFoundError(f"the struct {'.'.join(names)!r} has no field {rest[0]!r}; its fields are: {fields}", column=".".join(path))
+        field, rest = child, rest[1:]
+        names.append(field.name)
+    return ColumnReference(column_id=field.id, path=tuple(names), type=field.type), rest
+
+
+def _checked(predicate: Predicate, schema: Schema) -> Predicate:
+    for column in references(predicate):
+        found = bind_column(column.path, schema)
+        if found != column:
+            raise NotFoundError(
+                f"the predicate was built for column {'.'.join(column.path)!r} ({column.type}, id {column.column_id}),"
+                f" which this table now has as {found.type}, id {found.column_id}: build it again",
+                column=".".join(column.path),
+            )
+    return predicate
+
+
+def _parse_text(text: str) -> exp.Expression:
+    try:
+        statements = [s for s in sqlglot.parse(text, dialect="duckdb") if s is not None]
+    except SqlglotError as problem:
+        reason = re.sub(r"\x1b\[\d+m", "", str(problem)).split("\n")[0]
+        raise UsageError(f"cannot read the condition {text!r}: {reason}") from problem
+    if len(statements) != 1:
+        raise UsageError(f"{text!r} must be exactly one SQL condition, not {len(statements)}")
+    root = cast("exp.Expression", statements[0])
+    for node in root.walk():
+        for refused, name in _REFUSED.items():
+            if isinstance(node, refused):
+                raise UsageError(f"the condition {text!r} holds {name}; only the columns of one row can be used")
+    if not isinstance(root, exp.Condition):
+        raise UsageError(f"{text!r} is not a SQL condition")
+    return root
+
+
+def _plain(node: exp.Expression) -> exp.Expression:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _path(node: exp.Expression) -> tuple[str, ...] | None:
+    """Names of a column or of a field of structs, None when the node is something else."""
+    node = _plain(node)
+    match node:
+        case exp.Column() if not isinstance(node.this, exp.Star):
+            return tuple(part.name for part in node.parts)
+        case exp.Dot() if isinstance(node.expression, exp.Identifier):
+            return _extended(node.this, node.expression.name)
+        case exp.Bracket() if len(node.expressions) == 1 and _is_text(node.expressions[0]):
+            return _extended(node.this, node.expressions[0].name)
+        case exp.StructExtract() if _is_text(node.expression):
+            return _extended(node.this, node.expression.name)
+        case _:
+            return None
+
+
+def _is_text(node: object) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def _extended(node: exp.Expression, name: str) -> tuple[str, ...] | None:
+    base = _path(node)
+    return None if base is None else (*base, name)
+
+
+class _Parser:
+    """Turns one parsed condition into a predicate."""
+
+    def __init__(self, text: str, schema: Schema) -> None:
+        self.text = text
+        self.schema = schema
+
+    def predicate(self, node: exp.Expression) -> Predicate:
+        node = _plain(node)
+        match node:
+            case exp.And():
+                return conjunction((self.predicate(node.this), self.predicate(node.expression)))
+            case exp.Or():
+                return disjunction((self.predicate(node.this), self.predicate(node.expression)))
+            case exp.Not():
+                return negation(self.predicate(node.this))
+            case exp.Boolean():
+                return Constant(value=bool(node.this))
+            case exp.Null():
+                return UNKNOWN
+            case exp.Between():
+                low = self.comparison(node, node.this, ">=", node.args["low"])
+                return conjunction((low, self.comparison(node, node.this, "<=", node.args["high"])))
+            case exp.In():
+                return self.in_list(node)
+            case exp.Is():
+                return self.is_test(node)
+            case exp.NullSafeEQ():
+                return self.not_distinct(node)
+            case exp.NullSafeNEQ():
+                return negation(self.not_distinct(node))
+            case exp.Like():
+                return self.like(node)
+            case exp.StartsWith():
+                return self.starts_with(node, node.this, node.expression)
+            case _ if type(node) in _OPERATORS:
+                return self.comparison(node, node.this, _OPERATORS[type(node)], node.expression)
+            case _:
+                return self.condition(node)
+
+    def condition(self, node: exp.Expression) -> Predicate:
+        """A boolean column, or any other SQL that must give a boolean."""
+        if isinstance(node, exp.Anonymous) and node.name.lower() == "prefix" and len(node.expressions) == 2:
+            return self.starts_with(node, *node.expressions)
+        column = self.column(node)
+        if column is not None and column.type == BOOLEAN:
+            return column
+        if column is not None or isinstance(_plain(node), exp.Literal):
+            raise UsageError(f"{node.sql(dialect='duckdb')} in {self.text!r} is not a condition; compare it with something")
+        return self.expression(node)
+
+    def column(self, node: exp.Expression) -> ColumnReference | None:
+        path = _path(node)
+        if path is None:
+            return None
+        bound, rest = _follow(path, self.schema)
+        if rest and isinstance(_plain(node), exp.Column | exp.Dot):
+            raise NotFoundError(f"column {'.'.join(bound.path)!r} of type {bound.type} has no field {rest[0]!r}", column=".".join(path))
+        return None if rest else bound
+
+    def expression(self, node: exp.Expression) -> SqlExpression:
+        """Any SQL, with its columns checked and spelt as the table spells them."""
+        copy = node.copy()
+        found: dict[ColumnReference, None] = {}
+        for column in copy.find_all(exp.Column):
+            bound, rest = _follow(tuple(part.name for part in column.parts), self.schema)
+            if rest:
+                raise NotFoundError(f"column {'.'.join(bound.path)!r} of type {bound.type} has no field {rest[0]!r}", column=rest[0])
+            for part, name in zip(column.parts, bound.path, strict=True):
+                part.set("this", name)
+            found[bound] = None
+        return SqlExpression(sql=copy.sql(dialect="duckdb", identify=True, comments=False), columns=tuple(found))
+
+    def comparison(self, whole: exp.Expression, left: exp.Expression, op: Operator, right: exp.Expression) -> Predicate:
+        first, second = self.column(left), self.column(right)
+        if first is not None and second is not None:
+            same = common_domain(first.type, second.type) is not None
+            return Comparison(left=first, operator=op, right=second) if same else self.compared(left, op, right)
+        if first is None and second is not None:
+            return self.comparison(whole, right, FLIPPED[op], left)
+        constant = self.constant(right)
+        if first is None:
+            return self.folded(self.constant(left), op, constant) or self.compared(left, op, right)
+        if constant is None:
+            return self.compared(left, op, right)
+        literal = self.typed(constant, first.type)
+        if literal is None:
+            return self.compared(left, op, right)
+        return UNKNOWN if literal.value is None else Comparison(left=first, operator=op, right=literal)
+
+    def compared(self, left: exp.Expression, op: Operator, right: exp.Expression) -> SqlExpression:
+        kind = next(kind for kind, name in _OPERATORS.items() if name == op)
+        return self.expression(kind(this=left.copy(), expression=right.copy()))
+
+    def folded(self, left: _Text | Literal | None, op: Operator, right: _Text | Literal | None) -> Constant | None:
+        """Two constants compared right here; None where only the reference knows how."""
+        if left is None or right is None:
+            return None
+        first = self.typed(left, right.type if isinstance(right, Literal) else VARCHAR)
+        second = self.typed(right, left.type if isinstance(left, Literal) else VARCHAR)
+        if first is None or second is None:
+            return None
+        if first.value is None or second.value is None:
+            return UNKNOWN
+        domain = common_domain(first.type, second.type)
+        assert domain is not None
+        return Constant(value=holds(key_of(first.value, first.type, domain), op, key_of(second.value, second.type, domain)))
+
+    def typed(self, constant: _Text | Literal, data_type: DataType) -> Literal | None:
+        """The constant beside a column of ``data_type``; None where the reference would have to cast the column."""
+        if isinstance(constant, _Text):
+            return None if domain_of(data_type) is None else text_literal(constant.text, data_type)
+        if constant.value is None:
+            return constant
+        return None if common_domain(data_type, constant.type) is None else constant
+
+    def constant(self, node: exp.Expression) -> _Text | Literal | None:
+        node = _plain(node)
+        match node:
+            case exp.Literal() if node.is_string:
+                return _Text(node.name)
+            case exp.Literal():
+                return number_literal(node.name)
+            case exp.Neg() if isinstance(_plain(node.this), exp.Literal) and not _plain(node.this).is_string:
+                return number_literal("-" + _plain(node.this).name)
+            case exp.Boolean():
+                return Literal(value=bool(node.this), type=BOOLEAN)
+            case exp.Null():
+                return Literal(value=None, type=BOOLEAN)
+            case exp.Cast() if not isinstance(node, exp.TryCast):
+                inner, target = self.constant(node.this), _data_type(node.to)
+                return None if inner is None or target is None else _cast(inner, target)
+            case _:
+                return None
+
+    def in_list(self, node: exp.In) -> Predicate:
+        column = self.column(node.this)
+        constants = [self.constant(item) for item in node.expressions]
+        if column is None or not constants or node.args.get("field") is not None or node.args.get("unnest") is not None:
+            return self.expression(node)
+        literals = [None if c is None else self.typed(c, column.type) for c in constants]
+        known = [literal for literal in literals if literal is not None]
+        if len(known) < len(literals):
+            return self.expression(node)
+        values = tuple(dict.fromkeys(literal for literal in known if literal.value is not None))
+        return InList(operand=column, values=values, has_null=len([k for k in known if k.value is None]) > 0)
+
+    def is_test(self, node: exp.Is) -> Predicate:
+        column, test = self.column(node.this), node.expression
+        if isinstance(test, exp.Null):
+            constant = self.constant(node.this)
+            if constant is not None:
+                return Constant(value=isinstance(constant, Literal) and constant.value is None)
+            return IsNull(operand=column) if column is not None else self.expression(node)
+        if isinstance(test, exp.Boolean) and column is not None and column.type == BOOLEAN:
+            return conjunction((negation(IsNull(operand=column)), column if test.this else Not(operand=column)))
+        return self.expression(node)
+
+    def not_distinct(self, node: exp.Binary) -> Predicate:
+        """``column IS NOT DISTINCT FROM constant``, which is never NULL."""
+        left, right = (node.this, node.expression) if self.column(node.this) is not None else (node.expression, node.this)
+        column, constant = self.column(left), self.constant(right)
+        literal = None if column is None or constant is None else self.typed(constant, column.type)
+        if column is None or literal is None:
+            return self.expression(exp.NullSafeEQ(this=node.this.copy(), expression=node.expression.copy()))
+        if literal.value is None:
+            return IsNull(operand=column)
+        return conjunction((negation(IsNull(operand=column)), Comparison(left=column, operator="=", right=literal)))
+
+    def like(self, node: exp.Like) -> Predicate:
+        column, pattern = self.column(node.this), self.constant(node.expression)
+        if column is None or column.type not in (VARCHAR, JSON) or not isinstance(pattern, _Text):
+            return self.expression(node)
+        prefix = pattern.text.removesuffix("%")
+        if "%" in prefix or "_" in prefix:
+            return self.expression(node)
+        if prefix == pattern.text:
+            return Comparison(left=column, operator="=", right=Literal(value=prefix, type=column.type))
+        return StartsWith(operand=column, prefix=prefix)
+
+    def starts_with(self, node: exp.Expression, subject: exp.Expression, start: exp.Expression) -> Predicate:
+        column, prefix = self.column(subject), self.constant(start)
+        if column is None or column.type not in (VARCHAR, JSON) or not isinstance(prefix, _Text):
+            return self.expression(node)
+        return StartsWith(operand=column, prefix=prefix.text)
+
+
+def _data_type(node: exp.DataType) -> DataType | None:
+    name = str(node.this.value) if isinstance(node.this, exp.DataType.Type) else ""
+    if name == "DECIMAL":
+        sizes = [int(part.name) for part in node.expressions] or [18, 3]
+        return DecimalType(precision=sizes[0], scale=sizes[1] if len(sizes) > 1 else 0)
+    return PRIMITIVES.get(_TYPE_NAMES.get(name, ""))
+
+
+def _cast(constant: _Text | Literal, target: DataType) -> Literal | None:
+    """A constant cast to another type where that is exact and plain; None leaves the cast to the engine."""
+    if isinstance(constant, _Text):
+        return text_literal(constant.text, target)
+    value = constant.value
+    if value is None or constant.type == target:
+        return Literal(value=value, type=target)
+    if constant.type == DATE and target == TIMESTAMP and isinstance(value, int) and abs(value) < 2**26:
+        return Literal(value=value * 86_400_000_000, type=TIMESTAMP)
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    if target in INTEGERS:
+        whole, (low, high) = int(Decimal(value).to_integral_value(rounding=ROUND_HALF_UP)), integer_range(target)
+        return Literal(value=whole, type=target) if low <= whole <= high else None
+    if isinstance(target, DecimalType):
+        try:
+            return Literal(value=to_scale(Decimal(value), target), type=target)
+        except ValueError:
+            return None
+    return text_literal(str(value), target) if target in FLOATS else None
