@@ -1,0 +1,145 @@
+"""Casts of leaf values between Arrow types that Arrow itself has no cast for, or one that would lose values."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.errors import SchemaError
+from ducklake_core.format.arrow_types import HUGE_INTEGER, to_arrow_type
+from ducklake_core.format.interval_text import Interval, interval_text, parse_interval
+from ducklake_core.format.types import DataType, DecimalType, PrimitiveType
+from ducklake_core.format.value_text import from_text
+
+_HUGE_BOUNDS = {"int128": (-(2**127), 2**127 - 1), "uint128": (0, 2**128 - 1)}
+_INFINITE_DATE = 2**31 - 1
+_INFINITE_TIMESTAMP = 2**63 - 1
+
+
+def cast_leaf(array: pa.Array, data_type: DataType, *, physical: bool) -> pa.Array:
+    """The same values in the Arrow type of a leaf.
+
+    Raises:
+        SchemaError: A value outside the type's range.
+        pyarrow.ArrowInvalid: A value that does not fit; the caller names the column.
+    """
+    target = to_arrow_type(data_type, physical=physical)
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    match data_type:
+        case PrimitiveType(name="int128" | "uint128" as name):
+            return _to_huge(array, name, target)
+        case PrimitiveType(name="interval"):
+            return _to_interval(array, target)
+        case PrimitiveType(name="uuid"):
+            return _to_uuid(array, target)
+        case PrimitiveType(name="timetz") if _is_text(array.type):
+            return pc.take(*_over_distinct(array, lambda text: from_text(text, data_type), target))
+        case PrimitiveType(name="float32" | "float64") if pa.types.is_integer(array.type):
+            return array.cast(target, safe=False)  # rounds, as in SQL
+        case DecimalType() if pa.types.is_integer(array.type):
+            return array.cast(pa.decimal256(20 + data_type.scale, data_type.scale)).cast(target)
+        case PrimitiveType() if pa.types.is_temporal(target):
+            return _to_temporal(array, target)
+        case _:
+            return array.cast(target)
+
+
+def from_values(values: Sequence[object], data_type: DataType, *, physical: bool = False) -> pa.Array:
+    """An array of values in their Python forms (see format/values.py); None is NULL."""
+    match data_type:
+        case PrimitiveType(name="interval"):
+            texts = [None if v is None else interval_text(v) for v in values if v is None or isinstance(v, Interval)]
+            array = pa.array(texts, pa.string())
+        case PrimitiveType(name="uuid"):
+            array = pa.array([None if v is None else uuid.UUID(str(v)).bytes for v in values], pa.binary(16))
+        case PrimitiveType(name="int128" | "uint128"):
+            array = pa.array([None if v is None else str(v) for v in values], pa.string())
+        case PrimitiveType(name="date"):
+            return pa.array(values, pa.int32()).cast(pa.date32())
+        case PrimitiveType(name="time" | "timetz" | "timestamp" | "timestamp_ms" | "timestamp_ns" | "timestamptz" | "timestamp_s" as name):
+            unit = "ns" if name == "timestamp_ns" else "us"
+            stored = pa.time64(unit) if name.startswith("time") and not name.startswith("timestamp") else pa.timestamp(unit)
+            array = pa.array(values, pa.int64()).view(stored)
+        case _:
+            return cast_leaf(pa.array(values), data_type, physical=physical)
+    return cast_leaf(array, data_type, physical=physical)
+
+
+def _is_text(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow))
+
+
+def _over_distinct(array: pa.Array, convert: Callable[[Any], object], target: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    # Values repeat more often than not, and Python code is slow: it sees each distinct value once.
+    encoded = (array.cast(pa.string()) if _is_text(array.type) else array).dictionary_encode()
+    return pa.array([convert(value.as_py()) for value in encoded.dictionary], target), encoded.indices
+
+
+def _to_huge(array: pa.Array, name: str, target: pa.DataType) -> pa.Array:
+    wide = array.cast(pa.string()).cast(HUGE_INTEGER) if _is_text(array.type) else array.cast(HUGE_INTEGER)
+    low, high = _HUGE_BOUNDS[name]
+    bounds = pc.min_max(wide).as_py()
+    if bounds["min"] is not None and not low <= bounds["min"] <= bounds["max"] <= high:
+        raise SchemaError(f"a value between {bounds['min']} and {bounds['max']} is out of the range of {name}")
+    return wide if target == HUGE_INTEGER else wide.cast(target)
+
+
+def _to_interval(array: pa.Array, target: pa.DataType) -> pa.Array:
+    as_text = pa.types.is_string(target)
+    if as_text and _is_text(array.type):
+        return array.cast(target)
+    if pa.types.is_duration(array.type):
+        array = array.cast(pa.duration("us"))
+    values = (_interval_of(value, array.type) for value in array)
+    return pa.array([None if v is None else interval_text(v) if as_text else (v.months, v.days, v.microseconds * 1000) for v in values], target)
+
+
+def _interval_of(value: pa.Scalar, arrow: pa.DataType) -> Interval | None:
+    if not value.is_valid:
+        return None
+    if pa.types.is_duration(arrow):
+        return Interval(months=0, days=0, microseconds=value.value)
+    plain = value.as_py()
+    if isinstance(plain, str):
+        return parse_interval(plain)
+    if isinstance(plain, bytes):  # Parquet INTERVAL: three little-endian numbers, the last in milliseconds
+        months, days, milliseconds = (int.from_bytes(plain[i : i + 4], "little", signed=True) for i in (0, 4, 8))
+        return Interval(months=months, days=days, microseconds=milliseconds * 1000)
+    microseconds, rest = divmod(plain.nanoseconds, 1000)
+    if rest:
+        raise SchemaError(f"interval {plain} has nanoseconds; DuckLake keeps microseconds")
+    return Interval(months=plain.months, days=plain.days, microseconds=microseconds)
+
+
+def _to_uuid(array: pa.Array, target: pa.DataType) -> pa.Array:
+    if _is_text(array.type):
+        array = pc.take(*_over_distinct(array, lambda text: uuid.UUID(text).bytes, pa.binary(16)))
+    return array.cast(pa.binary(16)).cast(target)
+
+
+def _to_temporal(array: pa.Array, target: pa.DataType) -> pa.Array:
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid:
+        if not pa.types.is_timestamp(target) or not (pa.types.is_timestamp(array.type) or pa.types.is_date32(array.type)):
+            raise
+        infinite = _infinities(array)
+        if not pc.any(infinite).as_py():
+            raise
+    # Infinite dates and timestamps are extreme integers in every unit, so they must not be scaled.
+    finite = pc.if_else(infinite, pa.scalar(None, array.type), array).cast(target)
+    positive = pc.greater(array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64()), 0)
+    extremes = pc.if_else(positive, pa.scalar(_INFINITE_TIMESTAMP), pa.scalar(-_INFINITE_TIMESTAMP)).cast(target)
+    return pc.if_else(infinite, extremes, finite)
+
+
+def _infinities(array: pa.Array) -> pa.Array:
+    extreme = _INFINITE_DATE if pa.types.is_date(array.type) else _INFINITE_TIMESTAMP
+    numbers = array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64())
+    return pc.fill_null(pc.equal(pc.abs(numbers), pa.scalar(extreme, numbers.type)), np.bool_(False))
