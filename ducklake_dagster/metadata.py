@@ -10,7 +10,9 @@ import dagster as dg
 from ducklake_dagster.naming import DEFAULT_SCHEMA, TableAddress
 
 if TYPE_CHECKING:
-    from ducklake_core import Table, TableInfo, WriteResult
+    from ducklake_core import DuckLake, Table, TableInfo, WriteResult
+    from ducklake_dagster.slice_predicate import SlicePredicate
+    from ducklake_dagster.table_output import TableOutput
     from ducklake_dagster.write_settings import OutOfSlice, SchemaEvolution, WriteMode
 
 
@@ -53,25 +55,41 @@ def ducklake_metadata(
     return {name: value for name, value in settings.items() if value is not None}
 
 
-def commit_metadata(result: WriteResult, table: Table, info: TableInfo, *, write_mode: str, seconds: float) -> dict[str, Any]:
-    """Metadata of one output.
+def commit_metadata(
+    lake: DuckLake, output: TableOutput, predicate: SlicePredicate | None, result: WriteResult, *, seconds: float
+) -> dict[str, Any]:
+    """Metadata of one output, all of it about the very snapshot that it became.
 
     Args:
+        lake: The lake.
+        output: What was written; ``predicate`` is its slice.
         result: The commit.
-        table: The table at the commit's snapshot; ``info`` is its size there.
-        write_mode: How it was written.
         seconds: From planning to the end of the commit.
     """
-    metadata: dict[str, Any] = {
+    table = lake.table(output.address.sql, at=result.snapshot_id)
+    info = lake.table_info(output.address.sql, at=result.snapshot_id)
+    metadata = {
         "dagster/row_count": info.row_count,
         "dagster/size_bytes": info.file_size_bytes,
         "dagster/column_schema": column_schema(table, info),
         "dagster/table_name": table.name,
         "dagster/uri": table.state.path,
         "dagster/storage_kind": "ducklake",
+        "Query": _query(output.address, result.snapshot_id, predicate),
+        "ducklake/write_mode": output.settings.write_mode,
+        "ducklake/write_seconds": round(seconds, 3),
+        **_commit_numbers(result, info),
+    }
+    # Dagster shows an output's metadata on every partition of the run, so a count can be a partition's only when there is one.
+    if len(output.partition_keys) == 1 and output.settings.write_mode == "overwrite" and not result.repeated:
+        metadata["dagster/partition_row_count"] = result.rows_added
+    return metadata
+
+
+def _commit_numbers(result: WriteResult, info: TableInfo) -> dict[str, Any]:
+    numbers: dict[str, Any] = {
         "ducklake/snapshot_id": result.snapshot_id,
         "ducklake/schema_version": result.snapshot.schema_version,
-        "ducklake/write_mode": write_mode,
         "ducklake/rows_added": result.rows_added,
         "ducklake/rows_deleted": result.rows_deleted,
         "ducklake/files_added": result.files_added,
@@ -81,15 +99,19 @@ def commit_metadata(result: WriteResult, table: Table, info: TableInfo, *, write
         "ducklake/table_files": info.file_count,
         "ducklake/inlined_rows": info.inlined_row_count,
         "ducklake/commit_attempts": result.attempts,
-        "ducklake/write_seconds": round(seconds, 3),
     }
     if info.file_count:
-        metadata["ducklake/avg_file_bytes"] = info.file_size_bytes // info.file_count
+        numbers["ducklake/avg_file_bytes"] = info.file_size_bytes // info.file_count
     if result.schema_changes:
-        metadata["ducklake/schema_changes"] = "\n".join(result.schema_changes)
+        numbers["ducklake/schema_changes"] = "\n".join(result.schema_changes)
     if result.repeated:
-        metadata["ducklake/repeated"] = True
-    return metadata
+        numbers["ducklake/repeated"] = True
+    return numbers
+
+
+def _query(address: TableAddress, snapshot_id: int, predicate: SlicePredicate | None) -> str:
+    condition = f" WHERE {predicate.to_sql()}" if predicate else ""
+    return f"FROM {address.sql} AT (VERSION => {snapshot_id}){condition}"
 
 
 def column_schema(table: Table, info: TableInfo) -> dg.TableSchema:

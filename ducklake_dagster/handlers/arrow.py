@@ -31,7 +31,8 @@ class ArrowHandler:
 
     def keep_inside(self, frame: pa.Table, predicate: SlicePredicate) -> pa.Table:
         """Rows for which the predicate is true."""
-        return frame.filter(predicate.to_arrow())
+        inside: pa.Table = frame.filter(predicate.to_arrow())
+        return inside
 
     def refuse_outside(self, frame: pa.Table, predicate: SlicePredicate, subject: str) -> pa.Table:
         """The table itself.

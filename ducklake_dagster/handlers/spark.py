@@ -31,7 +31,8 @@ class SparkHandler:
 
     def keep_inside(self, frame: DataFrame, predicate: SlicePredicate) -> DataFrame:
         """Rows for which the predicate is true."""
-        return frame.filter(predicate.to_sql("spark"))
+        inside: DataFrame = frame.filter(predicate.to_sql("spark"))
+        return inside
 
     def refuse_outside(self, frame: DataFrame, predicate: SlicePredicate, subject: str) -> DataFrame:
         """The frame with the check inside its plan, so that the rows are computed once only."""
