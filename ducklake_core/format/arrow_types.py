@@ -94,14 +94,19 @@ def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType
         case DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
         case ListType(element=element):
-            return pa.list_(to_arrow_field(element, physical=physical))
+            return pa.list_(_nested(element, physical=physical))
         case MapType(key=key, value=value):
             key_field = to_arrow_field(key, physical=physical).with_nullable(False)
-            return pa.map_(key_field, to_arrow_field(value, physical=physical))
+            return pa.map_(key_field, _nested(value, physical=physical))
         case StructType(fields=fields):
-            return pa.struct([to_arrow_field(field, physical=physical) for field in fields])
+            return pa.struct([_nested(field, physical=physical) for field in fields])
         case _:
             assert_never(data_type)
+
+
+def _nested(field: Field, *, physical: bool) -> pa.Field:
+    # The reference marks nested nodes NOT NULL when they are altered, without any effect on their values.
+    return to_arrow_field(field, physical=physical).with_nullable(True)
 
 
 def to_arrow_field(field: Field, *, physical: bool = False) -> pa.Field:

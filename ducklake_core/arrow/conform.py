@@ -1,0 +1,104 @@
+"""From what a Parquet file holds to what the table's column is: match nodes by field id, fill in, cast.
+
+Old files keep the types and the nodes that the table had when they were written, and the reference stores some types in
+forms of its own (interval in 12 bytes, int128 as DOUBLE), so every node is brought to the logical Arrow type by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.errors import SchemaError
+from ducklake_core.format.arrow_cast import cast_array, constant_array
+from ducklake_core.format.arrow_types import FIELD_ID_KEY, is_list, to_arrow_field, to_arrow_type
+from ducklake_core.format.types import Field, ListType, MapType, StructType
+
+
+def field_id(field: pa.Field[Any]) -> int | None:
+    """The field id of a file's node, None when it has none."""
+    text = (field.metadata or {}).get(FIELD_ID_KEY)
+    return int(text) if text is not None and int(text) >= 0 else None
+
+
+def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
+    """Values of a file's column as the logical Arrow type of the table's column.
+
+    Args:
+        array: The values.
+        source: The file's field, with the field ids of everything below it.
+        target: The table's column.
+
+    Raises:
+        SchemaError: A value cannot be cast to the column's type.
+    """
+    if same_shape(source, target):
+        return array
+    if pa.types.is_dictionary(array.type) or pa.types.is_run_end_encoded(array.type):
+        array = pc.cast(array, array.type.value_type)
+    match target.type:
+        case StructType() if pa.types.is_struct(array.type):
+            return _struct(array, target)
+        case MapType() if pa.types.is_map(array.type):
+            return _map(array, target)
+        case ListType() if is_list(array.type):
+            return _list(array, target)
+        case StructType() | MapType() | ListType():
+            raise SchemaError(f"column {target.name!r} is {target.type}, but a file holds {array.type}", column=target.name)
+        case _:
+            return cast_array(array, target)
+
+
+def same_shape(source: pa.Field[Any], target: Field) -> bool:
+    """Whether a file's node is the table's node, unchanged: same type, and below it the same ids in the same order."""
+    wanted = to_arrow_field(target)
+    # Arrow's equality of types covers names and metadata of children, and so their field ids.
+    return bool(source.type.equals(wanted.type, check_metadata=True)) and not pa.types.is_dictionary(source.type)
+
+
+def constant(target: Field, length: int) -> pa.Array[Any]:
+    """The column of rows that are older than it: its initial default, or NULL."""
+    return constant_array(target.initial_default, target, length)
+
+
+def _children(fields: list[pa.Field[Any]], arrays: list[pa.Array[Any]], targets: tuple[Field, ...], length: int) -> list[pa.Array[Any]]:
+    # A node without an id below a file's column is no column of the table: the reference gives NULL for it as well.
+    by_id = {field_id(field): index for index, field in enumerate(fields)}
+    found = [(target, by_id.get(target.id)) for target in targets]
+    return [constant(target, length) if index is None else conform(arrays[index], fields[index], target) for target, index in found]
+
+
+def _struct(array: pa.Array[Any], target: Field) -> pa.Array[Any]:
+    fields = [array.type.field(i) for i in range(array.type.num_fields)]
+    arrays = [array.field(i) for i in range(array.type.num_fields)]
+    children = _children(fields, arrays, target.children, len(array))
+    wanted = to_arrow_type(target.type)
+    return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
+
+
+def _list(array: pa.Array[Any], target: Field) -> pa.Array[Any]:
+    element = array.type.value_field
+    values_ = array.flatten()
+    (child,) = _children([element], [values_], target.children, len(values_))
+    return pa.ListArray.from_arrays(_offsets(array), child, type=to_arrow_type(target.type), mask=_null_mask(array))
+
+
+def _map(array: pa.Array[Any], target: Field) -> pa.Array[Any]:
+    key, item = array.type.key_field, array.type.item_field
+    # Arrow's map arrays forget their slice in keys and items; as a list of structs they do not.
+    entries = array.cast(pa.list_(pa.struct([pa.field("key", key.type), pa.field("value", item.type)])))
+    pairs = entries.flatten()
+    keys, items = _children([key, item], [pairs.field(0), pairs.field(1)], target.children, len(pairs))
+    return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=to_arrow_type(target.type), mask=_null_mask(array))
+
+
+def _offsets(array: pa.Array[Any]) -> pa.Array[Any]:
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+
+
+def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
+    return pc.is_null(array) if array.null_count else None

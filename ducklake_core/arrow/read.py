@@ -1,0 +1,249 @@
+"""Reading data files with Arrow: the work unit of a scan, for this process and for executors.
+
+Follows the reading rules of the specification: columns by field id, what an old file lacks is filled in, and positions
+are physical positions in the file, whatever else hides rows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ducklake_core.arrow.conform import conform, constant, field_id
+from ducklake_core.arrow.evaluate import evaluate
+from ducklake_core.arrow.row_groups import row_group_runs
+from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
+from ducklake_core.format.arrow_types import to_arrow_schema
+from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
+from ducklake_core.format.types import Field
+from ducklake_core.scan.native import check_readable
+from ducklake_core.scan.plan import VIRTUAL_TYPES, FileTask, ReadShape, ScanPlan
+from ducklake_core.storage.delete_files import read_positions
+from ducklake_core.storage.filesystems import Storage, printable
+
+BATCH_ROWS = 65_536
+INLINED_NAME = "table_name"
+"""Column of ``ScanPlan.inlined`` with the physical table of each row, when the plan has it."""
+
+
+def read_plan(plan: ScanPlan, storage: Storage) -> Iterator[pa.RecordBatch]:
+    """All rows of a plan, file by file and then the inlined ones; memory is bounded by batches, not by files.
+
+    Raises:
+        NotFoundError: A file of the plan is gone (expired and cleaned up since it was planned).
+        CorruptFileError: A file is not what the catalog says it is.
+        UnsupportedFeatureError: The predicate or a file needs something that only Spark can do, or nobody.
+    """
+    shape = plan.shape
+    for task in plan.tasks:
+        yield from read_task(task, shape, storage)
+    if plan.inlined is not None:
+        yield from read_inlined(plan.inlined, shape)
+
+
+def read_task(task: FileTask, shape: ReadShape, storage: Storage, *, threads: bool = True) -> Iterator[pa.RecordBatch]:
+    """The visible rows of one data file that satisfy the predicate, with the schema ``shape.arrow_schema()``.
+
+    Args:
+        task: The file and what hides rows of it.
+        shape: What to return.
+        storage: How to open files.
+        threads: Whether to decode columns in parallel; executors have one core for a task.
+
+    Raises:
+        NotFoundError: The file, or a delete file, is gone.
+        CorruptFileError: The file is not what the catalog says it is.
+        SchemaError: It holds values that cannot be cast to the table's types.
+        UnsupportedFeatureError: It is encrypted or name-mapped, or the predicate needs a SQL engine.
+    """
+    check_readable(task.file, shape.table)
+    deleted = deleted_positions(task.file, shape.snapshot_id, storage)
+    with storage.open_input(task.file.path) as source:
+        reader = _open(source, task, shape)
+        yield from reader.batches(deleted, threads)
+
+
+def deleted_positions(file: DataFile, snapshot_id: int, storage: Storage) -> np.ndarray:
+    """Positions of a file that are deleted at a snapshot, ascending: of all its delete files and of the catalog."""
+    parts = [read_positions(storage, delete_file, snapshot_id) for delete_file in file.delete_files]
+    if file.inlined_deletes:
+        parts.append(np.asarray(file.inlined_deletes, dtype=np.int64))
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+
+
+def read_inlined(inlined: pa.Table, shape: ReadShape) -> Iterator[pa.RecordBatch]:
+    """The inlined rows of a plan that satisfy the predicate, in the shape of the rows of files."""
+    columns = inlined.select(list(shape.read_schema.names)) if len(shape.read_schema) else None
+    extra: dict[str, Any] = {name: inlined.column(name) for name in ("rowid", "snapshot_id") if name in shape.virtual}
+    # The reference names the physical table where it names the file of other rows.
+    named = INLINED_NAME in inlined.schema.names
+    extra["filename"] = inlined.column(INLINED_NAME) if named else pa.nulls(len(inlined), pa.string())
+    extra["file_row_number"] = pa.array(np.arange(len(inlined), dtype=np.int64))
+    fields = [*(columns.columns if columns is not None else []), *(extra[name] for name in shape.virtual)]
+    names = [*shape.read_schema.names, *shape.virtual]
+    for batch in pa.table(fields, names=_unique(names)).to_batches(max_chunksize=BATCH_ROWS):
+        kept = _keep_matching(batch, shape)
+        if kept.num_rows:
+            yield _output(kept, shape)
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Places as names, because a table may have a column called like a virtual one."""
+    return [f"{index}" for index, _ in enumerate(names)]
+
+
+def _keep_matching(batch: pa.RecordBatch, shape: ReadShape) -> pa.RecordBatch:
+    if shape.predicate is None:
+        return batch
+    table_columns = pa.RecordBatch.from_arrays(batch.columns[: len(shape.read_schema)], schema=_read_schema(shape))
+    return batch.filter(evaluate(shape.predicate, table_columns))
+
+
+def _read_schema(shape: ReadShape) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in to_arrow_schema(shape.read_schema)])
+
+
+def _output(batch: pa.RecordBatch, shape: ReadShape) -> pa.RecordBatch:
+    place = {column.id: index for index, column in enumerate(shape.read_schema)}
+    arrays = [batch.column(place[column.id]) for column in shape.schema]
+    arrays += batch.columns[len(shape.read_schema) :]
+    return pa.RecordBatch.from_arrays(arrays, schema=shape.arrow_schema())
+
+
+@dataclass(frozen=True, slots=True)
+class _FileReader:
+    """An open file, with the place of every wanted column in it (None for columns that it lacks)."""
+
+    parquet: pq.ParquetFile
+    task: FileTask
+    shape: ReadShape
+    schema: pa.Schema
+    places: tuple[int | None, ...]
+    row_id_place: int | None
+    snapshot_id_place: int | None
+
+    def batches(self, deleted: np.ndarray, threads: bool) -> Iterator[pa.RecordBatch]:
+        wanted = sorted({place for place in (*self.places, self.row_id_place, self.snapshot_id_place) if place is not None})
+        names = self.schema.names
+        # With two columns of one name in the file, only reading all of them keeps the places right.
+        distinct = len(set(names)) == len(names) and not any("." in name for name in names)
+        predicate = None if self.task.covered else self.shape.predicate
+        order = {place: index for index, place in enumerate(wanted)} if distinct else {place: place for place in wanted}
+        columns = [names[place] for place in wanted] if distinct else None
+        for start, groups in row_group_runs(self.parquet.metadata, self.schema, self.shape.read_schema, self.places, predicate):
+            position = start
+            for batch in self.parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads):
+                kept = self._visible(batch, position, deleted, order)
+                position += batch.num_rows
+                if kept is not None and kept.num_rows:
+                    yield _output(kept, self.shape)
+
+    def _visible(self, batch: pa.RecordBatch, start: int, deleted: np.ndarray, order: dict[int, int]) -> pa.RecordBatch | None:
+        positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
+        mask = self._mask(batch, positions, deleted, order)
+        if mask is not None:
+            batch, positions = batch.filter(pa.array(mask)), positions[mask]
+        if not len(positions):
+            return None
+        arrays = [
+            constant(column, len(positions)) if place is None else conform(batch.column(order[place]), self.schema.field(place), column)
+            for column, place in zip(self.shape.read_schema, self.places, strict=True)
+        ]
+        arrays += [self._virtual(name, batch, positions, order) for name in self.shape.virtual]
+        made = pa.RecordBatch.from_arrays(arrays, names=_unique([*self.shape.read_schema.names, *self.shape.virtual]))
+        return made if self.task.covered else _keep_matching(made, self.shape)
+
+    def _mask(self, batch: pa.RecordBatch, positions: np.ndarray, deleted: np.ndarray, order: dict[int, int]) -> np.ndarray | None:
+        mask: np.ndarray | None = None
+        first, last = np.searchsorted(deleted, [positions[0], positions[-1] + 1]) if len(positions) else (0, 0)
+        if last > first:
+            mask = np.ones(len(positions), dtype=bool)
+            mask[deleted[first:last] - positions[0]] = False
+        if self.task.snapshot_filter is not None and self.snapshot_id_place is not None:
+            snapshots = batch.column(order[self.snapshot_id_place]).to_numpy(zero_copy_only=False)
+            visible = snapshots <= self.task.snapshot_filter
+            mask = visible if mask is None else mask & visible
+        return mask
+
+    def _virtual(self, name: str, batch: pa.RecordBatch, positions: np.ndarray, order: dict[int, int]) -> pa.Array[Any]:
+        file = self.task.file
+        match name:
+            case "rowid" if self.row_id_place is not None:
+                return batch.column(order[self.row_id_place]).cast(pa.int64())
+            case "rowid":
+                return pa.array(positions + (file.row_id_start or 0))
+            case "snapshot_id" if self.snapshot_id_place is not None:
+                return batch.column(order[self.snapshot_id_place]).cast(pa.int64())
+            case "snapshot_id":
+                return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), len(positions))
+            case "filename":
+                return pa.repeat(pa.scalar(file.path, VIRTUAL_TYPES[name]), len(positions))
+            case _:
+                return pa.array(positions)
+
+
+def _open(source: pa.NativeFile, task: FileTask, shape: ReadShape) -> _FileReader:
+    where = printable(task.file.path)
+    try:
+        parquet = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptFileError(f"{where} of table {shape.table} is not a readable Parquet file: {error}", path=where) from error
+    schema = parquet.schema_arrow
+    ids = [field_id(field) for field in schema]
+    by_id = {number: place for place, number in enumerate(ids) if number is not None}
+    row_id_place = by_id.get(ROW_ID_FIELD_ID)
+    if "rowid" in shape.virtual and row_id_place is None and task.file.row_id_start is None:
+        raise CorruptFileError(f"{where} of table {shape.table} has no row ids, neither in the file nor in the catalog", path=where)
+    snapshot_id_place = by_id.get(SNAPSHOT_ID_FIELD_ID)
+    if task.snapshot_filter is not None and snapshot_id_place is None:
+        raise CorruptFileError(
+            f"{where} of table {shape.table} holds rows of several snapshots, but not the snapshot id of each", path=where
+        )
+    return _FileReader(
+        parquet=parquet,
+        task=task,
+        shape=shape,
+        schema=schema,
+        places=tuple(_places(ids, shape, where)),
+        row_id_place=row_id_place if "rowid" in shape.virtual else None,
+        snapshot_id_place=snapshot_id_place if task.snapshot_filter is not None or "snapshot_id" in shape.virtual else None,
+    )
+
+
+def _places(ids: list[int | None], shape: ReadShape, where: str) -> list[int | None]:
+    if None not in ids:
+        by_id = {number: place for place, number in enumerate(ids)}
+        return [by_id.get(column.id) for column in shape.read_schema]
+    # One column without an id is enough for the reference to take all columns by their position in the table.
+    positions = dict(shape.column_positions)
+    return [_by_position(column, positions, len(ids), where) for column in shape.read_schema]
+
+
+def _by_position(column: Field, positions: dict[int, int], count: int, where: str) -> int | None:
+    place = positions.get(column.id)
+    if place is None or not column.is_leaf:
+        raise UnsupportedFeatureError(f"{where} carries no field ids, so its column {column.name!r} cannot be found", path=where)
+    return place if place < count else None
+
+
+def count_rows(plan: ScanPlan, storage: Storage) -> int:
+    """Number of rows of a plan; files without deletes that match as a whole are counted from the catalog."""
+    total = 0
+    for task in plan.tasks:
+        if _known_count(task, plan):
+            total += task.file.record_count
+        else:
+            total += sum(batch.num_rows for batch in read_task(task, plan.shape, storage))
+    if plan.inlined is not None:
+        total += sum(batch.num_rows for batch in read_inlined(plan.inlined, plan.shape))
+    return total
+
+
+def _known_count(task: FileTask, plan: ScanPlan) -> bool:
+    hidden = task.file.delete_files or task.file.inlined_deletes or task.snapshot_filter is not None
+    return not hidden and (plan.predicate is None or task.covered)

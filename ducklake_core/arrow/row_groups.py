@@ -1,0 +1,90 @@
+"""Which row groups of a file a predicate can skip, from the statistics in the file's own footer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ducklake_core.format import pruning, values
+from ducklake_core.format.arrow_types import to_arrow_type
+from ducklake_core.format.files import ColumnStatistics
+from ducklake_core.format.predicates import Predicate
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import FLOATS, Field
+
+
+def row_group_runs(
+    metadata: pq.FileMetaData,
+    file_schema: pa.Schema,
+    read_schema: Schema,
+    places: Sequence[int | None],
+    predicate: Predicate | None,
+) -> Iterator[tuple[int, list[int]]]:
+    """Runs of neighbouring row groups to read, each with the position in the file of its first row.
+
+    Args:
+        metadata: The file's footer.
+        file_schema: The file's Arrow schema.
+        read_schema: Columns that the predicate is bound to.
+        places: Place in the file of each of them.
+        predicate: Rows wanted; None for all.
+    """
+    usable = _usable_columns(metadata, file_schema, read_schema, places, predicate)
+    position = start = 0
+    run: list[int] = []
+    for index in range(metadata.num_row_groups):
+        rows = metadata.row_group(index).num_rows
+        if predicate is None or not usable or pruning.may_match(predicate, _statistics(metadata.row_group(index), usable), rows):
+            if not run:
+                start = position
+            run.append(index)
+        elif run:
+            yield start, run
+            run = []
+        position += rows
+    if run:
+        yield start, run
+
+
+def _usable_columns(
+    metadata: pq.FileMetaData, file_schema: pa.Schema, read_schema: Schema, places: Sequence[int | None], predicate: Predicate | None
+) -> list[tuple[int, Field]]:
+    """Leaf index and column, for top-level columns that the predicate reads and the file holds in their present type."""
+    if predicate is None:
+        return []
+    wanted = pruning.columns(predicate)
+    leaf_of = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    found: list[tuple[int, Field]] = []
+    for column, place in zip(read_schema, places, strict=True):
+        if column.id not in wanted or place is None or not column.is_leaf:
+            continue
+        held = file_schema.field(place)
+        # Statistics in another type would have to be converted like the values; only NaN-free types are worth it.
+        if held.type == to_arrow_type(column.type, physical=True) and column.type not in FLOATS and held.name in leaf_of:
+            found.append((leaf_of[held.name], column))
+    return found
+
+
+def _statistics(group: pq.RowGroupMetaData, columns: list[tuple[int, Field]]) -> dict[int, ColumnStatistics]:
+    result: dict[int, ColumnStatistics] = {}
+    for leaf, column in columns:
+        chunk = group.column(leaf)
+        found = chunk.statistics
+        if found is None or not found.has_null_count:
+            continue
+        bounds = (
+            (values.stat_text(found.min_raw, column.type), values.stat_text(found.max_raw, column.type))
+            if found.has_min_max
+            else (None, None)
+        )
+        result[column.id] = ColumnStatistics(
+            column_id=column.id,
+            column_size_bytes=0,
+            value_count=group.num_rows - found.null_count,
+            null_count=found.null_count,
+            min_value=bounds[0],
+            max_value=bounds[1],
+        )
+    return result

@@ -1,0 +1,141 @@
+"""Can Spark's own Parquet reader give exactly the right rows of a file? When not, the reason has a name.
+
+Two paths give the same rows: the native one is faster for plain files, the Arrow one can read everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.files import DataFile
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.type_names import ColumnRow
+from ducklake_core.format.types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+
+# Types whose Parquet form Spark's reader turns into the very Spark type that the column has.
+_NATIVE_TYPES = frozenset("boolean int8 int16 int32 int64 float32 float64 date timestamp timestamp_s timestamptz varchar json blob".split())
+# Types for which Spark's reader accepts the narrower type of an older file.
+_NATIVE_PROMOTIONS = frozenset({("int8", "int16"), ("int8", "int32"), ("int16", "int32")})
+# Spark expands these in paths, and skips files whose name begins like the last two.
+_GLOB = re.compile(r"[*?\[\]{}\\]")
+_HIDDEN = ("_", ".")
+_LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
+
+SMALL_FILE_BYTES = 1 << 20
+MANY_SMALL_FILES = 64
+"""More small files than this are read with Arrow: Spark needs about 5 ms to plan a file, whatever its size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnVersion:
+    """A column as it was from one snapshot on, until its next version."""
+
+    begin_snapshot: int
+    end_snapshot: int | None
+    type_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFeatures:
+    """What a projection needs of a reader: facts about columns that are the same for every file.
+
+    Attributes:
+        schema: Columns to read.
+        virtual: Virtual columns to return.
+        history: Versions of every column by id, oldest first; may be empty when no column changed after any file.
+    """
+
+    schema: Schema
+    virtual: tuple[str, ...] = ()
+    history: Mapping[int, tuple[ColumnVersion, ...]] = field(default_factory=dict)
+
+
+def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, tuple[ColumnVersion, ...]]:
+    """The catalog's column history, by column id."""
+    found: dict[int, tuple[ColumnVersion, ...]] = {}
+    for row, end in rows:
+        version = ColumnVersion(begin_snapshot=row.begin_snapshot, end_snapshot=end, type_text=row.column_type)
+        found[row.column_id] = (*found.get(row.column_id, ()), version)
+    return found
+
+
+def check_readable(file: DataFile, table: str) -> None:
+    """Refuse what no path can read.
+
+    Raises:
+        UnsupportedFeatureError: The file is encrypted, or its columns are mapped by name.
+    """
+    if file.encryption_key is not None:
+        raise UnsupportedFeatureError(f"table {table} has encrypted data files, which are not supported", table=table, data_file_id=file.id)
+    if file.mapping_id is not None:
+        raise UnsupportedFeatureError(
+            f"data file {file.id} of table {table} maps its columns by name (it was added with ducklake_add_data_files), which is not "
+            "supported; rewrite it with DuckDB",
+            table=table,
+            data_file_id=file.id,
+        )
+
+
+def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int | None) -> str | None:
+    """Why Spark's own reader cannot read this file, or None when it can."""
+    if file.delete_files or file.inlined_deletes:
+        return "rows of the file are deleted"
+    if snapshot_filter is not None:
+        return "the file holds rows of later snapshots"
+    if features.virtual:
+        return f"the virtual column {features.virtual[0]} is wanted"
+    if not _LOCAL.match(file.path):
+        return "the file is not on a local path, and the JVM may lack the file system"
+    name = file.path.rsplit("/", 1)[-1]
+    if _GLOB.search(file.path) or name.startswith(_HIDDEN):
+        return "Spark would expand or skip the file's path"
+    for column in features.schema:
+        obstacle = _column_obstacle(column, file, features)
+        if obstacle:
+            return obstacle
+    return None
+
+
+def _column_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> str | None:
+    for node in column.walk():
+        refused = _refused_type(node.type)
+        if refused:
+            return f"column {column.name!r} holds {refused}"
+        # Columns and files of one snapshot: the file may have been written before the column was added.
+        if node.begin_snapshot >= file.begin_snapshot and node.initial_default is not None:
+            return f"column {column.name!r} has a default for rows older than it"
+        if node.begin_snapshot > file.begin_snapshot and _retyped(node, file, features):
+            return f"column {column.name!r} had another type"
+    return None
+
+
+def _refused_type(data_type: DataType) -> str | None:
+    match data_type:
+        case PrimitiveType(name=name):
+            return None if name in _NATIVE_TYPES else name
+        case DecimalType() | ListType() | MapType() | StructType():
+            return None
+        case _:
+            assert_never(data_type)
+
+
+def _retyped(node: Field, file: DataFile, features: ReadFeatures) -> bool:
+    for version in features.history.get(node.id, ()):
+        if version.begin_snapshot <= file.begin_snapshot and (version.end_snapshot is None or file.begin_snapshot < version.end_snapshot):
+            now = node.type.name if isinstance(node.type, PrimitiveType) else str(node.type)
+            same = version.type_text == now or not node.is_leaf
+            return not same and (version.type_text, now) not in _NATIVE_PROMOTIONS
+    return False
+
+
+def prefers_arrow(sizes: list[int]) -> bool:
+    """Whether so many of the files are small that planning them natively costs more than reading them with Arrow.
+
+    >>> prefers_arrow([1000] * 10), prefers_arrow([1000] * 100), prefers_arrow([10**9] * 100)
+    (False, True, False)
+    """
+    return sum(size < SMALL_FILE_BYTES for size in sizes) > MANY_SMALL_FILES

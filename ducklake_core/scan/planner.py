@@ -1,0 +1,138 @@
+"""From a question to the exact files and inlined rows that answer it; one short catalog transaction, no file is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ducklake_core.catalog import files as catalog_files
+from ducklake_core.catalog.inlined import inlined_rows
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import TableState
+from ducklake_core.errors import UsageError
+from ducklake_core.format import pruning
+from ducklake_core.format.files import ColumnStatistics, DataFile
+from ducklake_core.format.predicate_parser import parse_predicate
+from ducklake_core.format.predicates import Predicate
+from ducklake_core.format.schema import Schema
+from ducklake_core.scan.native import ReadFeatures, check_readable, column_versions, native_obstacle, prefers_arrow
+from ducklake_core.scan.plan import VIRTUAL_COLUMNS, FileTask, PruningReport, ScanPlan
+
+
+def plan_scan(
+    reader: CatalogReader,
+    table: TableState,
+    columns: Sequence[str] | None = None,
+    where: str | Predicate | None = None,
+    *,
+    virtual: Sequence[str] = (),
+) -> ScanPlan:
+    """Plan a read of a table at the snapshot of its state.
+
+    Args:
+        reader: An open read transaction.
+        table: The table at the snapshot to read.
+        columns: Names to return, in order, without regard to case; all columns when None. A virtual column's name
+            counts as such unless the table has a column of that name.
+        where: Rows to keep: SQL text or a predicate.
+        virtual: Further virtual columns to return.
+
+    Raises:
+        NotFoundError: An unknown column.
+        UsageError: No column at all, or one of them twice.
+        UnsupportedFeatureError: A file that nobody here can read (encrypted, name-mapped).
+    """
+    schema, named_virtual = _split(table.schema, columns)
+    wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
+    _check_projection(schema, wanted_virtual)
+    predicate = None if where is None else parse_predicate(where, table.schema)
+    read_schema = _read_schema(table.schema, schema, predicate)
+    tasks, report = _tasks(reader, table, read_schema, wanted_virtual, predicate)
+    return ScanPlan(
+        table=table.qualified_name,
+        snapshot_id=table.snapshot_id,
+        schema=schema,
+        read_schema=read_schema,
+        virtual=wanted_virtual,
+        predicate=predicate,
+        tasks=tasks,
+        inlined=inlined_rows(reader, table, read_schema),
+        pruning=report,
+        column_positions=tuple((column.id, place) for place, column in enumerate(table.schema)),
+    )
+
+
+def _split(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, tuple[str, ...]]:
+    if columns is None:
+        return table, ()
+    if isinstance(columns, str):
+        raise UsageError(f"columns must be a list of names, not the text {columns!r}")
+    virtual = tuple(name.lower() for name in columns if table.find(name) is None and name.lower() in VIRTUAL_COLUMNS)
+    return table.select(name for name in columns if name.lower() not in virtual or table.find(name) is not None), virtual
+
+
+def _check_projection(schema: Schema, virtual: Sequence[str]) -> None:
+    names = [name.casefold() for name in (*schema.names, *virtual)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"the scan names {', '.join(twice)} more than once")
+    if not names:
+        raise UsageError("the scan names no column")
+    unknown = sorted(set(virtual) - set(VIRTUAL_COLUMNS))
+    if unknown:
+        raise UsageError(f"there is no virtual column {', '.join(unknown)}; there are: {', '.join(VIRTUAL_COLUMNS)}")
+
+
+def _read_schema(table: Schema, schema: Schema, predicate: Predicate | None) -> Schema:
+    needed = pruning.columns(predicate) if predicate is not None else frozenset()
+    returned = {column.id for column in schema}
+    extra = (c for c in table if c.id not in returned and any(node.id in needed for node in c.walk()))
+    return Schema(columns=(*schema.columns, *extra))
+
+
+def _tasks(
+    reader: CatalogReader, table: TableState, read_schema: Schema, virtual: tuple[str, ...], predicate: Predicate | None
+) -> tuple[tuple[FileTask, ...], PruningReport]:
+    needed = pruning.columns(predicate) if predicate is not None else frozenset()
+    selection = catalog_files.data_files(reader, table, predicate, frozenset(needed))
+    features = ReadFeatures(schema=read_schema, virtual=virtual)
+    found = list(selection)
+    if _changed_after(read_schema, [file for file, _ in found]):
+        features = replace(features, history=column_versions(reader.column_history(table.id)))
+    tasks = [_task(file, statistics, table, features, predicate) for file, statistics in found]
+    report = PruningReport(
+        files_total=selection.total,
+        files_kept=len(tasks),
+        pruned_by_partition=selection.pruned_by_partition,
+        pruned_by_statistics=selection.pruned_by_statistics,
+    )
+    return tuple(_weigh(tasks)), report
+
+
+def _changed_after(schema: Schema, files: list[DataFile]) -> bool:
+    oldest = min((file.begin_snapshot for file in files), default=0)
+    return any(node.begin_snapshot > oldest for node in schema.walk())
+
+
+def _task(
+    file: DataFile, statistics: dict[int, ColumnStatistics], table: TableState, features: ReadFeatures, predicate: Predicate | None
+) -> FileTask:
+    check_readable(file, table.qualified_name)
+    hides = file.partial_max is not None and file.partial_max > table.snapshot_id
+    snapshot_filter = table.snapshot_id if hides else None
+    obstacle = native_obstacle(file, features, snapshot_filter)
+    return FileTask(
+        file=file,
+        snapshot_filter=snapshot_filter,
+        native=obstacle is None,
+        native_obstacle=obstacle,
+        covered=predicate is not None and pruning.must_match(predicate, statistics, file.record_count),
+    )
+
+
+def _weigh(tasks: list[FileTask]) -> list[FileTask]:
+    """Leave the native path to few or large files."""
+    if not prefers_arrow([task.file.file_size_bytes for task in tasks if task.native]):
+        return tasks
+    reason = "there are many small files"
+    return [replace(task, native=False, native_obstacle=reason) if task.native else task for task in tasks]
