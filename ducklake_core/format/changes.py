@@ -1,0 +1,167 @@
+"""The text of ``ducklake_snapshot_changes.changes_made`` and what it says (specification: ducklake_snapshot_changes).
+
+A text is a list of ``kind:value`` entries, divided by commas, in a fixed order of kinds.  Values are ids, or quoted names for
+what was created.  The reference refuses to work over a snapshot that has a kind it does not know, so only the kinds below
+are ever written; readers keep what they do not know as :attr:`Changes.unknown` and let the commit rules decide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from ducklake_core.errors import CatalogCorruptError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualifiedName:
+    """Schema and name of a created table, view or macro."""
+
+    schema: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What one snapshot changed: ids of schemas, tables, views and macros, or names of what it created.
+
+    Attributes:
+        created_schema: Names of created schemas.
+        created_table: Names of created tables; a renamed table appears here under its new name, and nowhere else.
+        created_view: Names of created or renamed views.
+        inserted_into_table: Tables that got data files.
+        deleted_from_table: Tables that lost rows of data files.
+        altered_table: Tables whose columns, partitioning, sorting or comment changed.
+        inlined_insert: Tables that got inlined rows.
+        inlined_delete: Tables that lost inlined rows, or rows of files through the catalog.
+        inline_flush: Tables whose inlined rows moved to files.
+        merge_adjacent: Tables whose files were merged; a snapshot with this or ``rewrite_delete`` has nothing else.
+        rewrite_delete: Tables whose files were written again without their deleted rows.
+        unknown: Entries of kinds that this library does not know, as they stand.
+    """
+
+    dropped_schema: tuple[int, ...] = ()
+    dropped_table: tuple[int, ...] = ()
+    dropped_view: tuple[int, ...] = ()
+    created_schema: tuple[str, ...] = ()
+    created_table: tuple[QualifiedName, ...] = ()
+    created_view: tuple[QualifiedName, ...] = ()
+    created_scalar_macro: tuple[QualifiedName, ...] = ()
+    created_table_macro: tuple[QualifiedName, ...] = ()
+    dropped_scalar_macro: tuple[int, ...] = ()
+    dropped_table_macro: tuple[int, ...] = ()
+    inserted_into_table: tuple[int, ...] = ()
+    deleted_from_table: tuple[int, ...] = ()
+    altered_table: tuple[int, ...] = ()
+    altered_view: tuple[int, ...] = ()
+    inlined_insert: tuple[int, ...] = ()
+    inlined_delete: tuple[int, ...] = ()
+    inline_flush: tuple[int, ...] = ()
+    merge_adjacent: tuple[int, ...] = ()
+    rewrite_delete: tuple[int, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+_KINDS = tuple(field.name for field in fields(Changes) if field.name != "unknown")
+_SCHEMA_KINDS = frozenset({"created_schema"})
+_NAME_KINDS = frozenset({"created_table", "created_view", "created_scalar_macro", "created_table_macro"})
+_ALIASES = {"compacted_table": "merge_adjacent", "flushed_inlined": "inline_flush"}
+
+
+def encode_changes(changes: Changes) -> str:
+    """The text of changes, in the reference's order, ids ascending and each once.
+
+    >>> created = (QualifiedName(schema="main", name='we"ird, name'),)
+    >>> encode_changes(Changes(created_table=created, inserted_into_table=(4, 2, 4)))
+    'created_table:"main"."we""ird, name",inserted_into_table:2,inserted_into_table:4'
+
+    Unknown entries are not written.
+    """
+    entries: list[str] = []
+    for kind in _KINDS:
+        if kind == "created_view":
+            continue  # written together with the tables
+        if kind == "created_table":
+            entries.extend(_created_relations(changes))
+        elif kind in _NAME_KINDS:
+            entries.extend(f"{kind}:{_quoted_name(name)}" for name in _sorted_names(getattr(changes, kind)))
+        elif kind in _SCHEMA_KINDS:
+            entries.extend(f"{kind}:{_quoted(name)}" for name in sorted(set(changes.created_schema), key=str.lower))
+        else:
+            entries.extend(f"{kind}:{number}" for number in sorted(set(getattr(changes, kind))))
+    return ",".join(entries)
+
+
+def parse_changes(text: str | None) -> Changes:
+    """What a text says; kinds are read without regard to case, and old spellings of kinds are understood.
+
+    >>> parsed = parse_changes('Created_Table:"main"."a,b",compacted_table:7,new_kind:1')
+    >>> parsed.created_table, parsed.merge_adjacent, parsed.unknown
+    ((QualifiedName(schema='main', name='a,b'),), (7,), ('new_kind:1',))
+
+    Args:
+        text: The text; None and empty text say that nothing is recorded.
+
+    Raises:
+        CatalogCorruptError: Text that is not a list of entries, or a known kind with a value of the wrong form.
+    """
+    found: dict[str, list[object]] = {}
+    for kind, value in _entries(text or ""):
+        folded = kind.lower()
+        known = _ALIASES.get(folded, folded)
+        if known in _KINDS:
+            found.setdefault(known, []).append(_parse_value(known, value))
+        else:
+            found.setdefault("unknown", []).append(f"{kind}:{value}")
+    # The values under each kind have the type of its field: _parse_value goes by kind.
+    return Changes(**{kind: tuple(values) for kind, values in found.items()})  # type: ignore[arg-type]
+
+
+def _created_relations(changes: Changes) -> Iterable[str]:
+    relations = [("created_table", name) for name in changes.created_table] + [("created_view", name) for name in changes.created_view]
+    return (f"{kind}:{_quoted_name(name)}" for kind, name in sorted(set(relations), key=lambda pair: _name_key(pair[1])))
+
+
+def _sorted_names(names: Iterable[QualifiedName]) -> list[QualifiedName]:
+    return sorted(set(names), key=_name_key)
+
+
+def _name_key(name: QualifiedName) -> tuple[str, str]:
+    return name.schema.lower(), name.name.lower()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _quoted_name(name: QualifiedName) -> str:
+    return f"{_quoted(name.schema)}.{_quoted(name.name)}"
+
+
+_ENTRY = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*:\s*((?:"(?:[^"]|"")*"|[^",])*)(?:,|$)', re.ASCII)
+
+
+def _entries(text: str) -> Iterable[tuple[str, str]]:
+    position = 0
+    while position < len(text):
+        found = _ENTRY.match(text, position)
+        if not found:
+            raise CatalogCorruptError(f"cannot read changes_made from {text[position : position + 80]!r} on", changes=text)
+        yield found[1], found[2].strip()
+        position = found.end()
+
+
+_NAME = re.compile(r'"((?:[^"]|"")*)"')
+
+
+def _parse_value(kind: str, value: str) -> object:
+    if kind not in _NAME_KINDS | _SCHEMA_KINDS:
+        if value.isascii() and value.isdigit():
+            return int(value)
+        raise CatalogCorruptError(f"changes_made has {value!r} as id of {kind}", changes=value)
+    parts = tuple(part.replace('""', '"') for part in _NAME.findall(value))
+    whole = ".".join(map(_quoted, parts))
+    if whole == value and len(parts) == (1 if kind in _SCHEMA_KINDS else 2):
+        return parts[0] if kind in _SCHEMA_KINDS else QualifiedName(schema=parts[0], name=parts[1])
+    raise CatalogCorruptError(f"changes_made has {value!r} as name of {kind}", changes=value)
