@@ -7,7 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from uuid import UUID as Uuid
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.calendar import days_from_civil, is_date
+from ducklake_core.format.calendar_text import civil_from_days, days_from_civil
 from ducklake_core.format.comparison import infinity_of, integer_range, round_to_float32
 from ducklake_core.format.predicates import Literal
 from ducklake_core.format.types import (
@@ -48,8 +48,8 @@ _DAY_IN_NANOSECONDS = 86_400 * 10**9
 def number_literal(text: str) -> Literal:
     """A number as written in SQL, typed as the reference types it: integer, decimal, or double with an exponent.
 
-    >>> number_literal("5").type.name, str(number_literal("1.50").type), number_literal("1e3").type.name, number_literal("3000000000").type.name
-    ('int32', 'decimal(3,2)', 'float64', 'int64')
+    >>> [str(number_literal(text).type) for text in ("5", "3000000000", "1.50", "1e3")]
+    ['int32', 'int64', 'decimal(3,2)', 'float64']
     """
     if "e" in text.lower():
         return Literal(value=float(text), type=FLOAT64)
@@ -149,9 +149,10 @@ def _infinity(text: str, data_type: DataType) -> int | None:
 def _day(parts: re.Match[str]) -> int:
     year, month, day = int(parts["year"]), int(parts["month"]), int(parts["day"])
     year = 1 - year if parts["bc"] else year
-    if not is_date(year, month, day):
+    days = days_from_civil(year, month, day) if 1 <= month <= 12 and day <= 31 else 0
+    if civil_from_days(days) != (year, month, day) or abs(days) >= infinity_of(DATE):
         raise ValueError(parts[0])
-    return days_from_civil(year, month, day)
+    return days
 
 
 def _read_date(text: str) -> int:
@@ -203,6 +204,9 @@ def _read_timestamp(text: str, data_type: DataType) -> int:
     if data_type == TIMESTAMPTZ:
         # Only timestamptz heeds an offset; the reference drops it for the other types.
         nanoseconds -= _offset(parts["zone"])
+    limit = infinity_of(data_type)
+    if abs(nanoseconds) >= limit * (1 if data_type == TIMESTAMP_NS else 1000):
+        raise ValueError(text)
     if data_type == TIMESTAMP_NS:
         return nanoseconds
     microseconds = nanoseconds // 1000

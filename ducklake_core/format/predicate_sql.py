@@ -10,7 +10,7 @@ from typing import TypeAlias, assert_never
 import sqlglot
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from ducklake_core.format.calendar import civil_from_days
+from ducklake_core.format.calendar_text import civil_from_days
 from ducklake_core.format.comparison import Fitted, common_domain, domain_of, fit, infinity_of
 from ducklake_core.format.predicates import (
     And,

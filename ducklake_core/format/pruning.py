@@ -1,0 +1,261 @@
+"""What a file's statistics say about a predicate: may any row match, must every row match?
+
+A predicate is evaluated over all rows at once: the answer is the set of outcomes (true, false, NULL) that rows may have.  Whatever is
+unknown widens that set, so leaving out a file is always sound (specification: ducklake_file_column_stats).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.comparison import Domain, common_domain, domain_of, key_of, round_to_float32
+from ducklake_core.format.files import ColumnStatistics
+from ducklake_core.format.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    Constant,
+    InList,
+    IsNull,
+    Literal,
+    Not,
+    Operand,
+    Operator,
+    Or,
+    Predicate,
+    SqlExpression,
+    StartsWith,
+    references,
+)
+from ducklake_core.format.types import FLOAT32, FLOAT64, INTERVAL, TIMETZ, VARIANT, DataType
+from ducklake_core.format.values import from_text
+
+_WITHOUT_STATISTICS = (TIMETZ, INTERVAL, VARIANT)
+_ROUNDING: dict[Domain, float] = {"float32": 1e-6, "float64": 1e-15}
+_NAN_KEY = (True, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Which outcomes of a predicate some row may have; all three False stands for a set without rows."""
+
+    true: bool
+    false: bool
+    null: bool
+
+
+ANYTHING = Outcomes(true=True, false=True, null=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What is known of one operand's values: inclusive bounds in a domain, None for unbounded, and which kinds there may be."""
+
+    low: Any = None
+    high: Any = None
+    may_be_null: bool = True
+    may_be_value: bool = True
+
+
+def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
+    """Whether a file may hold a row that satisfies the predicate; never False wrongly.
+
+    Args:
+        predicate: Bound to the table's columns.
+        statistics: Statistics by column id; a missing column is unknown.
+        record_count: Rows of the file, deleted ones included.
+    """
+    return record_count > 0 and outcomes(predicate, statistics, record_count).true
+
+
+def must_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
+    """Whether every row of a file surely satisfies the predicate; never True wrongly, and True for a file without rows."""
+    if record_count == 0:
+        return True
+    found = outcomes(predicate, statistics, record_count)
+    return not found.false and not found.null
+
+
+def columns(predicate: Predicate) -> frozenset[int]:
+    """Ids of the columns whose statistics can say something about the predicate."""
+    return frozenset(column.column_id for column in references(predicate))
+
+
+def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    """Every outcome that some row of the file may have, and possibly more."""
+    match predicate:
+        case Constant(value=value):
+            return Outcomes(true=value is True, false=value is False, null=value is None)
+        case ColumnReference():
+            wanted = Comparison(left=predicate, operator="=", right=Literal(value=True, type=predicate.type))
+            return outcomes(wanted, statistics, record_count)
+        case SqlExpression():
+            return ANYTHING
+        case Not(operand=operand):
+            inner = outcomes(operand, statistics, record_count)
+            return Outcomes(true=inner.false, false=inner.true, null=inner.null)
+        case And(operands=operands):
+            return _all_of([outcomes(o, statistics, record_count) for o in operands])
+        case Or(operands=operands):
+            return _any_of([outcomes(o, statistics, record_count) for o in operands])
+        case IsNull(operand=operand):
+            return _is_null(operand, statistics, record_count)
+        case Comparison():
+            return _comparison(predicate, statistics, record_count)
+        case InList():
+            return _in_list(predicate, statistics, record_count)
+        case StartsWith():
+            return _starts_with(predicate, statistics, record_count)
+        case _:
+            assert_never(predicate)
+
+
+def _all_of(parts: list[Outcomes]) -> Outcomes:
+    return Outcomes(
+        true=all(p.true for p in parts),
+        false=any(p.false for p in parts),
+        null=any(p.null for p in parts) and all(p.true or p.null for p in parts),
+    )
+
+
+def _any_of(parts: list[Outcomes]) -> Outcomes:
+    return Outcomes(
+        true=any(p.true for p in parts),
+        false=all(p.false for p in parts),
+        null=any(p.null for p in parts) and all(p.false or p.null for p in parts),
+    )
+
+
+def _is_null(operand: Operand, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    match operand:
+        case Literal(value=value):
+            return Outcomes(true=value is None, false=value is not None, null=False)
+        case ColumnReference():
+            nulls, values = _kinds(operand.type, statistics.get(operand.column_id), record_count)
+            return Outcomes(true=nulls, false=values, null=False)
+        case SqlExpression():
+            return Outcomes(true=True, false=True, null=False)
+        case _:
+            assert_never(operand)
+
+
+def _kinds(data_type: DataType, found: ColumnStatistics | None, record_count: int) -> tuple[bool, bool]:
+    """Whether there may be NULLs, and whether there may be values."""
+    if found is None or data_type in _WITHOUT_STATISTICS or found.value_count is None or found.null_count is None:
+        return True, True
+    # Counts that do not add up, such as the zeros that the reference writes for some types, say nothing.
+    if found.value_count + found.null_count != record_count:
+        return True, True
+    return found.null_count > 0, found.value_count > 0
+
+
+def _bounds(operand: ColumnReference | Literal, domain: Domain, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Bounds:
+    if isinstance(operand, Literal):
+        if operand.value is None:
+            return Bounds(may_be_value=False)
+        key = key_of(operand.value, operand.type, domain)
+        return Bounds(low=key, high=key, may_be_null=False)
+    found = statistics.get(operand.column_id)
+    nulls, values = _kinds(operand.type, found, record_count)
+    if found is None or operand.type in _WITHOUT_STATISTICS:
+        return Bounds(may_be_null=nulls, may_be_value=values)
+    low, high = _key(found.min_value, operand.type, domain, -1), _key(found.max_value, operand.type, domain, +1)
+    if operand.type in (FLOAT32, FLOAT64) and found.contains_nan is not False:
+        high = _NAN_KEY
+    if low is not None and high is not None and low > high:
+        low = high = None
+    return Bounds(low=low, high=high, may_be_null=nulls, may_be_value=values)
+
+
+def _key(text: str | None, data_type: DataType, domain: Domain, side: int) -> Any:
+    if text is None:
+        return None
+    try:
+        value = from_text(text, data_type)
+        if data_type == FLOAT64:
+            # The text may come from a time when the column was float32, whose shortest text is another float64.
+            assert isinstance(value, float)
+            values = sorted((value, round_to_float32(value))) if _may_be_float32(text) else [value, value]
+            value = values[0] if side < 0 else values[1]
+        key = key_of(value, data_type, domain)
+        return _widened(key, domain, side) if domain != domain_of(data_type) else key
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return None
+
+
+def _widened(key: Any, domain: Domain, side: int) -> Any:
+    """A bound that holds however an engine rounds when it casts exact numbers to floats."""
+    if domain not in _ROUNDING:
+        return key
+    is_nan, value = key
+    return is_nan, value + side * abs(value) * _ROUNDING[domain]
+
+
+def _may_be_float32(text: str) -> bool:
+    digits = text.lower().split("e")[0].lstrip("-").replace(".", "").strip("0")
+    return digits.isdigit() and len(digits) <= 9
+
+
+def _comparison(predicate: Comparison, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    left, op, right = predicate.left, predicate.operator, predicate.right
+    if isinstance(left, SqlExpression) or isinstance(right, SqlExpression):
+        return ANYTHING
+    if any(isinstance(side, Literal) and side.value is None for side in (left, right)):
+        return Outcomes(true=False, false=False, null=True)
+    domain = common_domain(left.type, right.type)
+    if domain is None:
+        return ANYTHING
+    return _compare(_bounds(left, domain, statistics, record_count), op, _bounds(right, domain, statistics, record_count))
+
+
+def _compare(left: Bounds, op: Operator, right: Bounds) -> Outcomes:
+    null = left.may_be_null or right.may_be_null
+    if not (left.may_be_value and right.may_be_value):
+        return Outcomes(true=False, false=False, null=null)
+    match op:
+        case "=" | "<>":
+            same = _at_most(left.low, right.high) and _at_most(right.low, left.high)
+            differ = left.low is None or not (left.low == left.high == right.low == right.high)
+            return Outcomes(true=same if op == "=" else differ, false=differ if op == "=" else same, null=null)
+        case "<":
+            return Outcomes(true=_below(left.low, right.high), false=_at_most(right.low, left.high), null=null)
+        case "<=":
+            return Outcomes(true=_at_most(left.low, right.high), false=_below(right.low, left.high), null=null)
+        case ">" | ">=":
+            return _compare(right, "<" if op == ">" else "<=", left)
+
+
+def _below(low: Any, high: Any) -> bool:
+    return low is None or high is None or bool(low < high)
+
+
+def _at_most(low: Any, high: Any) -> bool:
+    return low is None or high is None or bool(low <= high)
+
+
+def _in_list(predicate: InList, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    column = predicate.operand
+    equalities: list[Predicate] = [Comparison(left=column, operator="=", right=literal) for literal in predicate.values]
+    if predicate.has_null:
+        equalities.append(Constant(value=None))
+    nulls, _ = _kinds(column.type, statistics.get(column.column_id), record_count)
+    if not equalities:
+        return Outcomes(true=False, false=True, null=nulls)
+    return _any_of([outcomes(equality, statistics, record_count) for equality in equalities])
+
+
+def _starts_with(predicate: StartsWith, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    domain = domain_of(predicate.operand.type)
+    if domain != "text":
+        return ANYTHING
+    found = _bounds(predicate.operand, domain, statistics, record_count)
+    if not found.may_be_value:
+        return Outcomes(true=False, false=False, null=found.may_be_null)
+    prefix = predicate.prefix
+    # Bounds are inclusive: texts with the prefix sort from the prefix itself up to any text that goes on from it.
+    true = _at_most(prefix, found.high) and (found.low is None or found.low <= prefix or found.low.startswith(prefix))
+    within = found.low is not None and found.high is not None and found.low.startswith(prefix) and found.high.startswith(prefix)
+    return Outcomes(true=true, false=not within, null=found.may_be_null)
