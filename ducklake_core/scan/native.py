@@ -17,7 +17,12 @@ from ducklake_core.format.type_names import ColumnRow
 from ducklake_core.format.types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
 # Types whose Parquet form Spark's reader turns into the very Spark type that the column has.
-_NATIVE_TYPES = frozenset("boolean int8 int16 int32 int64 float32 float64 date timestamp timestamp_s timestamptz varchar json blob".split())
+_NATIVE_TYPES = frozenset(
+    {
+        *("boolean", "int8", "int16", "int32", "int64", "float32", "float64"),
+        *("date", "timestamp", "timestamp_s", "timestamptz", "varchar", "json", "blob"),
+    }
+)
 # Types for which Spark's reader accepts the narrower type of an older file.
 _NATIVE_PROMOTIONS = frozenset({("int8", "int16"), ("int8", "int32"), ("int16", "int32")})
 # Spark expands these in paths, and skips files whose name begins like the last two.

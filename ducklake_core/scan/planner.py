@@ -101,10 +101,10 @@ def _tasks(
         features = replace(features, history=column_versions(reader.column_history(table.id)))
     tasks = [_task(file, statistics, table, features, predicate) for file, statistics in found]
     report = PruningReport(
-        files_total=selection.total,
+        files_total=selection.counts.files_total,
         files_kept=len(tasks),
-        pruned_by_partition=selection.pruned_by_partition,
-        pruned_by_statistics=selection.pruned_by_statistics,
+        pruned_by_partition=selection.counts.pruned_by_partition,
+        pruned_by_statistics=selection.counts.pruned_by_statistics,
     )
     return tuple(_weigh(tasks)), report
 

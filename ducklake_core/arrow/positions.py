@@ -1,0 +1,254 @@
+"""Which rows of which files a DELETE, an overwrite or an upsert hides: found per file, written as delete files at once.
+
+One file is one work unit, so that memory is bounded by one file's positions; only small values leave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from ducklake_core.arrow.keys import KeySet
+from ducklake_core.arrow.read import INLINED_NAME, deleted_positions, read_inlined, read_task
+from ducklake_core.commit.actions import StagedDeleteFile
+from ducklake_core.errors import CatalogCorruptError, UsageError
+from ducklake_core.format import paths
+from ducklake_core.format.files import DataFile, DeleteFile
+from ducklake_core.format.schema import Schema
+from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
+from ducklake_core.storage.delete_files import DeletedPositions, read_delete_file, write_delete_file
+from ducklake_core.storage.filesystems import Storage
+
+_POSITION = "file_row_number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTarget:
+    """Where and as what delete files are written: small and picklable, without any catalog address.
+
+    Attributes:
+        directory: Full directory of the table, with a trailing slash; delete files go there, never below.
+        data_path: Full data path of the lake, with a trailing slash.
+        write_id: Mark of this write (see format/paths.py), by which its files can be swept.
+        assumed_snapshot: Snapshot id written beside new positions of cumulative files: the one after the base.
+    """
+
+    directory: str
+    data_path: str
+    write_id: str
+    assumed_snapshot: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedFile:
+    """A data file of which no row is left.
+
+    Attributes:
+        data_file_id: The file.
+        new_count: Rows that this transaction deletes; those deleted before are not counted.
+    """
+
+    data_file_id: int
+    new_count: int
+
+
+FileDeletion: TypeAlias = StagedDeleteFile | EndedFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletions:
+    """What has to be committed so that the matching rows are gone.
+
+    Attributes:
+        delete_files: Files in place, one for each data file that keeps some rows.
+        ended: Data files of which all rows are gone.
+        inlined: Physical tables of inlined rows with the ids of the rows to end.
+    """
+
+    delete_files: tuple[StagedDeleteFile, ...] = ()
+    ended: tuple[EndedFile, ...] = ()
+    inlined: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        """Rows that are visible before and gone after."""
+        in_files = sum(file.new_count for file in (*self.delete_files, *self.ended))
+        return in_files + sum(len(row_ids) for _, row_ids in self.inlined)
+
+
+def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, keys: KeySet | None = None) -> Deletions:
+    """Find and hide the rows of a plan.
+
+    Args:
+        plan: Files and inlined rows that may match, at the transaction's base snapshot.
+        target: Where to write delete files.
+        storage: How to reach the files.
+        keys: When given, only rows whose key is among these match (and the plan's predicate, if it has one).
+
+    Returns:
+        Delete files that are in place, whole files to end, inlined rows to end.
+
+    Raises:
+        UnsupportedFeatureError: The predicate needs a SQL engine.
+        StorageError: A file cannot be read or written; files written so far stay and are swept by the write id.
+    """
+    shape = position_shape(plan, keys)
+    found = [delete_in_file(task, shape, target, storage, keys) for task in plan.tasks]
+    return collect(found, matching_inlined(plan, keys))
+
+
+def position_shape(plan: ScanPlan, keys: KeySet | None = None) -> ReadShape:
+    """The shape of reads that find positions: key columns, if any, and the position."""
+    return replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=(_POSITION,))
+
+
+def collect(found: Iterable[FileDeletion | None], inlined: tuple[tuple[str, tuple[int, ...]], ...]) -> Deletions:
+    """The results of all files as one value, in the order of data files."""
+    every = sorted((one for one in found if one is not None), key=lambda one: one.data_file_id)
+    return Deletions(
+        delete_files=tuple(one for one in every if isinstance(one, StagedDeleteFile)),
+        ended=tuple(one for one in every if isinstance(one, EndedFile)),
+        inlined=inlined,
+    )
+
+
+def delete_in_file(
+    task: FileTask, shape: ReadShape, target: DeleteTarget, storage: Storage, keys: KeySet | None = None, *, threads: bool = True
+) -> FileDeletion | None:
+    """The work unit: find the matching positions of one data file and write its delete file.
+
+    Returns:
+        None when no visible row matches.
+    """
+    if keys is None and (task.covered or shape.predicate is None):
+        gone = len(deleted_positions(task.file, shape.snapshot_id, storage))
+        return EndedFile(data_file_id=task.file.id, new_count=task.file.record_count - gone) if gone < task.file.record_count else None
+    parts: list[np.ndarray] = []
+    for batch in read_task(task, shape, storage, threads=threads):
+        matching = batch if keys is None else batch.filter(keys.contains(batch))
+        parts.append(matching.column(_POSITION).to_numpy(zero_copy_only=False))
+    positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+    return hide_positions(task.file, positions, shape, target, storage) if len(positions) else None
+
+
+def hide_positions(file: DataFile, positions: np.ndarray, shape: ReadShape, target: DeleteTarget, storage: Storage) -> FileDeletion:
+    """Write the delete file of one data file, or say that nothing of it is left.
+
+    Args:
+        file: The data file with what hides rows of it at the base snapshot.
+        positions: Visible positions that go, ascending and distinct.
+        shape: Names table and base snapshot.
+        target: Where to write.
+        storage: How to reach the files.
+    """
+    hidden = deleted_positions(file, shape.snapshot_id, storage)
+    if len(hidden) + len(positions) >= file.record_count:
+        return EndedFile(data_file_id=file.id, new_count=len(positions))
+    old = _only_delete_file(file, shape.table)
+    if old is None:
+        return _write(file, positions, None, target, storage)
+    earlier = read_delete_file(storage, old)
+    # A position that only the catalog hides stays out of the file, as with the reference: flushing moves it here.
+    snapshots = earlier.snapshots if earlier.snapshots is not None else np.full(len(earlier.positions), old.begin_snapshot, dtype=np.int64)
+    combined = np.concatenate([earlier.positions, positions])
+    order = np.argsort(combined, kind="stable")
+    new = np.full(len(positions), target.assumed_snapshot, dtype=np.int64)
+    every = DeletedPositions(positions=combined[order], snapshots=np.concatenate([snapshots, new])[order])
+    path, is_relative = paths.relative_to(target.data_path, old.path)
+    return replace(
+        _write(file, every.positions, every.snapshots, target, storage),
+        new_count=len(positions),
+        min_snapshot=int(snapshots.min()) if len(snapshots) else None,
+        assumed_snapshot=target.assumed_snapshot,
+        replaces=old.id,
+        replaces_path=path,
+        replaces_path_is_relative=is_relative,
+    )
+
+
+def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
+    if len(file.delete_files) > 1:
+        ids = [one.id for one in file.delete_files]
+        raise CatalogCorruptError(
+            f"data file {file.id} of table {table} has {len(ids)} live delete files ({ids}), where one is allowed; rewrite the file first",
+            table=table,
+            data_file_id=file.id,
+        )
+    return file.delete_files[0] if file.delete_files else None
+
+
+def _write(file: DataFile, positions: np.ndarray, snapshots: np.ndarray | None, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
+    name = paths.new_delete_file_name(target.write_id)
+    size, footer = write_delete_file(storage, target.directory + name, file.path, positions, snapshots)
+    return StagedDeleteFile(
+        data_file_id=file.id,
+        path=name,
+        delete_count=len(positions),
+        new_count=len(positions),
+        file_size_bytes=size,
+        footer_size=footer,
+    )
+
+
+def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
+    """The same delete file for another snapshot id, under a new name; for a commit that lands later than assumed.
+
+    The old file is left for the caller's sweep. Without this the snapshots between would miss rows that they have: the
+    reference does not rewrite, and its history is wrong after a retry.
+
+    Raises:
+        UsageError: The file carries no snapshot ids, so there is nothing to rewrite.
+    """
+    if staged.assumed_snapshot is None:
+        raise UsageError("a delete file without snapshot ids is valid at any snapshot; there is nothing to rewrite")
+    path = target.directory + staged.path
+    held = read_delete_file(
+        storage,
+        DeleteFile(
+            id=-1,
+            data_file_id=staged.data_file_id,
+            path=path,
+            format="parquet",
+            delete_count=staged.delete_count,
+            file_size_bytes=staged.file_size_bytes,
+            footer_size=staged.footer_size,
+            begin_snapshot=new_snapshot,
+        ),
+    )
+    assert held.snapshots is not None
+    snapshots = np.where(held.snapshots == staged.assumed_snapshot, new_snapshot, held.snapshots)
+    name = paths.new_delete_file_name(target.write_id)
+    data_file_path = _named_data_file(storage, path)
+    size, footer = write_delete_file(storage, target.directory + name, data_file_path, held.positions, snapshots)
+    return replace(staged, path=name, file_size_bytes=size, footer_size=footer, assumed_snapshot=new_snapshot)
+
+
+def _named_data_file(storage: Storage, path: str) -> str:
+    import pyarrow.parquet as pq
+
+    with storage.open_input(path) as source:
+        first = next(pq.ParquetFile(source).iter_batches(1, columns=["file_path"]), None)
+    return str(first.column(0)[0].as_py()) if first is not None and first.num_rows else ""
+
+
+def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Inlined rows that match, by physical table, with their row ids ascending.
+
+    Raises:
+        UsageError: The plan was made without the physical table of each row.
+    """
+    if plan.inlined is None or not plan.inlined.num_rows:
+        return ()
+    if INLINED_NAME not in plan.inlined.schema.names:
+        raise UsageError("the plan does not say which physical table holds each inlined row")
+    shape = replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=("rowid", "filename"))
+    found: dict[str, list[int]] = {}
+    for batch in read_inlined(plan.inlined, shape):
+        matching: pa.RecordBatch = batch if keys is None else batch.filter(keys.contains(batch))
+        for row_id, name in zip(matching.column("rowid").to_pylist(), matching.column("filename").to_pylist(), strict=True):
+            found.setdefault(name, []).append(row_id)
+    return tuple((name, tuple(sorted(row_ids))) for name, row_ids in sorted(found.items()))
