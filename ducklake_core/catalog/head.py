@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, null, select
+from sqlalchemy import Connection, Select, and_, func, null, select
 
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.state import Snapshot, TableColumnStatistics, TableStatistics
@@ -88,26 +88,31 @@ def read_head(connection: Connection, database: Database, request: HeadRequest) 
     )
 
 
-def _history(connection: Connection, database: Database, base: int) -> tuple[list[Snapshot], datetime]:
-    tables = database.tables
+def snapshots_mentioning(connection: Connection, tables: CatalogTables, text: str) -> list[Snapshot]:
+    """Snapshots whose ``commit_extra_info`` contains a text, by id ascending."""
+    found = tables["snapshot_changes"].c.commit_extra_info.contains(text, autoescape=True)
+    return [_snapshot(row) for row in connection.execute(_snapshots(tables).where(found))]
+
+
+def _snapshots(tables: CatalogTables) -> Select[Any]:
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
-    clock = func.clock_timestamp() if database.abilities.has_clock else null()
-    query = (
-        select(
-            snapshot,
-            changes.c.changes_made,
-            changes.c.author,
-            changes.c.commit_message,
-            changes.c.commit_extra_info,
-            clock.label("now"),
-        )
+    return (
+        select(snapshot, changes.c.changes_made, changes.c.author, changes.c.commit_message, changes.c.commit_extra_info)
         .join_from(snapshot, changes, snapshot.c.snapshot_id == changes.c.snapshot_id, isouter=True)
-        .where(snapshot.c.snapshot_id >= base)
         .order_by(snapshot.c.snapshot_id)
     )
+
+
+def _history(connection: Connection, database: Database, base: int) -> tuple[list[Snapshot], datetime]:
+    tables = database.tables
+    snapshot = tables["snapshot"]
+    clock = func.clock_timestamp() if database.abilities.has_clock else null()
+    query = _snapshots(tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= base)
     rows = connection.execute(query).all()
     if not rows:
-        raise CatalogCorruptError(f"the catalog has no snapshot {base} or later, though the transaction was planned on it", snapshot_id=base)
+        raise CatalogCorruptError(
+            f"the catalog has no snapshot {base} or later, though the transaction was planned on it", snapshot_id=base
+        )
     now = rows[-1].now.astimezone(UTC) if database.abilities.has_clock else datetime.now(UTC)
     return [_snapshot(row) for row in rows], now
 

@@ -12,6 +12,7 @@ from ducklake_core.commit.actions import Action
 from ducklake_core.errors import UsageError
 
 COMMIT_ID_KEY = "commit_id"
+WRITER_KEY = "writer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class StagedTransaction:
         actions: What to do, in the order it was asked for.
         commit_id: Identifies this commit for ever; found again in ``commit_extra_info``.
         names: ``schema.table`` of the existing tables that the actions name by id, for messages.
+        writer: Identifies this very run of the commit, where the commit id was given from outside and several runs may
+            carry it; None otherwise.
         author: Stored with the snapshot, as are ``message`` and ``extra_info`` (the stored text, commit id included).
     """
 
@@ -30,6 +33,7 @@ class StagedTransaction:
     actions: tuple[Action, ...]
     commit_id: str
     names: Mapping[int, str] = field(default_factory=dict)
+    writer: str | None = None
     author: str | None = None
     message: str | None = None
     extra_info: str | None = None
@@ -40,8 +44,8 @@ def new_commit_id() -> str:
     return str(uuid.uuid4())
 
 
-def stored_extra_info(commit_id: str, extra_info: str | Mapping[str, object] | None = None) -> str:
-    """The text stored in ``commit_extra_info``: a JSON object of the commit id and what the user says.
+def stored_extra_info(commit_id: str, extra_info: str | Mapping[str, object] | None = None, *, writer: str | None = None) -> str:
+    """The text stored in ``commit_extra_info``: a JSON object of the commit id, the writer if any, and what the user says.
 
     A text that is a JSON object is merged, any other text goes below ``extra_info``.
 
@@ -60,7 +64,7 @@ def stored_extra_info(commit_id: str, extra_info: str | Mapping[str, object] | N
     if given.get(COMMIT_ID_KEY, commit_id) != commit_id:
         raise UsageError(f"extra_info has a {COMMIT_ID_KEY!r} of its own; give it as the argument commit_id instead")
     try:
-        return json.dumps({COMMIT_ID_KEY: commit_id, **given}, ensure_ascii=False)
+        return json.dumps({COMMIT_ID_KEY: commit_id} | ({WRITER_KEY: writer} if writer else {}) | dict(given), ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise UsageError(f"extra_info cannot be stored as JSON: {error}") from error
 
@@ -71,7 +75,21 @@ def commit_id_of(extra_info: str | None) -> str | None:
     >>> commit_id_of('{"commit_id": "c1", "run": 7}'), commit_id_of("by hand"), commit_id_of(None)
     ('c1', None, None)
     """
-    found = (_json_object(extra_info) or {}).get(COMMIT_ID_KEY) if extra_info else None
+    return _text_in(extra_info, COMMIT_ID_KEY)
+
+
+def writer_of(extra_info: str | None) -> str | None:
+    """The writer in a ``commit_extra_info`` text, None when there is none."""
+    return _text_in(extra_info, WRITER_KEY)
+
+
+def search_text(commit_id: str) -> str:
+    """What the stored text of a commit with this id surely contains."""
+    return json.dumps(commit_id, ensure_ascii=False)
+
+
+def _text_in(extra_info: str | None, key: str) -> str | None:
+    found = (_json_object(extra_info) or {}).get(key) if extra_info else None
     return found if isinstance(found, str) else None
 
 

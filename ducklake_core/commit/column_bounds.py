@@ -1,0 +1,84 @@
+"""Merging the statistics of new files into those of a whole table (specification: ducklake_table_column_stats)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ducklake_core.catalog.state import TableColumnStatistics
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
+from ducklake_core.format.files import ColumnStatistics
+from ducklake_core.format.types import INT128, UINT128, DataType, PrimitiveType
+from ducklake_core.format.values import from_text
+
+_NO_BOUNDS_TYPES = (INT128, UINT128)
+
+
+def merge_column(
+    old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics], data_type: DataType, table_id: int, column_id: int
+) -> TableColumnStatistics | None:
+    """The statistics row of a column after a batch of files, None when it must go.
+
+    A row without bounds says "only NULLs so far" to the reference, whose next insert then starts bounds anew from its own
+    rows and loses the older ones in filters.  So a row whose true bounds are unknown is removed: a missing row is never
+    made again and counts as unknown.
+    """
+    has_values = any(column.value_count != 0 for column in batch)
+    contains_null = (old is not None and old.contains_null is not False) or any(column.null_count != 0 for column in batch)
+    contains_nan = _merge_nan(old, batch)
+    low, high = (old.min_value, old.max_value) if old is not None else (None, None)
+    if has_values:
+        bounds = _bounds(old, batch, data_type)
+        if bounds is None and not (data_type in _NO_BOUNDS_TYPES or contains_nan):
+            return None
+        low, high = bounds or (None, None)
+    return TableColumnStatistics(
+        table_id=table_id,
+        column_id=column_id,
+        contains_null=contains_null,
+        contains_nan=contains_nan,
+        min_value=low,
+        max_value=high,
+        extra_stats=old.extra_stats if old is not None else None,
+    )
+
+
+def _merge_nan(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> bool | None:
+    """NaN in the old rows or the new: None when either side does not know, as in the reference."""
+    known = [column.contains_nan for column in batch]
+    if old is not None:
+        known.append(old.contains_nan)
+    return None if not known or None in known else any(known)
+
+
+def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics], data_type: DataType) -> tuple[str, str] | None:
+    lows: list[str] = []
+    highs: list[str] = []
+    if old is not None:
+        if old.min_value is None or old.max_value is None:
+            return None
+        lows.append(old.min_value)
+        highs.append(old.max_value)
+    for column in batch:
+        if column.value_count == 0:
+            continue
+        low = column.exact_min if column.exact_min is not None else column.min_value
+        high = column.exact_max if column.exact_max is not None else column.max_value
+        if low is None or high is None:
+            return None
+        lows.append(low)
+        highs.append(high)
+    try:
+        return min(lows, key=lambda text: _order(text, data_type)), max(highs, key=lambda text: _order(text, data_type))
+    except (SchemaError, UnsupportedFeatureError):
+        return None
+
+
+def _order(text: str, data_type: DataType) -> Any:
+    """What bounds are compared by: values for numbers, times and booleans, else the text itself, byte by byte."""
+    if isinstance(data_type, PrimitiveType) and data_type.name in _COMPARED_AS_TEXT:
+        return text
+    return from_text(text, data_type)
+
+
+_COMPARED_AS_TEXT: Iterable[str] = frozenset({"varchar", "json", "blob", "uuid", "interval"})

@@ -1,0 +1,331 @@
+"""Which changes of others a transaction must not be committed on top of: one table of named rules.
+
+The check is one-sided, as in the reference: who commits second decides.  What no rule forbids may be committed, because
+resolution takes every id and statistic from the head.  Rules marked ``stricter`` go beyond the reference, which loses or
+duplicates rows there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Literal, TypeAlias, assert_never
+
+from ducklake_core.catalog.head import Head
+from ducklake_core.catalog.state import Snapshot
+from ducklake_core.commit.actions import (
+    Action,
+    AddDeleteFiles,
+    AlterColumns,
+    AppendFiles,
+    CreateSchema,
+    CreateTable,
+    DropSchema,
+    DropTable,
+    EndFiles,
+    EndInlined,
+    MergeFiles,
+)
+from ducklake_core.commit.transaction import StagedTransaction
+from ducklake_core.format.changes import Changes, QualifiedName, parse_changes
+
+OwnKind: TypeAlias = Literal[
+    "create_schema", "drop_schema", "create_table", "drop_table", "alter_table", "insert", "delete", "inlined_delete", "compact"
+]
+Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file"]
+"""What own and other change must have in common: a table id, a schema id, names without regard to case, or a data file."""
+
+RENAMED = "renamed_table"
+"""Not an entry of changes_made: a rename is logged as the creation of the new name, and told by the table's row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One pair of changes that do not go together.
+
+    Attributes:
+        name: Stable name, for tests and documentation.
+        own: Kind of the change to be committed.
+        other: Keyword in ``changes_made`` of a later snapshot.
+        scope: What both must be about.
+        outcome: What the other transaction has done, for the message.
+        why: Why the pair is forbidden.
+        stricter: Whether the reference allows it.
+    """
+
+    name: str
+    own: OwnKind
+    other: str
+    scope: Scope
+    outcome: str
+    why: str
+    stricter: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """A forbidden pair that was found: the rule's name (or ``history-gap``, ``unknown-change``), the message, and what it is about."""
+
+    rule: str
+    message: str
+    table: str | None = None
+    snapshot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Other:
+    """One entry of another transaction's changes_made; ``text`` is the entry when its kind is ``unknown``."""
+
+    kind: str
+    id: int | None = None
+    schema: str | None = None
+    name: str | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """One own change in the terms of the rules; ``label`` says in a message what it is about."""
+
+    kind: OwnKind
+    label: str
+    table_id: int | None = None
+    schema_id: int | None = None
+    schema_name: str | None = None
+    name: str | None = None
+    files: tuple[tuple[int, int | None], ...] = ()
+
+
+def _table_rules(own: OwnKind, *rows: tuple[str, str, str]) -> tuple[Rule, ...]:
+    return tuple(
+        Rule(name=f"{own}-{other}", own=own, other=other, scope="table", outcome=outcome, why=why) for other, outcome, why in rows
+    )
+
+
+def _stricter(own: OwnKind, other: str, outcome: str, why: str, scope: Scope = "table") -> Rule:
+    return Rule(name=f"{own}-{other}", own=own, other=other, scope=scope, outcome=outcome, why=why, stricter=True)
+
+
+_NO_SCHEMA = "the new entry would live in no schema"
+_GONE = "the table the rows belong to no longer exists"
+_OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
+_DELETED = "the other transaction decided what to delete without seeing these rows"
+_UNSEEN = "the new rows were not looked at when this transaction decided what to delete"
+
+RULES: tuple[Rule, ...] = (
+    # Schemas and names.
+    Rule(name="create_schema-created_schema", own="create_schema", other="created_schema", scope="schema name",
+         outcome="created a schema with this name already", why="names are unique"),
+    Rule(name="drop_schema-dropped_schema", own="drop_schema", other="dropped_schema", scope="schema",
+         outcome="dropped it already", why="it can be dropped once"),
+    Rule(name="drop_schema-created_table", own="drop_schema", other="created_table", scope="entries of schema",
+         outcome="created a table in this schema", why=_NO_SCHEMA),
+    Rule(name="drop_schema-created_view", own="drop_schema", other="created_view", scope="entries of schema",
+         outcome="created a view in this schema", why=_NO_SCHEMA),
+    _stricter("drop_schema", "created_scalar_macro", "created a macro in this schema", _NO_SCHEMA, "entries of schema"),
+    _stricter("drop_schema", "created_table_macro", "created a macro in this schema", _NO_SCHEMA, "entries of schema"),
+    Rule(name="create_table-dropped_schema", own="create_table", other="dropped_schema", scope="schema",
+         outcome="dropped this schema", why=_NO_SCHEMA),
+    Rule(name="create_table-created_table", own="create_table", other="created_table", scope="entry name",
+         outcome="created or renamed a table to this name already", why="names are unique"),
+    Rule(name="create_table-created_view", own="create_table", other="created_view", scope="entry name",
+         outcome="created a view with this name already", why="tables and views share their names"),
+    # Tables.
+    *_table_rules("drop_table", ("dropped_table", "dropped it already", "it can be dropped once")),
+    _stricter("drop_table", RENAMED, "renamed it", "the renamed table would stay alive without columns"),
+    *_table_rules(
+        "alter_table",
+        ("dropped_table", "dropped it", "there is nothing left to alter"),
+        ("altered_table", "altered it", "both may have added columns with the same id"),
+    ),
+    _stricter("alter_table", RENAMED, "renamed it", "the change was asked for by the old name"),
+    # Rows.
+    *_table_rules(
+        "insert",
+        ("dropped_table", "dropped it", _GONE),
+        ("altered_table", "altered it", _OTHER_COLUMNS),
+        ("deleted_from_table", "deleted from it", _DELETED),
+        ("inlined_delete", "deleted inlined rows from it", _DELETED),
+    ),
+    *_table_rules(
+        "delete",
+        ("dropped_table", "dropped it", _GONE),
+        ("altered_table", "altered it", "the condition may mean other columns now"),
+        ("merge_adjacent", "compacted it", "positions in the old files mean nothing in the new ones"),
+        ("rewrite_delete", "compacted it", "positions in the old files mean nothing in the new ones"),
+        ("inserted_into_table", "inserted into it", _UNSEEN),
+        ("inlined_insert", "inserted into it", _UNSEEN),
+    ),
+    Rule(name="delete-deleted_from_table", own="delete", other="deleted_from_table", scope="data file",
+         outcome="deleted from the same data file", why="a data file has at most one live delete file"),
+    _stricter("delete", "inlined_delete", "deleted rows of it", "a row could count as deleted twice"),
+    _stricter("delete", "inline_flush", "flushed its inlined data", "two live delete files of one data file duplicate its rows"),
+    *_table_rules(
+        "inlined_delete",
+        ("dropped_table", "dropped it", _GONE),
+        ("altered_table", "altered it", "the condition may mean other columns now"),
+        ("inlined_delete", "deleted inlined rows from it", "both may have deleted the same row"),
+        ("inline_flush", "flushed its inlined data", "the rows live in a file now"),
+        ("inserted_into_table", "inserted into it", _UNSEEN),
+        ("inlined_insert", "inserted into it", _UNSEEN),
+    ),
+    # Compaction.
+    *_table_rules(
+        "compact",
+        ("dropped_table", "dropped it", _GONE),
+        ("deleted_from_table", "deleted from it", "the deleted rows would come back"),
+        ("merge_adjacent", "compacted it", "the files may be gone"),
+        ("rewrite_delete", "compacted it", "the files may be gone"),
+    ),
+    _stricter("compact", "inlined_delete", "deleted rows of it", "the deletes would point at files that are gone"),
+)  # fmt: skip
+"""Every forbidden pair."""
+
+_BY_OWN: dict[tuple[str, str], tuple[Rule, ...]] = {
+    (rule.own, rule.other): tuple(r for r in RULES if (r.own, r.other) == (rule.own, rule.other)) for rule in RULES
+}
+
+_ACTION_TEXT: dict[OwnKind, str] = {
+    "create_schema": "create schema",
+    "drop_schema": "drop schema",
+    "create_table": "create table",
+    "drop_table": "drop table",
+    "alter_table": "alter table",
+    "insert": "insert into table",
+    "delete": "delete from table",
+    "inlined_delete": "delete inlined rows from table",
+    "compact": "compact table",
+}
+
+
+def find_conflict(transaction: StagedTransaction, head: Head) -> Conflict | None:
+    """The first reason why the transaction must not be committed on top of the head, None when it may."""
+    gap = _find_gap(transaction, head)
+    if gap is not None:
+        return gap
+    own = [change for action in transaction.actions for change in _own_changes(action, transaction)]
+    for snapshot in head.later:
+        for other in _others(parse_changes(snapshot.changes)):
+            if other.kind == "unknown":
+                return _unknown(other, snapshot)
+            for change in own:
+                for rule in _BY_OWN.get((change.kind, other.kind), ()):
+                    if _related(rule.scope, change, other, transaction, head):
+                        return _conflict(rule, change, snapshot.id)
+    for change in own:
+        for rule in _BY_OWN.get((change.kind, RENAMED), ()):
+            if change.table_id in head.replaced_tables:
+                return _conflict(rule, change, head.snapshot.id)
+    return None
+
+
+def _find_gap(transaction: StagedTransaction, head: Head) -> Conflict | None:
+    expected = range(transaction.base.id + 1, head.snapshot.id + 1)
+    present = {snapshot.id for snapshot in head.later}
+    missing = [number for number in expected if number not in present]
+    if not missing:
+        return None
+    return Conflict(
+        rule="history-gap",
+        message=f"Transaction conflict - snapshot {missing[0]}, committed after this transaction's base snapshot {transaction.base.id}, "
+        "has been expired, so nobody can tell what it changed. Run the write again on the newest snapshot, "
+        "and keep snapshots for longer than writes take",
+        snapshot_id=missing[0],
+    )
+
+
+def _unknown(other: _Other, snapshot: Snapshot) -> Conflict:
+    return Conflict(
+        rule="unknown-change",
+        message=f"Transaction conflict - snapshot {snapshot.id}, committed after this transaction began, contains the change "
+        f"{other.text!r} that this library does not know. Run the write again on the newest snapshot",
+        snapshot_id=snapshot.id,
+    )
+
+
+def _conflict(rule: Rule, own: _Own, snapshot_id: int) -> Conflict:
+    return Conflict(
+        rule=rule.name,
+        message=f"Transaction conflict - attempting to {_ACTION_TEXT[own.kind]} {own.label} - but another transaction has {rule.outcome} "
+        f"in snapshot {snapshot_id} ({rule.why}). Nothing was changed; run the write again on the newest snapshot",
+        table=own.label if own.table_id is not None else None,
+        snapshot_id=snapshot_id,
+    )
+
+
+def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Own]:
+    match action:
+        case CreateSchema(name=name):
+            yield _Own(kind="create_schema", label=name, schema_name=name)
+        case DropSchema(schema_id=schema_id, name=name):
+            yield _Own(kind="drop_schema", label=name, schema_id=schema_id, schema_name=name)
+        case CreateTable(schema_id=schema_id, schema_name=schema_name, name=name):
+            label = f"{schema_name}.{name}"
+            yield _Own(kind="create_table", label=label, schema_id=schema_id, schema_name=schema_name, name=name)
+        case DropTable(table_id=table_id, schema_name=schema_name, name=name):
+            yield _Own(kind="drop_table", label=f"{schema_name}.{name}", table_id=table_id)
+        case AlterColumns(table_id=table_id, schema_name=schema_name, name=name):
+            yield _Own(kind="alter_table", label=f"{schema_name}.{name}", table_id=table_id)
+        case AppendFiles(table_id=table_id):
+            yield _on_table("insert", table_id, transaction)
+        case EndFiles(table_id=table_id, data_file_ids=ids):
+            yield _on_table("delete", table_id, transaction, tuple((i, None) for i in ids))
+        case AddDeleteFiles(table_id=table_id, files=files):
+            yield _on_table("delete", table_id, transaction, tuple((f.data_file_id, f.replaces) for f in files))
+        case EndInlined(table_id=table_id):
+            yield _on_table("inlined_delete", table_id, transaction)
+        case MergeFiles(table_id=table_id):
+            yield _on_table("compact", table_id, transaction)
+        case _:
+            assert_never(action)
+
+
+def _others(changes: Changes) -> Iterator[_Other]:
+    for kind in (field.name for field in fields(Changes)):
+        for value in getattr(changes, kind):
+            match value:
+                case int():
+                    yield _Other(kind=kind, id=value)
+                case QualifiedName(schema=schema, name=name):
+                    yield _Other(kind=kind, schema=schema, name=name)
+                case str() if kind == "unknown":
+                    yield _Other(kind=kind, text=value)
+                case _:
+                    yield _Other(kind=kind, name=str(value))
+
+
+def _on_table(kind: OwnKind, table_id: int, transaction: StagedTransaction, files: tuple[tuple[int, int | None], ...] = ()) -> _Own:
+    return _Own(kind=kind, label=transaction.names.get(table_id, f"with id {table_id}"), table_id=table_id, files=files)
+
+
+def _related(scope: Scope, own: _Own, other: _Other, transaction: StagedTransaction, head: Head) -> bool:
+    match scope:
+        case "table":
+            return own.table_id == other.id
+        case "schema":
+            return own.schema_id == other.id
+        case "schema name":
+            return _same(own.schema_name, other.name)
+        case "entry name":
+            return _same(own.schema_name, other.schema) and _same(own.name, other.name)
+        case "entries of schema":
+            return _same(own.schema_name, other.schema)
+        case "data file":
+            return own.table_id == other.id and any(_file_changed(i, known, transaction.base.id, head) for i, known in own.files)
+        case _:
+            assert_never(scope)
+
+
+def _same(one: str | None, two: str | None) -> bool:
+    return one is not None and two is not None and one.casefold() == two.casefold()
+
+
+def _file_changed(data_file_id: int, known_delete_file: int | None, base: int, head: Head) -> bool:
+    """Whether a data file was ended or got deletes since the base.
+
+    A later delete replaces the delete file and may keep its old begin snapshot, so the newest snapshot in it counts too.
+    """
+    state = head.files.get(data_file_id)
+    if state is None or state.deleted_at > base:
+        return True
+    return known_delete_file is not None and state.delete_file_ids != {known_delete_file}

@@ -1,0 +1,95 @@
+"""Catalog rows of files (specification: ducklake_data_file, ducklake_file_column_stats, ducklake_delete_file)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ducklake_core.commit.actions import StagedDeleteFile
+from ducklake_core.format.files import WrittenFile
+
+
+def data_file_row(
+    file: WrittenFile,
+    file_id: int,
+    table_id: int,
+    begin_snapshot: int,
+    *,
+    row_id_start: int | None,
+    partition_id: int | None,
+    partial_max: int | None = None,
+) -> dict[str, object]:
+    """The row of a data file."""
+    return {
+        "data_file_id": file_id,
+        "table_id": table_id,
+        "begin_snapshot": begin_snapshot,
+        "end_snapshot": None,
+        "file_order": None,
+        "path": file.path,
+        "path_is_relative": True,
+        "file_format": "parquet",
+        "record_count": file.record_count,
+        "file_size_bytes": file.file_size_bytes,
+        "footer_size": file.footer_size,
+        "row_id_start": row_id_start,
+        "partition_id": partition_id,
+        "encryption_key": None,
+        "mapping_id": None,
+        "partial_max": partial_max,
+    }
+
+
+def statistics_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict[str, object]]:
+    """The statistics rows of a data file, one per leaf column."""
+    return [
+        {
+            "data_file_id": file_id,
+            "table_id": table_id,
+            "column_id": column.column_id,
+            "column_size_bytes": column.column_size_bytes,
+            "value_count": column.value_count,
+            "null_count": column.null_count,
+            "min_value": column.min_value,
+            "max_value": column.max_value,
+            "contains_nan": column.contains_nan,
+            "extra_stats": column.extra_stats,
+        }
+        for column in file.statistics
+    ]
+
+
+def partition_value_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict[str, object]]:
+    """The partition values of a data file, one row per key."""
+    return [
+        {"data_file_id": file_id, "table_id": table_id, "partition_key_index": index, "partition_value": value}
+        for index, value in enumerate(file.partition_values)
+    ]
+
+
+def delete_file_row(file: StagedDeleteFile, delete_file_id: int, table_id: int, snapshot_id: int) -> dict[str, object]:
+    """The row of a delete file.
+
+    A cumulative file (three columns) begins with its oldest delete and says in ``partial_max`` that the commit's own are
+    the newest; a first delete (two columns) begins with the commit.
+    """
+    cumulative = file.assumed_snapshot is not None
+    return {
+        "delete_file_id": delete_file_id,
+        "table_id": table_id,
+        "begin_snapshot": snapshot_id if file.min_snapshot is None else min(file.min_snapshot, snapshot_id),
+        "end_snapshot": None,
+        "data_file_id": file.data_file_id,
+        "path": file.path,
+        "path_is_relative": True,
+        "format": "parquet",
+        "delete_count": file.delete_count,
+        "file_size_bytes": file.file_size_bytes,
+        "footer_size": file.footer_size,
+        "encryption_key": None,
+        "partial_max": snapshot_id if cumulative else None,
+    }
+
+
+def scheduled_row(file_id: int, path: str, path_is_relative: bool, now: datetime) -> dict[str, object]:
+    """The row that hands a file over to cleanup. The path is relative to the data path, not to the table."""
+    return {"data_file_id": file_id, "path": path, "path_is_relative": path_is_relative, "schedule_start": now}

@@ -1,0 +1,92 @@
+"""Table-wide counts and bounds, carried forward file by file (specification: ducklake_table_stats, ducklake_table_column_stats)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ducklake_core.catalog.changes import CatalogChange, DeleteRows, InsertRows, UpdateEach, UpdateRows
+from ducklake_core.catalog.state import TableColumnStatistics, TableStatistics
+from ducklake_core.commit.column_bounds import merge_column
+from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.schema import Schema
+
+
+class TableTotals:
+    """One table's statistics while a commit adds files to it.
+
+    Args:
+        table_id: The real id.
+        before: Its statistics at the head, None when it never had rows.
+        columns: Its column statistics at the head.
+    """
+
+    def __init__(self, table_id: int, before: TableStatistics | None, columns: Iterable[TableColumnStatistics]) -> None:
+        self._table_id = table_id
+        self._before = before
+        self._columns = {column.column_id: column for column in columns}
+        self._record_count = before.record_count if before else 0
+        self._next_row_id = before.next_row_id if before else 0
+        self._file_size_bytes = before.file_size_bytes if before else 0
+        self._files: list[WrittenFile] = []
+        self._schema: Schema | None = None
+
+    def add(self, file: WrittenFile, schema: Schema) -> int:
+        """Count one more file in.
+
+        Returns:
+            Its first row id. Files that embed their row ids get fresh ones as well, as in the reference.
+        """
+        row_id_start = self._next_row_id
+        self._next_row_id += file.record_count
+        self._record_count += file.record_count
+        self._file_size_bytes += file.file_size_bytes
+        self._files.append(file)
+        self._schema = schema
+        return row_id_start
+
+    def changes(self) -> Iterator[CatalogChange]:
+        """The statistics rows to write."""
+        totals = {"record_count": self._record_count, "next_row_id": self._next_row_id, "file_size_bytes": self._file_size_bytes}
+        if self._before is None:
+            yield InsertRows(table="table_stats", rows=({"table_id": self._table_id, **totals},))
+        elif self._files:
+            yield UpdateRows(table="table_stats", where={"table_id": self._table_id}, values=totals)
+        yield from self._column_changes()
+
+    def _column_changes(self) -> Iterator[CatalogChange]:
+        if not self._files or self._schema is None:
+            return
+        inserted: list[dict[str, object]] = []
+        updated: list[dict[str, object]] = []
+        removed: list[int] = []
+        for leaf in self._schema.leaves():
+            batch = [column for file in self._files for column in file.statistics if column.column_id == leaf.id]
+            old = self._columns.get(leaf.id)
+            if old is None and self._before is not None:
+                # The reference never makes up a missing row, and neither do we: bounds over this batch alone would lose older rows.
+                continue
+            merged = merge_column(old, batch, leaf.type, self._table_id, leaf.id)
+            if merged is None:
+                removed.append(leaf.id)
+            elif old is None:
+                inserted.append(_row(merged))
+            elif merged != old:
+                updated.append(_row(merged))
+        if removed and self._before is not None:
+            yield DeleteRows(table="table_column_stats", where={"table_id": self._table_id, "column_id": tuple(removed)})
+        if inserted:
+            yield InsertRows(table="table_column_stats", rows=tuple(inserted))
+        if updated:
+            yield UpdateEach(table="table_column_stats", key=("table_id", "column_id"), rows=tuple(updated))
+
+
+def _row(column: TableColumnStatistics) -> dict[str, object]:
+    return {
+        "table_id": column.table_id,
+        "column_id": column.column_id,
+        "contains_null": column.contains_null,
+        "contains_nan": column.contains_nan,
+        "min_value": column.min_value,
+        "max_value": column.max_value,
+        "extra_stats": column.extra_stats,
+    }
