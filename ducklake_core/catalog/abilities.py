@@ -22,6 +22,8 @@ class Abilities:
         is_file: The database is one file on this machine; nothing but opening it may create it.
         default_schema: Database schema of the metadata tables when none is chosen; None where there are no schemas.
         has_clock: The database has a clock with microseconds; without one, this machine's clock is the database's.
+        binary_collation: Collation that compares text by its bytes.
+        has_regular_expressions: Patterns are regular expressions; without them they are GLOB patterns.
         inlined_text_as_bytes: Inlined varchar and json values are stored as UTF-8 bytes.
         inlined_as_text: Inlined values of these leaf types are stored as text.
         inlined_cast_to_text: Inlined values of these leaf types must be cast to text in SQL, because the driver's own
@@ -36,6 +38,8 @@ class Abilities:
     is_file: bool
     default_schema: str | None
     has_clock: bool
+    binary_collation: str
+    has_regular_expressions: bool
     inlined_text_as_bytes: bool
     inlined_as_text: frozenset[str]
     inlined_cast_to_text: frozenset[str]
@@ -54,6 +58,8 @@ SQLITE = Abilities(
     is_file=True,
     default_schema=None,
     has_clock=False,
+    binary_collation="BINARY",
+    has_regular_expressions=False,
     inlined_text_as_bytes=False,
     inlined_as_text=_TEXT_EVERYWHERE | {"float32", "float64", "decimal", "time", "timetz", "interval", "uuid"},
     inlined_cast_to_text=frozenset(),
@@ -68,6 +74,8 @@ POSTGRESQL = Abilities(
     is_file=False,
     default_schema="public",
     has_clock=True,
+    binary_collation="C",
+    has_regular_expressions=True,
     inlined_text_as_bytes=True,
     inlined_as_text=_TEXT_EVERYWHERE,
     inlined_cast_to_text=frozenset({"time", "timetz", "interval", "uuid", "decimal"}),

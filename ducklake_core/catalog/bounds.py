@@ -1,0 +1,173 @@
+"""File pruning in SQL: which files surely hold no matching row, told by text bounds that a database can compare safely.
+
+The condition is a sound prefilter, never the last word: texts of an unexpected form, missing rows and types whose text order is
+not their value order keep the file, and :mod:`ducklake_core.format.pruning` decides on what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, and_, case, cast, collate, false, func, literal, or_, true
+
+from ducklake_core.catalog.abilities import Abilities
+from ducklake_core.format.comparison import FLIPPED, Fitted, fit
+from ducklake_core.format.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    Constant,
+    InList,
+    IsNull,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+)
+from ducklake_core.format.types import DATE, INTEGERS, TIMESTAMP_NS, TIMESTAMPS, TIMESTAMPTZ, VARCHAR, DataType
+
+_MOST_IN_LIST = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Shorter than any text that could leave the range of BIGINT.
+_INTEGER_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Where the bounds of one column in one file are: text columns of some rows, NULL for unknown."""
+
+    low: ColumnElement[str]
+    high: ColumnElement[str]
+    null_count: ColumnElement[int] | None = None
+    value_count: ColumnElement[int] | None = None
+
+
+FilesWhere = Callable[[Callable[[Bounds], ColumnElement[bool]], ColumnReference], ColumnElement[bool] | None]
+"""Given a condition on the bounds of a column, the condition on a file that its bounds satisfy it; None when there are no bounds."""
+
+
+def excluded(predicate: Predicate, files_where: FilesWhere, abilities: Abilities) -> ColumnElement[bool] | None:
+    """A condition that is true only for files without a matching row; None when nothing can be said in SQL."""
+    match predicate:
+        case Constant(value=value):
+            return None if value else true()
+        case And(operands=operands):
+            found = [part for part in (excluded(operand, files_where, abilities) for operand in operands) if part is not None]
+            return or_(*found) if found else None
+        case Or(operands=operands):
+            parts = [excluded(operand, files_where, abilities) for operand in operands]
+            return None if any(part is None for part in parts) else and_(*(part for part in parts if part is not None))
+        case Comparison(left=ColumnReference() as column, operator=operator, right=Literal() as value):
+            return _compared(column, operator, value, files_where, abilities)
+        case Comparison(left=Literal() as value, operator=operator, right=ColumnReference() as column):
+            return _compared(column, FLIPPED[operator], value, files_where, abilities)
+        case InList(operand=column, values=values) if 0 < len(values) <= _MOST_IN_LIST:
+            parts = [_compared(column, "=", value, files_where, abilities) for value in values]
+            return None if any(part is None for part in parts) else and_(*(part for part in parts if part is not None))
+        case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
+            return files_where(lambda bounds: _outside_prefix(bounds, prefix, abilities), column)
+        case IsNull(operand=ColumnReference() as column) if len(column.path) == 1:
+            return files_where(lambda bounds: false() if bounds.null_count is None else bounds.null_count == 0, column)
+        case Not(operand=IsNull(operand=ColumnReference() as column)) if len(column.path) == 1:
+            return files_where(lambda bounds: false() if bounds.value_count is None else bounds.value_count == 0, column)
+        case _:
+            return None
+
+
+def _compared(
+    column: ColumnReference, operator: Operator, value: Literal, files_where: FilesWhere, abilities: Abilities
+) -> ColumnElement[bool] | None:
+    if value.value is None:
+        return true()
+    fitted = fit(operator, value, column.type)
+    if isinstance(fitted, bool):
+        return None if fitted else true()
+    if fitted is None or fitted.operator == "<>":
+        return None
+    keys = _keys(fitted, column.type, abilities)
+    if keys is None:
+        return None
+    of_bound, wanted = keys
+
+    def outside(bounds: Bounds) -> ColumnElement[bool]:
+        above, below = of_bound(bounds.low) > wanted, of_bound(bounds.high) < wanted
+        match fitted.operator:
+            case "=":
+                return or_(above, below)
+            case "<" | "<=":
+                return above
+            case _:
+                return below
+
+    return files_where(outside, column)
+
+
+_Key = Callable[[ColumnElement[str]], ColumnElement[Any]]
+
+
+def _keys(fitted: Fitted, data_type: DataType, abilities: Abilities) -> tuple[_Key, ColumnElement[Any]] | None:
+    """How to turn a bound's text into something ordered like its value (NULL when it has an unexpected form), and the value's own."""
+    if data_type in INTEGERS and isinstance(fitted.value, int) and abs(fitted.value) < 10**_INTEGER_DIGITS:
+        return lambda text: _integer(text, abilities), literal(fitted.value, BigInteger)
+    if data_type == VARCHAR and isinstance(fitted.value, str) and "\0" not in fitted.value:
+        return lambda text: collate(text, abilities.binary_collation), literal(fitted.value)
+    if (data_type == DATE or data_type in TIMESTAMPS) and isinstance(fitted.value, int):
+        wanted = _day_text(fitted.value) if data_type == DATE else _second_text(fitted.value, data_type)
+        if wanted is not None:
+            return lambda text: _prefix(text, data_type, len(wanted), abilities), literal(wanted)
+    return None
+
+
+def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[Any]:
+    digits = func.substr(text, 2)
+    if abilities.has_regular_expressions:
+        looks_right = text.regexp_match("^-?[0-9]+$")
+    else:
+        unsigned = and_(text != "", text.op("NOT GLOB")("*[^0-9]*"))
+        looks_right = or_(unsigned, and_(text.op("GLOB")("-*"), digits != "", digits.op("NOT GLOB")("*[^0-9]*")))
+    return case((and_(looks_right, func.length(text) <= _INTEGER_DIGITS), cast(text, BigInteger)))
+
+
+def _prefix(text: ColumnElement[str], data_type: DataType, length: int, abilities: Abilities) -> ColumnElement[Any]:
+    """Day or second of a time, which orders like the time itself as long as it is of a year of four digits and in UTC."""
+    digit = "[0-9]"
+    day = "-".join((digit * 4, digit * 2, digit * 2))
+    form = day if data_type == DATE else f"{day} {':'.join((digit * 2,) * 3)}"
+    start = func.substr(text, 1, length)
+    looks_right = start.regexp_match(f"^{form}$") if abilities.has_regular_expressions else start.op("GLOB")(form)
+    if data_type == DATE:
+        ends_right = func.length(text) == length
+    elif data_type == TIMESTAMPTZ:
+        ends_right = text.like("%+00")
+    else:
+        ends_right = and_(text.not_like("%+%"), func.substr(text, length).not_like("%-%"))
+    return case((and_(looks_right, ends_right), collate(start, abilities.binary_collation)))
+
+
+def _day_text(days: int) -> str | None:
+    try:
+        return f"{_EPOCH + timedelta(days=days):%Y-%m-%d}".rjust(10, "0")
+    except OverflowError:
+        return None
+
+
+def _second_text(units: int, data_type: DataType) -> str | None:
+    try:
+        at = _EPOCH + timedelta(microseconds=units // 1000 if data_type == TIMESTAMP_NS else units)
+    except OverflowError:
+        return None
+    return f"{at:%Y-%m-%d %H:%M:%S}".rjust(19, "0")
+
+
+def _outside_prefix(bounds: Bounds, prefix: str, abilities: Abilities) -> ColumnElement[bool]:
+    """No value between the bounds starts with the prefix: all sort before it, or the least is past everything with it."""
+    if "\0" in prefix:
+        return false()
+    low, high = (collate(bound, abilities.binary_collation) for bound in (bounds.low, bounds.high))
+    past = and_(low > literal(prefix), func.substr(bounds.low, 1, len(prefix)) != prefix)
+    return or_(high < literal(prefix), past)

@@ -1,0 +1,286 @@
+"""The data files of a table at a snapshot, with everything that hides rows of them, pruned by a predicate.
+
+A handful of statements whatever the number of files: each is ordered by file id, and the streams are merged here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, CursorResult, Row, Select, Table, and_, case, func, literal, not_, or_, select
+
+from ducklake_core.catalog.abilities import abilities_of
+from ducklake_core.catalog.bounds import Bounds, excluded
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import TableState
+from ducklake_core.catalog.visibility import live
+from ducklake_core.format import paths, pruning
+from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
+from ducklake_core.format.predicates import ColumnReference, Predicate
+
+# Below this many files a plain fetch is cheaper than the extra round trips of a cursor on the server.
+_STREAM_FROM = 5000
+_ROWS_PER_FETCH = 2000
+
+
+@dataclass(slots=True, kw_only=True)
+class FileCounts:
+    """How many live files there are, and how many were left out by which means. Complete once the files were iterated."""
+
+    files_total: int = 0
+    pruned_by_partition: int = 0
+    pruned_by_statistics: int = 0
+
+    @property
+    def files_kept(self) -> int:
+        """Files that may hold matching rows."""
+        return self.files_total - self.pruned_by_partition - self.pruned_by_statistics
+
+
+class DataFiles:
+    """Live files in the order of their ids, each with statistics of the wanted columns; may be iterated once per read transaction.
+
+    Attributes:
+        counts: What was left out, complete after the iteration.
+    """
+
+    def __init__(self, reader: CatalogReader, table: TableState, predicate: Predicate | None, statistics_for: frozenset[int]) -> None:
+        self.counts = FileCounts()
+        self._reader = reader
+        self._table = table
+        self._predicate = predicate
+        self._wanted = statistics_for | (pruning.columns(predicate) if predicate is not None else frozenset())
+        self._returned = statistics_for
+
+    def __iter__(self) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
+        queries = _Queries(self._reader, self._table, self._predicate)
+        self.counts = queries.counts()
+        with ExitStack() as stack:
+            run = _runner(stack, self._reader, self.counts.files_kept)
+            streams = _Streams(
+                deletes=run(queries.delete_files()),
+                partition_values=run(queries.partition_values()) if self._table.partition_specs else None,
+                statistics=run(queries.statistics(self._wanted)) if self._wanted else None,
+                inlined_deletes=run(queries.inlined_deletes()) if self._table.has_inlined_deletes else None,
+            )
+            for row in run(queries.files()):
+                file = _data_file(row, self._table, streams)
+                statistics = {found.column_id: _statistics(found) for found in streams.take("statistics", file.id)}
+                if self._keeps(file, statistics):
+                    yield file, {column: found for column, found in statistics.items() if column in self._returned}
+
+    def _keeps(self, file: DataFile, statistics: dict[int, ColumnStatistics]) -> bool:
+        if self._predicate is None:
+            return True
+        spec = self._table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
+        if spec is not None and len(file.partition_values) == len(spec.fields):
+            from ducklake_core.format import transforms
+
+            values = tuple(value for _, value in sorted(file.partition_values, key=lambda pair: pair[0]))
+            if not transforms.partition_may_match(spec, values, self._predicate, self._table.schema):
+                self.counts.pruned_by_partition += 1
+                return False
+        if not pruning.may_match(self._predicate, statistics, file.record_count):
+            self.counts.pruned_by_statistics += 1
+            return False
+        return True
+
+
+def data_files(
+    reader: CatalogReader, table: TableState, predicate: Predicate | None = None, statistics_for: frozenset[int] = frozenset()
+) -> DataFiles:
+    """The live files of a table at ``table.snapshot_id`` that may hold rows satisfying a predicate.
+
+    Args:
+        predicate: Bound to ``table.schema``; files that surely hold no matching row are left out. None for all files.
+        statistics_for: Ids of leaf columns whose statistics are returned with each file; files without a row for a
+            column have no entry for it.
+    """
+    return DataFiles(reader, table, predicate, statistics_for)
+
+
+class _Queries:
+    """The statements, all on the same set of files."""
+
+    def __init__(self, reader: CatalogReader, table: TableState, predicate: Predicate | None) -> None:
+        self._tables = reader.catalog
+        self._reader = reader
+        self._table = table
+        file = self._tables["data_file"]
+        self._live = and_(file.c.table_id == table.id, live(file, table.snapshot_id))
+        abilities = abilities_of(reader.connection.dialect)
+        self._by_partition = excluded(predicate, self._where_partition, abilities) if predicate is not None else None
+        self._by_statistics = excluded(predicate, self._where_statistics, abilities) if predicate is not None else None
+
+    def _kept(self) -> ColumnElement[bool]:
+        """Conditions are three-valued: only what is surely excluded goes."""
+        exclusions = [part for part in (self._by_partition, self._by_statistics) if part is not None]
+        return and_(self._live, *(func.coalesce(part, literal(False)).is_(False) for part in exclusions))
+
+    def counts(self) -> FileCounts:
+        file = self._tables["data_file"]
+        no = literal(0)
+        partition = func.sum(case((self._by_partition, 1), else_=0)) if self._by_partition is not None else no
+        rest = self._by_statistics
+        if rest is not None and self._by_partition is not None:
+            rest = and_(rest, or_(self._by_partition.is_(None), not_(self._by_partition)))
+        statistics = func.sum(case((rest, 1), else_=0)) if rest is not None else no
+        query = select(func.count().label("total"), partition.label("partition"), statistics.label("statistics")).select_from(file)
+        row = self._reader.connection.execute(query.where(self._live)).one()
+        return FileCounts(files_total=row.total, pruned_by_partition=int(row.partition or 0), pruned_by_statistics=int(row.statistics or 0))
+
+    def files(self) -> Select[Any]:
+        file = self._tables["data_file"]
+        return select(file).where(self._kept()).order_by(file.c.data_file_id)
+
+    def delete_files(self) -> Select[Any]:
+        deletes = self._tables["delete_file"]
+        return (
+            self._of_kept(deletes).where(live(deletes, self._table.snapshot_id)).order_by(deletes.c.data_file_id, deletes.c.delete_file_id)
+        )
+
+    def partition_values(self) -> Select[Any]:
+        value = self._tables["file_partition_value"]
+        return self._of_kept(value).order_by(value.c.data_file_id, value.c.partition_key_index)
+
+    def statistics(self, columns: frozenset[int]) -> Select[Any]:
+        stats = self._tables["file_column_stats"]
+        return self._of_kept(stats).where(stats.c.column_id.in_(sorted(columns))).order_by(stats.c.data_file_id)
+
+    def inlined_deletes(self) -> Select[Any]:
+        source = self._tables.inlined_delete(self._table.id)
+        visible = select(source.c.file_id.label("data_file_id"), source.c.row_id).where(source.c.begin_snapshot <= self._table.snapshot_id)
+        return visible.distinct().order_by(source.c.file_id, source.c.row_id)
+
+    def _of_kept(self, source: Table) -> Select[Any]:
+        file = self._tables["data_file"]
+        return (
+            select(source)
+            .join(file, file.c.data_file_id == source.c.data_file_id)
+            .where(source.c.table_id == self._table.id)
+            .where(self._kept())
+        )
+
+    def _where_statistics(self, condition: Callable[[Bounds], ColumnElement[bool]], column: ColumnReference) -> ColumnElement[bool]:
+        # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.
+        stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
+        bounds = Bounds(low=stats.c.min_value, high=stats.c.max_value, null_count=stats.c.null_count, value_count=stats.c.value_count)
+        matching = select(stats.c.data_file_id).where(
+            stats.c.table_id == self._table.id, stats.c.column_id == column.column_id, condition(bounds)
+        )
+        return file.c.data_file_id.in_(matching)
+
+    def _where_partition(self, condition: Callable[[Bounds], ColumnElement[bool]], column: ColumnReference) -> ColumnElement[bool] | None:
+        """Identity keys are bounds themselves: every row of the file has that value."""
+        value, file = self._tables["file_partition_value"].alias(), self._tables["data_file"]
+        keys = [
+            (spec.id, index)
+            for spec in self._table.partition_specs.values()
+            for index, field in enumerate(spec.fields)
+            if field.column_id == column.column_id and field.transform == "identity" and len(column.path) == 1
+        ]
+        if not keys:
+            return None
+        bounds = Bounds(low=value.c.partition_value, high=value.c.partition_value)
+        return or_(
+            *(
+                and_(
+                    file.c.partition_id == spec_id,
+                    file.c.data_file_id.in_(
+                        select(value.c.data_file_id).where(
+                            value.c.table_id == self._table.id, value.c.partition_key_index == index, condition(bounds)
+                        )
+                    ),
+                )
+                for spec_id, index in keys
+            )
+        )
+
+
+class _Grouped:
+    """Rows ordered by file id, taken file by file."""
+
+    def __init__(self, rows: CursorResult[Any]) -> None:
+        self._rows = iter(rows)
+        self._next = next(self._rows, None)
+
+    def take(self, file_id: int) -> Iterator[Row[Any]]:
+        while self._next is not None and self._next.data_file_id <= file_id:
+            if self._next.data_file_id == file_id:
+                yield self._next
+            self._next = next(self._rows, None)
+
+
+class _Streams:
+    """What belongs to the files, by kind; a kind that cannot have rows has no stream."""
+
+    def __init__(self, **streams: CursorResult[Any] | None) -> None:
+        self._streams = {name: _Grouped(rows) for name, rows in streams.items() if rows is not None}
+
+    def take(self, name: str, file_id: int) -> Iterator[Row[Any]]:
+        stream = self._streams.get(name)
+        return iter(()) if stream is None else stream.take(file_id)
+
+
+def _runner(stack: ExitStack, reader: CatalogReader, files: int) -> Callable[[Select[Any]], CursorResult[Any]]:
+    options = {"yield_per": _ROWS_PER_FETCH} if files >= _STREAM_FROM else {}
+
+    def run(query: Select[Any]) -> CursorResult[Any]:
+        return stack.enter_context(reader.connection.execute(query, execution_options=options))
+
+    return run
+
+
+def _data_file(row: Row[Any], table: TableState, streams: _Streams) -> DataFile:
+    is_relative = row.path_is_relative is not False
+    return DataFile(
+        id=row.data_file_id,
+        table_id=row.table_id,
+        path=paths.join(table.path, row.path, is_relative),
+        relative_path=row.path,
+        path_is_relative=is_relative,
+        record_count=row.record_count,
+        file_size_bytes=row.file_size_bytes,
+        footer_size=row.footer_size,
+        row_id_start=row.row_id_start,
+        begin_snapshot=row.begin_snapshot,
+        end_snapshot=row.end_snapshot,
+        partition_id=row.partition_id,
+        partition_values=tuple((v.partition_key_index, v.partition_value) for v in streams.take("partition_values", row.data_file_id)),
+        mapping_id=row.mapping_id,
+        partial_max=row.partial_max,
+        encryption_key=row.encryption_key,
+        delete_files=tuple(_delete_file(found, table) for found in streams.take("deletes", row.data_file_id)),
+        inlined_deletes=tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id)),
+    )
+
+
+def _delete_file(row: Row[Any], table: TableState) -> DeleteFile:
+    return DeleteFile(
+        id=row.delete_file_id,
+        data_file_id=row.data_file_id,
+        path=paths.join(table.path, row.path, row.path_is_relative is not False),
+        format=(row.format or "parquet").lower(),
+        delete_count=row.delete_count,
+        file_size_bytes=row.file_size_bytes,
+        footer_size=row.footer_size,
+        begin_snapshot=row.begin_snapshot,
+        partial_max=row.partial_max,
+        encryption_key=row.encryption_key,
+    )
+
+
+def _statistics(row: Row[Any]) -> ColumnStatistics:
+    return ColumnStatistics(
+        column_id=row.column_id,
+        column_size_bytes=row.column_size_bytes or 0,
+        value_count=row.value_count,
+        null_count=row.null_count,
+        min_value=row.min_value,
+        max_value=row.max_value,
+        contains_nan=row.contains_nan,
+        extra_stats=row.extra_stats,
+    )
