@@ -97,7 +97,8 @@ def _to_interval(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_duration(array.type):
         array = array.cast(pa.duration("us"))
     values = (_interval_of(value, array.type) for value in array)
-    return pa.array([None if v is None else interval_text(v) if as_text else (v.months, v.days, v.microseconds * 1000) for v in values], target)
+    plain = (None if v is None else interval_text(v) if as_text else (v.months, v.days, v.microseconds * 1000) for v in values)
+    return pa.array(list(plain), target)
 
 
 def _interval_of(value: pa.Scalar, arrow: pa.DataType) -> Interval | None:

@@ -85,7 +85,7 @@ def _marked_uuid(mark: str) -> uuid.UUID:
     return _uuid7(secrets.randbits(30) << 32 | int(mark, 16))
 
 
-_FILE_NAME = re.compile(r"ducklake-[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{4}([0-9a-f]{8})(?:-delete)?\.parquet", re.ASCII)
+_FILE_NAME = re.compile(r"ducklake-[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{4}([0-9a-f]{8})(?:-delete)?\.parquet")
 
 
 def write_id_of(path: str) -> str | None:

@@ -62,11 +62,11 @@ def to_text(value: object, data_type: DataType) -> str:
         case PrimitiveType(name="blob"), bytes():
             return value.hex().upper()
         case DecimalType(scale=scale), Decimal() | int():
-            return decimal_text(unscaled(Decimal(value), scale), scale)
+            return decimal_text(unscaled(Decimal(value), scale), data_type)
         case PrimitiveType(name="float64"), float() | int():
             return _float_text(repr(float(value)))
         case PrimitiveType(name="float32"), float() | int():
-            return _float_text(str(np.float32(value)))
+            return _float32_text(np.float32(value))
         case PrimitiveType(name="varchar" | "json" | "uuid"), str():
             return value
         case PrimitiveType(name="interval"), Interval():
@@ -116,8 +116,8 @@ def from_text(text: str, data_type: DataType) -> object:
             return _parse_boolean(text)
         case PrimitiveType(name="float32" | "float64" as name):
             return _parse_float(text, name)
-        case DecimalType(scale=scale):
-            return _parse_decimal(text, scale)
+        case DecimalType():
+            return _parse_decimal(text, data_type)
         case PrimitiveType(name=name) if name in _INTEGER_BOUNDS:
             return _parse_integer(text, name)
         case PrimitiveType(name="varchar" | "json"):
@@ -165,16 +165,19 @@ def unscaled(value: Decimal, scale: int) -> int:
     return -whole if sign else whole
 
 
-def decimal_text(number: int, scale: int) -> str:
+def decimal_text(number: int, data_type: DecimalType) -> str:
     """Text of a decimal from its stored integer, always with all digits of the scale.
 
-    >>> decimal_text(-150, 2), decimal_text(5, 0), decimal_text(5, 3)
-    ('-1.50', '5', '0.005')
+    The reference leaves out the zero before the point where the type has no digits there.
+
+    >>> decimal_text(-150, DecimalType(precision=9, scale=2)), decimal_text(-50, DecimalType(precision=2, scale=2))
+    ('-1.50', '-.50')
     """
+    sign, scale = "-" if number < 0 else "", data_type.scale
     if not scale:
         return str(number)
     whole, fraction = divmod(abs(number), 10**scale)
-    return f"{'-' if number < 0 else ''}{whole}.{fraction:0{scale}d}"
+    return f"{sign}{'' if data_type.precision == scale else whole}.{fraction:0{scale}d}"
 
 
 def order_key(value: object) -> tuple[int, object]:
@@ -223,6 +226,12 @@ def _float_text(text: str) -> str:
     return "nan" if "nan" in text else text
 
 
+def _float32_text(value: np.float32) -> str:
+    # numpy leaves plain notation earlier than Python and the reference do.
+    plain = np.isfinite(value) and (value == 0 or 1e-4 <= abs(float(value)) < 1e16)
+    return np.format_float_positional(value, unique=True, trim="0") if plain else _float_text(str(value))
+
+
 def _is_plain(byte: int) -> bool:
     return 32 <= byte <= 126 and byte not in b"\\'\""
 
@@ -249,12 +258,15 @@ def _parse_float(text: str, name: str) -> float:
 _TRUE_NUMBERS = {"true": "1", "false": "0"}
 
 
-def _parse_decimal(text: str, scale: int) -> Decimal:
+def _parse_decimal(text: str, data_type: DecimalType) -> Decimal:
     try:
         value = Decimal(_TRUE_NUMBERS.get(text.strip().lower(), text.strip()))
     except InvalidOperation as error:
         raise SchemaError(f"{text!r} is not a decimal") from error
-    return Decimal(decimal_text(unscaled(value, scale), scale))
+    number = unscaled(value, data_type.scale)
+    if abs(number) >= 10**data_type.precision:
+        raise SchemaError(f"{text!r} is out of the range of {data_type}")
+    return Decimal(decimal_text(number, data_type))
 
 
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)

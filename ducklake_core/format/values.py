@@ -45,8 +45,10 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
         data_type: The column's type.
 
     >>> from ducklake_core.format.types import *
-    >>> stat_value(-1, UINT32), stat_value(b"ab", VARCHAR), stat_value(7, TIMESTAMP_MS), stat_value(b"\\x96", DecimalType(precision=2, scale=2))
-    (4294967295, 'ab', 7000, Decimal('-1.06'))
+    >>> stat_value(-1, UINT32), stat_value(b"ab", VARCHAR), stat_value(7, TIMESTAMP_MS)
+    (4294967295, 'ab', 7000)
+    >>> stat_value(b"\\x96", DecimalType(precision=9, scale=2)), stat_value(150, DecimalType(precision=9, scale=2))
+    (Decimal('-1.06'), Decimal('1.50'))
     """
     match data_type, raw:
         case PrimitiveType(name="int128" | "uint128" | "interval" | "timetz" | "variant" | "geometry"), _:
@@ -63,10 +65,10 @@ def stat_value(raw: object, data_type: DataType) -> object | None:
             return str(uuid.UUID(bytes=raw))
         case PrimitiveType(name="varchar" | "json"), bytes():
             return raw.decode()
-        case DecimalType(scale=scale), int():
-            return Decimal(decimal_text(raw, scale))
-        case DecimalType(scale=scale), bytes():
-            return Decimal(decimal_text(int.from_bytes(raw, "big", signed=True), scale))
+        case DecimalType(), int():
+            return Decimal(decimal_text(raw, data_type))
+        case DecimalType(), bytes():
+            return Decimal(decimal_text(int.from_bytes(raw, "big", signed=True), data_type))
         case _, bool() | int() | float() | bytes():
             return raw
         case _:

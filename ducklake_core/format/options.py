@@ -1,0 +1,224 @@
+"""Options of a lake, schema or table: their texts in ``ducklake_metadata`` as typed values (specification: Configuration)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Literal, TypeAlias, cast, get_args
+
+from ducklake_core.errors import UsageError
+
+Compression: TypeAlias = Literal["uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options in force, with the defaults of the reference.
+
+    Attributes:
+        parquet_compression: Codec of new data files.
+        parquet_version: Parquet data page version, 1 or 2.
+        parquet_compression_level: Level of the codec, None for its own default.
+        parquet_row_group_size: Rows in a row group, None where nobody chose a number (the reference takes 122880).
+        parquet_row_group_size_bytes: Bytes in a row group, None for no limit.
+        target_file_size: Bytes after which a writer starts the next file.
+        data_inlining_row_limit: Inserts of up to this many rows may be kept in the catalog.
+        require_commit_message: Whether commits without a message are refused.
+        rewrite_delete_threshold: Part of a file's rows, 0 to 1, that must be deleted before a rewrite takes the file.
+        hive_file_pattern: Whether files of partitioned tables lie in directories such as ``year=2013/``.
+        delete_older_than: Least age of a scheduled file before cleanup deletes it.
+        expire_older_than: Age from which snapshots expire, None for never.
+        auto_compact: Whether maintenance may take the table without being asked for it by name.
+        per_thread_output: Whether each writing thread makes its own files.
+        write_deletion_vectors: Whether deletes are written as deletion vectors.
+        sort_on_insert: Whether inserts are sorted by the table's sort keys.
+    """
+
+    parquet_compression: Compression = "snappy"
+    parquet_version: int = 1
+    parquet_compression_level: int | None = None
+    parquet_row_group_size: int | None = None
+    parquet_row_group_size_bytes: int | None = None
+    target_file_size: int = 512 * 2**20
+    data_inlining_row_limit: int = 10
+    require_commit_message: bool = False
+    rewrite_delete_threshold: float = 0.95
+    hive_file_pattern: bool = True
+    delete_older_than: timedelta = timedelta(days=2)
+    expire_older_than: timedelta | None = None
+    auto_compact: bool = True
+    per_thread_output: bool = False
+    write_deletion_vectors: bool = False
+    sort_on_insert: bool = True
+
+    @classmethod
+    def from_mapping(cls, texts: Mapping[str, str]) -> Options:
+        """Options from their texts by name, names without regard to case; what is not given has its default.
+
+        >>> Options.from_mapping({"Target_File_Size": "10MB", "created_by": "DuckDB"}).target_file_size
+        10000000
+
+        Names that are no options (``version``, ``data_path``, options of later versions) are left out, as in the reference.
+
+        Raises:
+            UsageError: A text that is no value of its option.
+        """
+        known = {name.lower(): text for name, text in texts.items() if name.lower() in _PARSERS}
+        return cls(**{name: _parse(name, text) for name, text in known.items()})  # type: ignore[arg-type]
+
+
+def merge_scopes(*scopes: Mapping[str, str]) -> dict[str, str]:
+    """Texts in force from several scopes, the most general first: lake, schema, table. Names become lower case."""
+    return {name.lower(): text for scope in scopes for name, text in scope.items()}
+
+
+def normalize_option(name: str, value: object) -> tuple[str, str]:
+    """Name and text to store for an option, as the reference stores them.
+
+    >>> normalize_option("TARGET_FILE_SIZE", "1MiB"), normalize_option("parquet_version", 2), normalize_option("auto_compact", False)
+    (('target_file_size', '1048576'), ('parquet_version', 'V2'), ('auto_compact', 'false'))
+
+    Raises:
+        UsageError: An unknown option, or a value out of its bounds.
+    """
+    folded = name.lower()
+    if folded not in _PARSERS:
+        raise UsageError(f"unknown option {name!r}; the options are: {', '.join(_PARSERS)}", option=name)
+    text = str(value)
+    parsed = _parse(folded, text)
+    match folded, parsed:
+        case "parquet_version", int():
+            return folded, f"V{parsed}"
+        case _, bool():
+            return folded, "true" if parsed else "false"
+        case _, float():
+            return folded, f"{parsed:.6f}"
+        case _, timedelta():
+            return folded, text
+        case _:
+            return folded, str(parsed)
+
+
+def _parse(name: str, text: str) -> object:
+    try:
+        return _PARSERS[name](text.strip())
+    except (ValueError, OverflowError) as error:
+        reason = error.message if isinstance(error, UsageError) else str(error)
+        raise UsageError(f"option {name!r} cannot be {text!r}: {reason}", option=name) from error
+
+
+_UNITS = {"": 1, "b": 1, "byte": 1, "bytes": 1}
+_UNITS |= {f"{letter}{end}": 1000**power for power, letter in enumerate("kmgt", 1) for end in ("", "b")}
+_UNITS |= {f"{letter}ib": 1024**power for power, letter in enumerate("kmgt", 1)}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
+
+
+def parse_memory_size(text: str) -> int:
+    """Bytes of a size as people write it.
+
+    >>> parse_memory_size("10MB"), parse_memory_size("1.5 GiB"), parse_memory_size("4096")
+    (10000000, 1610612736, 4096)
+
+    Raises:
+        UsageError: Not a size, or none at all.
+    """
+    found = _SIZE.fullmatch(text.strip().lower())
+    if not found or found[2] not in _UNITS:
+        raise UsageError(f"{text!r} is not a size such as 10MB or 1.5GiB")
+    size = int(found[1]) * _UNITS[found[2]] if found[1].isdigit() else int(float(found[1]) * _UNITS[found[2]])
+    if size <= 0:
+        raise UsageError("a size must be positive")
+    return size
+
+
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 7 * 86_400, "month": 30 * 86_400, "year": 360 * 86_400}
+_AGE_PART = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*([a-z]+?)s?|(\d+):(\d{2}):(\d{2}))(?=\s|$)", re.ASCII)
+
+
+def parse_age(text: str) -> timedelta:
+    """A span of time as people write it; a month counts 30 days and a year 12 months, as when intervals are compared.
+
+    >>> parse_age("2 days"), parse_age("1 week 12:00:00")
+    (datetime.timedelta(days=2), datetime.timedelta(days=7, seconds=43200))
+
+    Raises:
+        UsageError: Not such a span.
+    """
+    folded = text.strip().lower().removeprefix("interval ").replace("'", "")
+    total, position = timedelta(), 0
+    while position < len(folded) or not position:
+        found = _AGE_PART.match(folded, position)
+        if not found or (found[2] is not None and found[2] not in _SECONDS):
+            raise UsageError(f"{text!r} is not a span of time such as '2 days'")
+        if found[2] is not None:
+            total += timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
+        else:
+            total += timedelta(hours=int(found[3]), minutes=int(found[4]), seconds=int(found[5]))
+        position = found.end()
+    return total
+
+
+def _boolean(text: str) -> bool:
+    match text.lower():
+        case "true" | "1" | "t" | "yes":
+            return True
+        case "false" | "0" | "f" | "no":
+            return False
+        case _:
+            raise UsageError("it is true or false")
+
+
+def _compression(text: str) -> Compression:
+    if text.lower() not in get_args(Compression):
+        raise UsageError(f"it is one of {', '.join(get_args(Compression))}")
+    return cast("Compression", text.lower())
+
+
+def _version(text: str) -> int:
+    if text.upper().removeprefix("V") not in ("1", "2"):
+        raise UsageError("it is 1 or 2")
+    return int(text.upper().removeprefix("V"))
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise UsageError("it is a number that is not negative")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if not number:
+        raise UsageError("it is a positive number")
+    return number
+
+
+def _fraction(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise UsageError("it is between 0 and 1")
+    return number
+
+
+_PARSERS: dict[str, Callable[[str], object]] = {
+    "parquet_compression": _compression,
+    "parquet_version": _version,
+    "parquet_compression_level": _count,
+    "parquet_row_group_size": _positive,
+    "parquet_row_group_size_bytes": parse_memory_size,
+    "target_file_size": parse_memory_size,
+    "data_inlining_row_limit": _count,
+    "require_commit_message": _boolean,
+    "rewrite_delete_threshold": _fraction,
+    "hive_file_pattern": _boolean,
+    "delete_older_than": parse_age,
+    "expire_older_than": parse_age,
+    "auto_compact": _boolean,
+    "per_thread_output": _boolean,
+    "write_deletion_vectors": _boolean,
+    "sort_on_insert": _boolean,
+}
+assert set(_PARSERS) == {field.name for field in fields(Options)}
