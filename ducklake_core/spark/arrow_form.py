@@ -1,0 +1,83 @@
+"""Logical Arrow values as the Arrow values that Spark takes for the column's Spark type; runs on executors.
+
+Spark has no unsigned integers, no 128-bit integers, no uuid and json, and only microseconds: spark/types.py says which
+type stands for each of them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.errors import SchemaError
+from ducklake_core.format.arrow_types import is_list
+from ducklake_core.format.interval_text import Interval, interval_text
+
+
+def to_spark_form(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """A batch in the Arrow types that Spark expects, column by column.
+
+    Raises:
+        SchemaError: A value that the Spark type cannot hold, such as an int128 of 39 digits.
+    """
+    arrays = [_named(batch.column(index), field) for index, field in enumerate(wanted)]
+    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _named(array: pa.Array[Any], field: pa.Field[Any]) -> pa.Array[Any]:
+    try:
+        return _convert(array, field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaError(
+            f"column {field.name!r} holds a value that Spark cannot hold as {field.type}: {error}", column=field.name
+        ) from error
+
+
+def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
+    held = array.type
+    if held == wanted and held.num_fields == 0:
+        return array
+    if isinstance(array, pa.ExtensionArray):
+        storage = array.storage
+        return (
+            _uuid_text(storage) if pa.types.is_fixed_size_binary(storage.type) and pa.types.is_string(wanted) else _convert(storage, wanted)
+        )
+    if pa.types.is_struct(held):
+        children = [_convert(array.field(i), wanted.field(i).type) for i in range(held.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
+    if pa.types.is_map(held):
+        entries = array.cast(pa.list_(pa.struct([pa.field("key", held.key_type), pa.field("value", held.item_type)])))
+        pairs = entries.flatten()
+        keys, items = _convert(pairs.field(0), wanted.key_type), _convert(pairs.field(1), wanted.item_type)
+        return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=wanted, mask=_null_mask(array))
+    if is_list(held):
+        values = _convert(array.flatten(), wanted.value_type)
+        return pa.ListArray.from_arrays(_offsets(array), values, type=wanted, mask=_null_mask(array))
+    if pa.types.is_interval(held) and pa.types.is_string(wanted):
+        return _interval_text(array)
+    return array.cast(wanted)
+
+
+def _offsets(array: pa.Array[Any]) -> pa.Array[Any]:
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+
+
+def _null_mask(array: pa.Array[Any]) -> pa.Array[Any] | None:
+    return pc.is_null(array) if array.null_count else None
+
+
+def _uuid_text(array: pa.Array[Any]) -> pa.Array[Any]:
+    return pa.array([None if value is None else str(uuid.UUID(bytes=value)) for value in array.to_pylist()], pa.string())
+
+
+def _interval_text(array: pa.Array[Any]) -> pa.Array[Any]:
+    texts = [
+        None if value is None else interval_text(Interval(months=value.months, days=value.days, microseconds=value.nanoseconds // 1000))
+        for value in array.to_pylist()
+    ]
+    return pa.array(texts, pa.string())

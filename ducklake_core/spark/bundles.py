@@ -1,0 +1,85 @@
+"""Scan tasks dealt out to Spark tasks by bytes, and the function that reads one bundle on an executor."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ducklake_core.arrow.read import read_inlined, read_task
+from ducklake_core.scan.plan import FileTask, ReadShape
+from ducklake_core.spark.arrow_form import to_spark_form
+from ducklake_core.storage.filesystems import Storage
+
+_BUNDLE_BYTES = 64 << 20
+# Opening a file costs about as much as reading this many bytes (Spark's own estimate, spark.sql.files.openCostInBytes).
+_OPEN_BYTES = 4 << 20
+_LEAST_BUNDLES = 8
+_INLINED_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What one Spark task reads: some files, or some inlined rows as an Arrow stream."""
+
+    tasks: tuple[FileTask, ...] = ()
+    inlined: bytes | None = None
+
+
+def deal(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[tuple[FileTask, ...]]:
+    """Tasks in bundles of about equal cost, the costliest first.
+
+    Args:
+        tasks: Files to read.
+        least: So many bundles at least, as far as there are files, to keep all cores busy.
+    """
+    costs = [task.file.file_size_bytes + _OPEN_BYTES for task in tasks]
+    count = min(len(tasks), max(least, -(-sum(costs) // _BUNDLE_BYTES)))
+    bundles: list[list[FileTask]] = [[] for _ in range(count)]
+    load = [(0, index) for index in range(count)]
+    for cost, task in sorted(zip(costs, tasks, strict=True), key=lambda pair: -pair[0]):
+        weight, index = heapq.heappop(load)
+        bundles[index].append(task)
+        heapq.heappush(load, (weight + cost, index))
+    return [tuple(bundle) for bundle in bundles]
+
+
+def inlined_bundles(inlined: pa.Table | None) -> list[Bundle]:
+    """Inlined rows in bundles; they travel inside the plan, because executors never see the catalog."""
+    if inlined is None or not inlined.num_rows:
+        return []
+    parts = (inlined.slice(start, _INLINED_ROWS) for start in range(0, inlined.num_rows, _INLINED_ROWS))
+    return [Bundle(inlined=_to_stream(part)) for part in parts]
+
+
+def _to_stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def bundle_reader(
+    bundles: Sequence[Bundle], shape: ReadShape, storage: Storage, wanted: pa.Schema
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow`` over ``range(len(bundles))``: reads the bundles whose numbers it is given."""
+    dealt = tuple(bundles)
+
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for rows in _read(dealt[number], shape, storage):
+                    yield to_spark_form(rows, wanted)
+
+    return read
+
+
+def _read(bundle: Bundle, shape: ReadShape, storage: Storage) -> Iterator[pa.RecordBatch]:
+    for task in bundle.tasks:
+        yield from read_task(task, shape, storage, threads=False)
+    if bundle.inlined is not None:
+        table: Any = pa.ipc.open_stream(bundle.inlined).read_all()
+        yield from read_inlined(table, shape)
