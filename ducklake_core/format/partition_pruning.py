@@ -1,0 +1,224 @@
+"""What a file's partition values say about a predicate (specification: Partitioning).
+
+A file is judged by the spec that it was written with, never by the table's present one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.format import pruning
+from ducklake_core.format.bucket_hash import bucket_of
+from ducklake_core.format.calendar_text import date_text, days_from_civil, timestamp_text
+from ducklake_core.format.comparison import Fitted, fit
+from ducklake_core.format.files import ColumnStatistics
+from ducklake_core.format.partitioning import PartitionSpec
+from ducklake_core.format.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    Constant,
+    InList,
+    Literal,
+    Not,
+    Or,
+    Predicate,
+    conjunction,
+    disjunction,
+    negation,
+)
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import BLOB, DATE, FLOATS, INT8, TIMESTAMPS, TIMESTAMPTZ, UUID, VARCHAR, Field
+from ducklake_core.format.values import from_cast_text, to_text
+
+_DAY = 86_400_000_000
+_NEVER_WIDENED_INTO = (INT8, BLOB, UUID, VARCHAR)
+
+
+def partition_may_match(
+    spec: PartitionSpec,
+    values: Sequence[str | None],
+    predicate: Predicate,
+    schema: Schema,
+    file_begin_snapshot: int | None = None,
+) -> bool:
+    """Whether a file with these partition values may hold a row that satisfies the predicate; never False wrongly.
+
+    Args:
+        spec: The spec that the file itself was written with.
+        values: Texts of its keys, in key order, None for NULL.
+        predicate: Bound to ``schema``.
+        schema: The table's columns.
+        file_begin_snapshot: Snapshot that the file came with. Buckets say something only about files that are as new as the
+            column's present type, because another type may hash otherwise; without it they count for types that nothing
+            widens into.
+    """
+    bound = _decide_buckets(predicate, _buckets(spec, values, schema, file_begin_snapshot))
+    return pruning.may_match(bound, partition_statistics(spec, values, schema), 1)
+
+
+def partition_must_match(
+    spec: PartitionSpec,
+    values: Sequence[str | None],
+    predicate: Predicate,
+    schema: Schema,
+    file_begin_snapshot: int | None = None,
+) -> bool:
+    """Whether these partition values prove that every row satisfies the predicate; never True wrongly."""
+    bound = _decide_buckets(predicate, _buckets(spec, values, schema, file_begin_snapshot))
+    return pruning.must_match(bound, partition_statistics(spec, values, schema), 1)
+
+
+def partition_statistics(
+    spec: PartitionSpec, values: Sequence[str | None], schema: Schema, record_count: int = 1
+) -> dict[int, ColumnStatistics]:
+    """What the partition values say about columns, in the form of file statistics: all rows of the file are alike.
+
+    Calendar parts bound a column as far as they lead down from the year without a gap.
+    """
+    columns = schema.by_id()
+    found: dict[int, ColumnStatistics] = {}
+    parts: dict[int, dict[str, str | None]] = {}
+    for key, text in zip(spec.fields, values, strict=True):
+        column = columns.get(key.column_id)
+        if column is None or not column.is_leaf:
+            continue
+        match key.transform:
+            case "identity":
+                found[column.id] = _constant(column, text, record_count)
+            case "bucket":
+                found.setdefault(column.id, _nulls(column, text is None, record_count))
+            case "year" | "month" | "day" | "hour":
+                parts.setdefault(column.id, {})[key.transform] = text
+    for column_id, known in parts.items():
+        bounds = _calendar_bounds(columns[column_id], known, record_count)
+        if bounds is not None and column_id not in found:
+            found[column_id] = bounds
+    return found
+
+
+def _nulls(column: Field, all_null: bool, record_count: int) -> ColumnStatistics:
+    return ColumnStatistics(
+        column_id=column.id,
+        column_size_bytes=0,
+        value_count=0 if all_null else record_count,
+        null_count=record_count if all_null else 0,
+    )
+
+
+def _constant(column: Field, text: str | None, record_count: int) -> ColumnStatistics:
+    alike = _nulls(column, text is None, record_count)
+    if text is None:
+        return alike
+    if column.type == BLOB:
+        try:
+            text = to_text(from_cast_text(text, BLOB), BLOB)
+        except DuckLakeError:
+            return alike
+    is_nan = text.strip().lower() == "nan" if column.type in FLOATS else None
+    return replace(alike, min_value=text, max_value=text, contains_nan=is_nan)
+
+
+def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_count: int) -> ColumnStatistics | None:
+    """Bounds from year, month, day and hour, as many as there are without a gap; None when the year is not known.
+
+    NULL parts say nothing: infinite dates have them too.
+    """
+    if column.type != DATE and column.type not in TIMESTAMPS:
+        return None
+    known: list[int] = []
+    for part in ("year", "month", "day", "hour"):
+        text = parts.get(part)
+        if text is None or not text.lstrip("-").isdecimal():
+            break
+        known.append(int(text))
+    if not known:
+        return None
+    first, last = _range_of(known)
+    if column.type == TIMESTAMPTZ:
+        # The reference takes the parts in its session's time zone.
+        first, last = first - _DAY, last + _DAY
+    low, high = (
+        (date_text(first // _DAY), date_text(last // _DAY)) if column.type == DATE else (timestamp_text(first), timestamp_text(last))
+    )
+    return replace(_nulls(column, False, record_count), min_value=low, max_value=high)
+
+
+def _range_of(known: list[int]) -> tuple[int, int]:
+    """First and last microsecond of a year, month, day or hour."""
+    match known:
+        case [year]:
+            start, end = days_from_civil(year, 1, 1), days_from_civil(year + 1, 1, 1)
+        case [year, month]:
+            start, end = days_from_civil(year, month, 1), days_from_civil(year + month // 12, month % 12 + 1, 1)
+        case [year, month, day]:
+            start = days_from_civil(year, month, day)
+            end = start + 1
+        case [year, month, day, hour, *_]:
+            begin = days_from_civil(year, month, day) * _DAY + hour * (_DAY // 24)
+            return begin, begin + _DAY // 24 - 1
+        case _:
+            raise AssertionError(known)
+    return start * _DAY, end * _DAY - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bucket:
+    column: Field
+    buckets: int
+    number: int
+
+
+def _buckets(
+    spec: PartitionSpec, values: Sequence[str | None], schema: Schema, file_begin_snapshot: int | None
+) -> dict[int, list[_Bucket]]:
+    columns = schema.by_id()
+    found: dict[int, list[_Bucket]] = {}
+    for key, text in zip(spec.fields, values, strict=True):
+        column = columns.get(key.column_id)
+        if column is None or key.buckets is None or text is None or not text.isdecimal():
+            continue
+        fresh = column.type in _NEVER_WIDENED_INTO if file_begin_snapshot is None else column.begin_snapshot <= file_begin_snapshot
+        if fresh:
+            found.setdefault(column.id, []).append(_Bucket(column=column, buckets=key.buckets, number=int(text)))
+    return found
+
+
+def _decide_buckets(predicate: Predicate, buckets: Mapping[int, list[_Bucket]]) -> Predicate:
+    """The predicate with equalities that the file's buckets rule out as FALSE; its rows are not NULL in these columns."""
+    if not buckets:
+        return predicate
+    match predicate:
+        case And(operands=operands):
+            return conjunction(_decide_buckets(o, buckets) for o in operands)
+        case Or(operands=operands):
+            return disjunction(_decide_buckets(o, buckets) for o in operands)
+        case Not(operand=operand):
+            return negation(_decide_buckets(operand, buckets))
+        case Comparison(left=ColumnReference() as column, operator="=" | "<>" as op, right=Literal() as literal):
+            return Constant(value=op == "<>") if _excluded(column, literal, buckets) else predicate
+        case Comparison(left=Literal() as literal, operator="=" | "<>" as op, right=ColumnReference() as column):
+            return Constant(value=op == "<>") if _excluded(column, literal, buckets) else predicate
+        case InList(operand=column, values=values):
+            return replace(predicate, values=tuple(v for v in values if not _excluded(column, v, buckets)))
+        case _:
+            return predicate
+
+
+def _excluded(column: ColumnReference, literal: Literal, buckets: Mapping[int, list[_Bucket]]) -> bool:
+    known = buckets.get(column.column_id)
+    if not known or literal.value is None:
+        return False
+    try:
+        fitted = fit("=", literal, column.type)
+    except UsageError:
+        return False
+    if not isinstance(fitted, Fitted):
+        return fitted is False
+    if isinstance(fitted.value, float) and math.isnan(fitted.value):
+        # NaN has many bit patterns, and each has a hash of its own.
+        return False
+    return any(bucket_of(fitted.value, column.type, b.buckets) != b.number for b in known)
