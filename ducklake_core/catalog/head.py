@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, and_, func, null, select
 
@@ -13,6 +13,8 @@ from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.state import Snapshot, TableColumnStatistics, TableStatistics
 from ducklake_core.catalog.tables import CatalogTables
 from ducklake_core.errors import CatalogCorruptError
+
+_Bound = TypeVar("_Bound")
 
 IN_LIST_SIZE = 1000
 """Ids bound in one statement; SQLite and PostgreSQL allow 32,766 and 65,535 parameters."""
@@ -204,8 +206,8 @@ def _files(connection: Connection, tables: CatalogTables, file_ids: Sequence[int
     return found
 
 
-def chunks(ids: Iterable[int]) -> Iterator[list[int]]:
-    """Ids in lists short enough to be bound in one statement."""
+def chunks(ids: Iterable[_Bound]) -> Iterator[list[_Bound]]:
+    """Ids (or other values) in lists short enough to be bound in one statement."""
     everything = list(ids)
     for start in range(0, len(everything), IN_LIST_SIZE):
         yield everything[start : start + IN_LIST_SIZE]

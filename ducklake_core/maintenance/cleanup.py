@@ -1,0 +1,162 @@
+"""Delete files that were scheduled for deletion long enough ago (specification: Cleanup Of Files).
+
+Storage first, catalog second: a file that is gone while its row remains is simply missing next time, whereas a row that is
+gone while its file remains would be forgotten for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.scheduled import ScheduledFile, forget_scheduled, scheduled_files, still_referenced
+from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.format import paths
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_option, check_floor, threshold
+from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.storage.filesystems import Storage, printable
+
+DEFAULT_AGE = timedelta(days=2)
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldFile:
+    """A scheduled file, and since when nothing needs it."""
+
+    path: str
+    scheduled: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftFile:
+    """A scheduled file that stays, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanupResult:
+    """What cleaning up does, or did.
+
+    Attributes:
+        dry_run: Whether this is only the plan.
+        files: Files to delete, or deleted.
+        missing: Those of them that were gone already.
+        kept: Files that must not be deleted although they are scheduled; each stays in the schedule.
+        failed: Files that could not be deleted; each stays in the schedule and is tried again next time.
+        too_young: Scheduled files that are not old enough.
+    """
+
+    dry_run: bool
+    files: tuple[OldFile, ...] = ()
+    missing: tuple[str, ...] = ()
+    kept: tuple[LeftFile, ...] = ()
+    failed: tuple[LeftFile, ...] = ()
+    too_young: int = 0
+
+    def lines(self) -> list[str]:
+        """The plan in words: one line per file, then the sum."""
+        would = "would delete" if self.dry_run else "deleted"
+        lines = [f"{would} {file.path}: unneeded since {file.scheduled:%Y-%m-%d %H:%M:%S} UTC" for file in self.files]
+        lines += [f"kept {file.path}: {file.reason}" for file in self.kept]
+        lines += [f"FAILED {file.path}: {file.reason}" for file in self.failed]
+        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough"
+        return [*lines, f"{would} {len(self.files)} files ({len(self.missing)} were missing), {counts}"]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def cleanup_old_files(
+    database: Database,
+    info: LakeInfo,
+    storage: Storage,
+    *,
+    older_than: Age | None = None,
+    min_age: timedelta = AGE_FLOOR,
+    dry_run: bool = False,
+) -> CleanupResult:
+    """Plan, and unless ``dry_run`` carry out, the deletion. See ``DuckLake.cleanup_old_files`` for the arguments."""
+    old: list[ScheduledFile] = []
+    too_young = 0
+    with database.read() as connection:
+        now = database.now(connection)
+        age = older_than
+        if age is None:
+            age = age_option(CatalogReader(connection, info, database.tables).options(), "delete_older_than")
+        limit = threshold(DEFAULT_AGE if age is None else age, now)
+        check_floor("older_than", limit, now, min_age)
+        for file in scheduled_files(connection, database.tables, info):
+            if file.scheduled < limit:
+                old.append(file)
+            else:
+                too_young += 1
+    runs = [_clean_batch(database, info, storage, batch, dry_run=dry_run) for batch in _batches(_newest_per_path(old))]
+    return CleanupResult(
+        dry_run=dry_run,
+        files=tuple(file for run in runs for file in run.files),
+        missing=tuple(path for run in runs for path in run.missing),
+        kept=tuple(file for run in runs for file in run.kept),
+        failed=tuple(file for run in runs for file in run.failed),
+        too_young=too_young,
+    )
+
+
+def _newest_per_path(files: Sequence[ScheduledFile]) -> list[ScheduledFile]:
+    """Two rows may name one file."""
+    return list({file.path: file for file in sorted(files, key=lambda file: file.scheduled)}.values())
+
+
+def _batches(files: Sequence[ScheduledFile]) -> Iterator[Sequence[ScheduledFile]]:
+    return (files[start : start + _BATCH] for start in range(0, len(files), _BATCH))
+
+
+def _clean_batch(database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], *, dry_run: bool) -> CleanupResult:
+    # Asked right before the deletion, not when the plan was made.
+    with database.read() as connection:
+        referenced = still_referenced(connection, database.tables, info, [file.path for file in batch])
+    kept: list[LeftFile] = []
+    doomed: list[ScheduledFile] = []
+    for file in batch:
+        reason = _obstacle(file, info, referenced)
+        if reason is None:
+            doomed.append(file)
+        else:
+            kept.append(LeftFile(path=printable(file.path), reason=reason))
+    if dry_run:
+        return CleanupResult(dry_run=True, files=tuple(_old(file) for file in doomed), kept=tuple(kept))
+    deletion = storage.delete([file.path for file in doomed])
+    failures = dict(deletion.failed)
+    done = [file for file in doomed if file.path not in failures]
+
+    def forget() -> None:
+        with database.write() as connection:
+            forget_scheduled(connection, database.tables, done)
+
+    if done:
+        run_write(forget, "remove deleted files from the schedule")
+    return CleanupResult(
+        dry_run=False,
+        files=tuple(_old(file) for file in done),
+        missing=tuple(printable(path) for path in deletion.missing),
+        kept=tuple(kept),
+        failed=tuple(LeftFile(path=printable(path), reason=reason) for path, reason in deletion.failed),
+    )
+
+
+def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: set[str]) -> str | None:
+    if file.path in referenced:
+        return "a data file or delete file of the catalog still names it"
+    # An absolute path was put there by a writer who knew it to be outside; a relative one must stay inside.
+    if file.is_relative and not paths.is_inside(info.data_path, file.path):
+        return "its relative path leaves the data path"
+    return None
+
+
+def _old(file: ScheduledFile) -> OldFile:
+    return OldFile(path=printable(file.path), scheduled=file.scheduled)

@@ -1,0 +1,138 @@
+"""Forget old snapshots (specification: Expire Snapshots): metadata only, in one transaction, next to running writers.
+
+Files that nothing reads any more are not deleted here; they are scheduled, and ``cleanup_old_files`` deletes them later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.expiry import DeadTable, Unneeded, UnneededFile, expire, unneeded
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import LakeInfo, Snapshot
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_option, check_floor, threshold
+from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.words import size_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiringSnapshot:
+    """A snapshot to forget, and why."""
+
+    id: int
+    time: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryResult:
+    """What expiring snapshots does, or did.
+
+    Attributes:
+        dry_run: Whether this is only the plan.
+        snapshots: Snapshots to forget, by id.
+        files: Files that thereby lose their last reader, to be scheduled for deletion.
+        tables: Dropped tables that are forgotten with them.
+    """
+
+    dry_run: bool
+    snapshots: tuple[ExpiringSnapshot, ...]
+    files: tuple[UnneededFile, ...]
+    tables: tuple[DeadTable, ...]
+
+    @property
+    def snapshot_ids(self) -> tuple[int, ...]:
+        """Ids of the snapshots."""
+        return tuple(snapshot.id for snapshot in self.snapshots)
+
+    @property
+    def bytes_scheduled(self) -> int:
+        """Bytes of the files."""
+        return sum(file.file_size_bytes for file in self.files)
+
+    def lines(self) -> list[str]:
+        """The plan in words: one line per snapshot, table and file, then the sum."""
+        would = "would expire" if self.dry_run else "expired"
+        lines = [f"{would} snapshot {s.id} of {s.time:%Y-%m-%d %H:%M:%S} UTC: {s.reason}" for s in self.snapshots]
+        lines += [f"  forget dropped table {table.name}" for table in self.tables]
+        lines += [f"  schedule {f.kind} file {f.path} ({size_text(f.file_size_bytes)}) of {f.table}: {f.reason}" for f in self.files]
+        summary = (
+            f"{would} {len(self.snapshots)} snapshots, {len(self.files)} files ({size_text(self.bytes_scheduled)}) lose their last reader"
+        )
+        return [*lines, summary]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def expire_snapshots(
+    database: Database,
+    info: LakeInfo,
+    *,
+    older_than: Age | None = None,
+    versions: Iterable[int] | None = None,
+    keep_last: int = 1,
+    min_age: timedelta = AGE_FLOOR,
+    dry_run: bool = False,
+) -> ExpiryResult:
+    """Plan, and unless ``dry_run`` carry out, the expiry of snapshots. See ``DuckLake.expire_snapshots`` for the arguments."""
+    if keep_last < 1:
+        raise UsageError("keep_last must be at least 1: the newest snapshot is the lake itself")
+    wanted = None if versions is None else frozenset(versions)
+    with database.read() as connection:
+        reader = CatalogReader(connection, info, database.tables)
+        snapshots = reader.snapshots()
+        if wanted is not None:
+            if older_than is not None or keep_last != 1:
+                raise UsageError("give either versions, or older_than and keep_last")
+            chosen = _by_version(snapshots, wanted)
+        else:
+            limit = older_than if older_than is not None else age_option(reader.options(), "expire_older_than")
+            chosen = _by_age(snapshots, limit, keep_last, min_age, database.now(connection))
+        planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run else Unneeded()
+    if dry_run or not chosen:
+        return _result(chosen, planned, dry_run=dry_run)
+    ids = [snapshot.id for snapshot in chosen]
+
+    def attempt() -> ExpiryResult:
+        with database.write() as connection:
+            gone, found = expire(connection, database, info, ids)
+        return _result([s for s in chosen if s.id in set(gone)], found, dry_run=False)
+
+    return run_write(attempt, "expire snapshots")
+
+
+def _by_version(snapshots: Sequence[Snapshot], wanted: Collection[int]) -> list[ExpiringSnapshot]:
+    newest = snapshots[-1].id
+    if newest in wanted:
+        raise UsageError(f"snapshot {newest} is the newest and cannot be expired", snapshot_id=newest)
+    missing = sorted(set(wanted) - {snapshot.id for snapshot in snapshots})
+    if missing:
+        raise NotFoundError(f"there are no snapshots {missing}: never committed, or expired already", snapshot_ids=tuple(missing))
+    return [ExpiringSnapshot(id=s.id, time=s.time, reason="asked for by its id") for s in snapshots if s.id in wanted]
+
+
+def _by_age(
+    snapshots: Sequence[Snapshot], older_than: Age | None, keep_last: int, min_age: timedelta, now: datetime
+) -> list[ExpiringSnapshot]:
+    if older_than is None and keep_last == 1:
+        raise UsageError(
+            "nothing says which snapshots to expire: give older_than, versions or keep_last, or set the option expire_older_than"
+        )
+    if older_than is not None:
+        limit = threshold(older_than, now)
+        check_floor("older_than", limit, now, min_age)
+        reason = f"older than {limit:%Y-%m-%d %H:%M:%S} UTC"
+    else:
+        limit = now - min_age
+        reason = f"not among the last {keep_last}, and older than {min_age}"
+    candidates = snapshots[: len(snapshots) - keep_last]
+    return [ExpiringSnapshot(id=s.id, time=s.time, reason=reason) for s in candidates if s.time < limit]
+
+
+def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, *, dry_run: bool) -> ExpiryResult:
+    return ExpiryResult(dry_run=dry_run, snapshots=tuple(snapshots), files=found.files, tables=found.tables)
