@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format import leaf_cast
-from ducklake_core.format.arrow_types import is_list, to_arrow_schema, to_arrow_type
+from ducklake_core.format.arrow_types import ArrowArray, ArrowType, is_list, to_arrow_schema, to_arrow_type
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import DataType, Field, ListType, MapType, StructType
 from ducklake_core.format.value_text import from_cast_text
@@ -39,7 +39,7 @@ def cast_to(data: Data, schema: Schema, *, physical: bool = True) -> Data:
     """
     by_name = _positions(data.schema.names, "the data")
     arrow_schema = to_arrow_schema(schema, physical=physical)
-    columns = []
+    columns: list[ArrowArray] = []
     for column, arrow_field in zip(schema, arrow_schema, strict=True):
         position = by_name.pop(column.name.casefold(), None)
         if position is None:
@@ -55,7 +55,7 @@ def cast_to(data: Data, schema: Schema, *, physical: bool = True) -> Data:
     return type(data).from_arrays(columns, schema=arrow_schema)
 
 
-def cast_array(array: pa.Array, field: Field, *, physical: bool = False) -> pa.Array:
+def cast_array(array: ArrowArray, field: Field, *, physical: bool = False) -> ArrowArray:
     """The same values in the Arrow type of a column or nested node; children are found by name.
 
     Raises:
@@ -70,7 +70,7 @@ def cast_array(array: pa.Array, field: Field, *, physical: bool = False) -> pa.A
         raise SchemaError(message, column=field.name) from error
 
 
-def constant_array(text: str | None, field: Field, length: int, *, physical: bool = False) -> pa.Array:
+def constant_array(text: str | None, field: Field, length: int, *, physical: bool = False) -> ArrowArray:
     """An array that repeats one value, given as the catalog's text (a default, a partition value); None is NULL."""
     arrow_type = to_arrow_type(field.type, physical=physical)
     if text is None:
@@ -78,10 +78,11 @@ def constant_array(text: str | None, field: Field, length: int, *, physical: boo
     if not field.is_leaf:
         raise UnsupportedFeatureError(f"column {field.name!r} of type {field.type} has a default, which is not supported for nested types")
     one = leaf_cast.from_values([from_cast_text(text, field.type)], field.type, physical=physical)
-    return pc.take(one, pa.nulls(length, pa.int32()).fill_null(0))
+    repeated: ArrowArray = pa.nulls(length, pa.int32()).fill_null(0)
+    return pc.take(one, repeated)
 
 
-def _absent(column: Field, arrow_type: pa.DataType, length: int, *, physical: bool) -> pa.Array:
+def _absent(column: Field, arrow_type: ArrowType, length: int, *, physical: bool) -> ArrowArray:
     if column.default is not None and column.default_is_expression:
         raise UnsupportedFeatureError(
             f"column {column.name!r} is missing in the data and its default is the expression {column.default}; give the column a value",
@@ -94,9 +95,7 @@ def _absent(column: Field, arrow_type: pa.DataType, length: int, *, physical: bo
     return constant_array(column.default, column, length, physical=physical)
 
 
-def _cast_column(
-    column: pa.Array | pa.ChunkedArray, field: Field, arrow_type: pa.DataType, *, physical: bool
-) -> pa.Array | pa.ChunkedArray:
+def _cast_column(column: ArrowArray, field: Field, arrow_type: ArrowType, *, physical: bool) -> ArrowArray:
     if column.type == arrow_type:
         return column
     if isinstance(column, pa.ChunkedArray):
@@ -112,7 +111,7 @@ def _positions(names: list[str], where: str) -> dict[str, int]:
     return found
 
 
-def _cast(array: pa.Array, data_type: DataType, path: str, *, physical: bool) -> pa.Array:
+def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool) -> ArrowArray:
     arrow_type = to_arrow_type(data_type, physical=physical)
     if array.type == arrow_type:
         return array
@@ -121,7 +120,7 @@ def _cast(array: pa.Array, data_type: DataType, path: str, *, physical: bool) ->
     if pa.types.is_dictionary(array.type):
         return _cast(array.dictionary_decode(), data_type, path, physical=physical)
     if pa.types.is_run_end_encoded(array.type):
-        return _cast(pc.run_end_decode(array), data_type, path, physical=physical)
+        return _cast(array.cast(array.type.value_type), data_type, path, physical=physical)
     match data_type:
         case StructType():
             return _cast_struct(array, data_type, arrow_type, path, physical=physical)
@@ -134,7 +133,7 @@ def _cast(array: pa.Array, data_type: DataType, path: str, *, physical: bool) ->
             return leaf_cast.cast_leaf(array, data_type, physical=physical)
 
 
-def _cast_struct(array: pa.Array, data_type: StructType, arrow_type: pa.DataType, path: str, *, physical: bool) -> pa.Array:
+def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType, path: str, *, physical: bool) -> ArrowArray:
     _check_container(pa.types.is_struct(array.type), array, data_type, path)
     by_name = _positions([array.type.field(i).name for i in range(array.type.num_fields)], f"column {path!r}")
     children = []
@@ -152,7 +151,7 @@ def _cast_struct(array: pa.Array, data_type: StructType, arrow_type: pa.DataType
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
-def _cast_list(array: pa.Array, element: Field, arrow_type: pa.DataType, path: str, *, physical: bool) -> pa.Array:
+def _cast_list(array: ArrowArray, element: Field, arrow_type: ArrowType, path: str, *, physical: bool) -> ArrowArray:
     _check_container(is_list(array.type), array, ListType(element=element), path)
     if not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
@@ -162,7 +161,7 @@ def _cast_list(array: pa.Array, element: Field, arrow_type: pa.DataType, path: s
     return pa.Array.from_buffers(arrow_type, len(array), [validity, offsets], array.null_count, 0, [values])
 
 
-def _cast_map(array: pa.Array, data_type: MapType, arrow_type: pa.DataType, path: str, *, physical: bool) -> pa.Array:
+def _cast_map(array: ArrowArray, data_type: MapType, arrow_type: ArrowType, path: str, *, physical: bool) -> ArrowArray:
     _check_container(pa.types.is_map(array.type), array, data_type, path)
     array = _compact(array)
     keys = _cast(array.keys, data_type.key.type, f"{path}.key", physical=physical)
@@ -174,11 +173,11 @@ def _cast_map(array: pa.Array, data_type: MapType, arrow_type: pa.DataType, path
     return pa.Array.from_buffers(arrow_type, len(array), [validity, offsets], array.null_count, 0, [entries])
 
 
-def _compact(array: pa.Array) -> pa.Array:
+def _compact(array: ArrowArray) -> ArrowArray:
     # A slice shares the values of the whole array: without this, casting slice after slice casts all of them each time.
     return pa.concat_arrays([array]) if array.offset or not len(array) else array
 
 
-def _check_container(fits: bool, array: pa.Array, data_type: DataType, path: str) -> None:
+def _check_container(fits: bool, array: ArrowArray, data_type: DataType, path: str) -> None:
     if not fits:
         raise SchemaError(f"column {path!r} has type {data_type}, but the data has Arrow type {array.type}", column=path)

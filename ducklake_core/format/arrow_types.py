@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import assert_never
+from typing import Any, TypeAlias, assert_never
 
 import pyarrow as pa
 
@@ -59,6 +59,11 @@ from ducklake_core.format.types import (
     PrimitiveType,
     StructType,
 )  # fmt: skip
+
+ArrowArray: TypeAlias = Any
+"""An Arrow array of a type known only at run time; stubs of pyarrow type arrays by what they hold."""
+ArrowType: TypeAlias = Any
+ArrowField: TypeAlias = Any
 
 FIELD_ID_KEY = b"PARQUET:field_id"
 TYPE_KEY = b"ducklake:type"
@@ -106,7 +111,7 @@ _AMBIGUOUS = frozenset({"int128", "uint128", "timetz"})
 
 
 @lru_cache(maxsize=4096)
-def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType:
+def to_arrow_type(data_type: DataType, *, physical: bool = False) -> ArrowType:
     """The Arrow type of a DuckLake type, with field ids on all children that have one.
 
     Raises:
@@ -131,12 +136,12 @@ def to_arrow_type(data_type: DataType, *, physical: bool = False) -> pa.DataType
             assert_never(data_type)
 
 
-def _nested(field: Field, *, physical: bool) -> pa.Field:
+def _nested(field: Field, *, physical: bool) -> ArrowField:
     # The reference marks nested nodes NOT NULL when they are altered, without any effect on their values.
     return to_arrow_field(field, physical=physical).with_nullable(True)
 
 
-def to_arrow_field(field: Field, *, physical: bool = False) -> pa.Field:
+def to_arrow_field(field: Field, *, physical: bool = False) -> ArrowField:
     """One column or nested node as an Arrow field.
 
     Args:
@@ -169,7 +174,7 @@ def from_arrow_schema(schema: pa.Schema) -> Schema:
     return Schema(columns=tuple(from_arrow_field(field) for field in schema))
 
 
-def from_arrow_field(field: pa.Field) -> Field:
+def from_arrow_field(field: ArrowField) -> Field:
     """One Arrow field as a column without id; see :func:`from_arrow_schema`."""
     return Field(name=field.name, type=_from_field(field, field.name), nullable=field.nullable)
 
@@ -202,7 +207,7 @@ _NAIVE_TIMESTAMPS = {"s": TIMESTAMP_S, "ms": TIMESTAMP_MS, "us": TIMESTAMP, "ns"
 _EXTENSIONS = {"arrow.uuid": UUID, "arrow.json": JSON, "arrow.bool8": BOOLEAN}
 
 
-def _from_field(field: pa.Field, path: str) -> DataType:
+def _from_field(field: ArrowField, path: str) -> DataType:
     metadata: Mapping[bytes, bytes] = field.metadata or {}
     if TYPE_KEY in metadata:
         named = parse_leaf_type(metadata[TYPE_KEY].decode())
@@ -213,7 +218,7 @@ def _from_field(field: pa.Field, path: str) -> DataType:
     return extension or _from_type(field.type, path)
 
 
-def _from_type(arrow: pa.DataType, path: str) -> DataType:
+def _from_type(arrow: ArrowType, path: str) -> DataType:
     if arrow in _SIMPLE:
         return _SIMPLE[arrow]
     container = _from_container(arrow, path)
@@ -237,7 +242,7 @@ def _from_type(arrow: pa.DataType, path: str) -> DataType:
     raise UnsupportedFeatureError(f"column {path!r} has Arrow type {arrow}, which DuckLake has no type for", column=path, type=str(arrow))
 
 
-def _from_container(arrow: pa.DataType, path: str) -> DataType | None:
+def _from_container(arrow: ArrowType, path: str) -> DataType | None:
     if pa.types.is_struct(arrow):
         return StructType(fields=tuple(_child(arrow.field(i), arrow.field(i).name, path) for i in range(arrow.num_fields)))
     if pa.types.is_map(arrow):
@@ -247,7 +252,7 @@ def _from_container(arrow: pa.DataType, path: str) -> DataType | None:
     return None
 
 
-def is_list(arrow: pa.DataType) -> bool:
+def is_list(arrow: ArrowType) -> bool:
     """Whether an Arrow type is a list in any of its layouts."""
     types = pa.types
     return bool(
@@ -259,6 +264,6 @@ def is_list(arrow: pa.DataType) -> bool:
     )
 
 
-def _child(field: pa.Field, name: str, parent: str) -> Field:
+def _child(field: ArrowField, name: str, parent: str) -> Field:
     # NOT NULL exists in DuckLake only on top-level columns.
     return Field(name=name, type=_from_field(field, f"{parent}.{name}"))

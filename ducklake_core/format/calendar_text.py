@@ -148,13 +148,14 @@ def parse_timestamp(text: str, digits: int = 6) -> int:
     date = _DATE.match(text)
     if not date:
         raise SchemaError(f"{text!r} is not a timestamp")
-    units = _days(date, text) * SECONDS_PER_DAY * 10**digits
+    per_second: int = 10**digits
+    units = _days(date, text) * SECONDS_PER_DAY * per_second
     rest = text[date.end() :]
     if rest:
         time = _TIME.match(rest, 1)
         if rest[0] not in " T" or not time:
             raise SchemaError(f"{text!r} is not a timestamp")
-        units += _units(time, text, digits) - _offset(rest[time.end() :].lstrip(" "), text) * 10**digits
+        units += _units(time, text, digits) - _offset(rest[time.end() :].lstrip(" "), text) * per_second
     if abs(units) >= INFINITE_UNITS:
         raise SchemaError(f"timestamp {text!r} is out of range")
     return units
@@ -187,8 +188,9 @@ def _units(found: re.Match[str], text: str, digits: int) -> int:
     fraction = (found["f"] or "").ljust(digits, "0")
     kept, lost = fraction[:digits], fraction[digits:]
     seconds = hour * 3600 + minute * 60 + second
-    units = seconds * 10**digits + int(kept or 0)
-    if minute > 59 or second > 59 or units > SECONDS_PER_DAY * 10**digits or lost.strip("0"):
+    per_second: int = 10**digits
+    units = seconds * per_second + int(kept or 0)
+    if minute > 59 or second > 59 or units > SECONDS_PER_DAY * per_second or lost.strip("0"):
         raise SchemaError(f"{text!r} is not a time of day with up to {digits} digits of a second")
     return units
 

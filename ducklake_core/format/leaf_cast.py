@@ -6,12 +6,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.arrow_types import HUGE_INTEGER, to_arrow_type
+from ducklake_core.format.arrow_types import HUGE_INTEGER, ArrowArray, ArrowType, to_arrow_type
 from ducklake_core.format.interval_text import Interval, interval_text, parse_interval
 from ducklake_core.format.types import DataType, DecimalType, PrimitiveType
 from ducklake_core.format.value_text import from_text
@@ -21,7 +20,7 @@ _INFINITE_DATE = 2**31 - 1
 _INFINITE_TIMESTAMP = 2**63 - 1
 
 
-def cast_leaf(array: pa.Array, data_type: DataType, *, physical: bool) -> pa.Array:
+def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> ArrowArray:
     """The same values in the Arrow type of a leaf.
 
     Raises:
@@ -50,8 +49,9 @@ def cast_leaf(array: pa.Array, data_type: DataType, *, physical: bool) -> pa.Arr
             return array.cast(target)
 
 
-def from_values(values: Sequence[object], data_type: DataType, *, physical: bool = False) -> pa.Array:
+def from_values(values: Sequence[object], data_type: DataType, *, physical: bool = False) -> ArrowArray:
     """An array of values in their Python forms (see format/values.py); None is NULL."""
+    array: ArrowArray
     match data_type:
         case PrimitiveType(name="interval"):
             texts = [None if v is None else interval_text(v) for v in values if v is None or isinstance(v, Interval)]
@@ -63,34 +63,33 @@ def from_values(values: Sequence[object], data_type: DataType, *, physical: bool
         case PrimitiveType(name="date"):
             return pa.array(values, pa.int32()).cast(pa.date32())
         case PrimitiveType(name="time" | "timetz" | "timestamp" | "timestamp_ms" | "timestamp_ns" | "timestamptz" | "timestamp_s" as name):
-            unit = "ns" if name == "timestamp_ns" else "us"
-            stored = pa.time64(unit) if name.startswith("time") and not name.startswith("timestamp") else pa.timestamp(unit)
+            stored: ArrowType = pa.time64("us") if name in ("time", "timetz") else pa.timestamp("ns" if name == "timestamp_ns" else "us")
             array = pa.array(values, pa.int64()).view(stored)
         case _:
             return cast_leaf(pa.array(values), data_type, physical=physical)
     return cast_leaf(array, data_type, physical=physical)
 
 
-def _is_text(arrow: pa.DataType) -> bool:
+def _is_text(arrow: ArrowType) -> bool:
     return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or pa.types.is_string_view(arrow))
 
 
-def _over_distinct(array: pa.Array, convert: Callable[[Any], object], target: pa.DataType) -> tuple[pa.Array, pa.Array]:
+def _over_distinct(array: ArrowArray, convert: Callable[[Any], object], target: ArrowType) -> tuple[ArrowArray, ArrowArray]:
     # Values repeat more often than not, and Python code is slow: it sees each distinct value once.
     encoded = (array.cast(pa.string()) if _is_text(array.type) else array).dictionary_encode()
     return pa.array([convert(value.as_py()) for value in encoded.dictionary], target), encoded.indices
 
 
-def _to_huge(array: pa.Array, name: str, target: pa.DataType) -> pa.Array:
+def _to_huge(array: ArrowArray, name: str, target: ArrowType) -> ArrowArray:
     wide = array.cast(pa.string()).cast(HUGE_INTEGER) if _is_text(array.type) else array.cast(HUGE_INTEGER)
     low, high = _HUGE_BOUNDS[name]
-    bounds = pc.min_max(wide).as_py()
+    bounds: Any = pc.min_max(wide).as_py()
     if bounds["min"] is not None and not low <= bounds["min"] <= bounds["max"] <= high:
         raise SchemaError(f"a value between {bounds['min']} and {bounds['max']} is out of the range of {name}")
     return wide if target == HUGE_INTEGER else wide.cast(target)
 
 
-def _to_interval(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _to_interval(array: ArrowArray, target: ArrowType) -> ArrowArray:
     as_text = pa.types.is_string(target)
     if as_text and _is_text(array.type):
         return array.cast(target)
@@ -101,7 +100,7 @@ def _to_interval(array: pa.Array, target: pa.DataType) -> pa.Array:
     return pa.array(list(plain), target)
 
 
-def _interval_of(value: pa.Scalar, arrow: pa.DataType) -> Interval | None:
+def _interval_of(value: Any, arrow: ArrowType) -> Interval | None:
     if not value.is_valid:
         return None
     if pa.types.is_duration(arrow):
@@ -118,13 +117,13 @@ def _interval_of(value: pa.Scalar, arrow: pa.DataType) -> Interval | None:
     return Interval(months=plain.months, days=plain.days, microseconds=microseconds)
 
 
-def _to_uuid(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _to_uuid(array: ArrowArray, target: ArrowType) -> ArrowArray:
     if _is_text(array.type):
         array = pc.take(*_over_distinct(array, lambda text: uuid.UUID(text).bytes, pa.binary(16)))
     return array.cast(pa.binary(16)).cast(target)
 
 
-def _to_temporal(array: pa.Array, target: pa.DataType) -> pa.Array:
+def _to_temporal(array: ArrowArray, target: ArrowType) -> ArrowArray:
     try:
         return array.cast(target)
     except pa.ArrowInvalid:
@@ -135,12 +134,12 @@ def _to_temporal(array: pa.Array, target: pa.DataType) -> pa.Array:
             raise
     # Infinite dates and timestamps are extreme integers in every unit, so they must not be scaled.
     finite = pc.if_else(infinite, pa.scalar(None, array.type), array).cast(target)
-    positive = pc.greater(array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64()), 0)
-    extremes = pc.if_else(positive, pa.scalar(_INFINITE_TIMESTAMP), pa.scalar(-_INFINITE_TIMESTAMP)).cast(target)
+    positive: ArrowArray = pc.greater(array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64()), pa.scalar(0))
+    extremes: ArrowArray = pc.if_else(positive, pa.scalar(_INFINITE_TIMESTAMP), pa.scalar(-_INFINITE_TIMESTAMP)).cast(target)
     return pc.if_else(infinite, extremes, finite)
 
 
-def _infinities(array: pa.Array) -> pa.Array:
+def _infinities(array: ArrowArray) -> ArrowArray:
     extreme = _INFINITE_DATE if pa.types.is_date(array.type) else _INFINITE_TIMESTAMP
-    numbers = array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64())
-    return pc.fill_null(pc.equal(pc.abs(numbers), pa.scalar(extreme, numbers.type)), np.bool_(False))
+    numbers: ArrowArray = array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64())
+    return pc.fill_null(pc.equal(pc.abs(numbers), pa.scalar(extreme, numbers.type)), pa.scalar(False))

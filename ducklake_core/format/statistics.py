@@ -41,6 +41,7 @@ def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataTyp
     """
     if minimum is None or maximum is None or data_type not in (VARCHAR, JSON, BLOB):
         return Bounds(min_value=minimum, max_value=maximum)
+    low: str | None
     if data_type == BLOB:
         low, high = _cut_blob(minimum), _greater_blob(maximum)
     else:

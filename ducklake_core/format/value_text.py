@@ -159,7 +159,8 @@ def unscaled(value: Decimal, scale: int) -> int:
         raise SchemaError(f"{value} is not a finite decimal")
     magnitude = int("".join(map(str, digits)) or 0)
     shift = exponent + scale
-    whole, lost = (magnitude * 10**shift, 0) if shift >= 0 else divmod(magnitude, 10**-shift)
+    power: int = 10 ** abs(shift)
+    whole, lost = (magnitude * power, 0) if shift >= 0 else divmod(magnitude, power)
     if lost:
         raise SchemaError(f"{value} has more than {scale} digits behind the point")
     return -whole if sign else whole

@@ -26,6 +26,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from ducklake_core.errors import CorruptFileError
+from ducklake_core.format.arrow_types import ArrowArray
 from ducklake_core.format.calendar_text import INFINITE_UNITS
 from ducklake_core.format.interval_text import Interval
 from ducklake_core.format.types import DataType, DecimalType, PrimitiveType
@@ -86,7 +87,7 @@ def stat_text(raw: object, data_type: DataType) -> str | None:
     return None if value is None else to_text(value, data_type)
 
 
-def python_values(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> list[object]:
+def python_values(array: ArrowArray, data_type: DataType) -> list[object]:
     """Values of an Arrow array of a leaf column, logical or physical, in their Python forms; None for NULL."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in python_values(chunk, data_type)]
@@ -94,7 +95,7 @@ def python_values(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> lis
         array = array.storage
     arrow = array.type
     if pa.types.is_date32(arrow):
-        return array.cast(pa.int32()).to_pylist()
+        return list(array.cast(pa.int32()).to_pylist())
     if pa.types.is_timestamp(arrow) or pa.types.is_time(arrow):
         return _in_units(array, "ns" if data_type == PrimitiveType(name="timestamp_ns") else "us")
     match data_type:
@@ -107,14 +108,14 @@ def python_values(array: pa.Array | pa.ChunkedArray, data_type: DataType) -> lis
                 None if v is None else Interval(months=v.months, days=v.days, microseconds=v.nanoseconds // 1000) for v in array.to_pylist()
             ]
         case _:
-            return array.to_pylist()
+            return list(array.to_pylist())
 
 
-def _in_units(array: pa.Array, unit: str) -> list[object]:
+def _in_units(array: ArrowArray, unit: str) -> list[object]:
     arrow = array.type
-    numbers = array.cast(pa.int32() if pa.types.is_time32(arrow) else pa.int64()).to_pylist()
+    numbers: list[object] = array.cast(pa.int32() if pa.types.is_time32(arrow) else pa.int64()).to_pylist()
     if arrow.unit == unit:
         return numbers
     many, per = _UNITS_PER_MICROSECOND[arrow.unit]
     factor = many * (1000 if unit == "ns" else 1)
-    return [v if v is None or abs(v) == INFINITE_UNITS else v * factor // per for v in numbers]
+    return [v if not isinstance(v, int) or abs(v) == INFINITE_UNITS else v * factor // per for v in numbers]
