@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ducklake_dagster.naming import DEFAULT_SCHEMA, TableAddress
+from ducklake_core.format.names import DEFAULT_SCHEMA
+from ducklake_dagster.naming import TableAddress
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, Table, TableInfo, WriteResult

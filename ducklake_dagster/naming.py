@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ducklake_core.errors import UsageError
-
-DEFAULT_SCHEMA = "main"
+from ducklake_core.format.names import DEFAULT_SCHEMA, join_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,12 +19,12 @@ class TableAddress:
 
     @property
     def sql(self) -> str:
-        """The name as :meth:`ducklake_core.DuckLake.table` reads it: parts quoted, so that dots and quotes in them are exact.
+        """The name as :meth:`ducklake_core.DuckLake.table` reads it.
 
         >>> TableAddress(schema="main", table='we"ird.name').sql
-        '"main"."we""ird.name"'
+        'main."we""ird.name"'
         """
-        return ".".join('"' + part.replace('"', '""') + '"' for part in (self.schema, self.table))
+        return join_name(self.schema, self.table)
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ducklake_core.engines import schema_of
 from ducklake_core.errors import UsageError
 from ducklake_dagster.handlers import FrameHandler, handler_for_frame
 from ducklake_dagster.naming import TableAddress, table_address
@@ -49,7 +50,7 @@ class TableOutput:
         Raises:
             UsageError: The frame lacks a partition column, or its type cannot be matched with the partitions.
         """
-        in_frame = self.handler.schema(self.frame)
+        in_frame = schema_of(self.frame)
         in_table = lake.table(self.address.sql).schema if lake.has_table(self.address.sql) else None
 
         def column_type(name: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from ducklake_dagster.handlers.arrow import ArrowHandler
 from ducklake_dagster.handlers.spark import SparkHandler
 
 if TYPE_CHECKING:
-    from ducklake_core import Schema, Table
+    from ducklake_core import Table
     from ducklake_dagster.slice_predicate import SlicePredicate
 
 
@@ -23,19 +23,16 @@ class FrameHandler(Protocol):
     def accepts(self, frame_type: type) -> bool:
         """Whether frames of this type are handled here."""
 
-    def schema(self, frame: Any) -> Schema:
-        """The frame's columns as DuckLake sees them."""
-
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> Any:
         """The frame's rows that belong to the slice."""
 
     def refuse_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> Any:
         """The same frame, which fails at the latest while it is written if a row lies outside the slice."""
 
-    def load(self, table: Table, columns: tuple[str, ...] | None, where: str | None, session: Callable[[], Any]) -> Any:
+    def load(self, table: Table, columns: tuple[str, ...] | None, where: str | None, session: Callable[[], Any], /) -> Any:
         """Rows of a table; ``session`` gives the Spark session where one is needed."""
 
-    def empty(self, session: Callable[[], Any]) -> Any:
+    def empty(self, session: Callable[[], Any], /) -> Any:
         """A frame without rows and columns, for a table that does not exist yet."""
 
 

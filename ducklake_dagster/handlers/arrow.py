@@ -10,7 +10,7 @@ from ducklake_core.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ducklake_core import Schema, Table
+    from ducklake_core import Table
     from ducklake_dagster.slice_predicate import SlicePredicate
 
 
@@ -22,12 +22,6 @@ class ArrowHandler:
     def accepts(self, frame_type: type) -> bool:
         """Whether the type is pyarrow's Table."""
         return any(kind.__module__ == "pyarrow.lib" and kind.__name__ == "Table" for kind in frame_type.__mro__)
-
-    def schema(self, frame: pa.Table) -> Schema:
-        """The table's columns as DuckLake sees them."""
-        from ducklake_core.format.arrow_types import from_arrow_schema
-
-        return from_arrow_schema(frame.schema)
 
     def keep_inside(self, frame: pa.Table, predicate: SlicePredicate) -> pa.Table:
         """Rows for which the predicate is true."""
@@ -45,11 +39,11 @@ class ArrowHandler:
             raise UsageError(outside_text(subject, f"{outside} of {frame.num_rows} rows"), asset=subject)
         return frame
 
-    def load(self, table: Table, columns: tuple[str, ...] | None, where: str | None, session: Callable[[], Any]) -> pa.Table:
+    def load(self, table: Table, columns: tuple[str, ...] | None, where: str | None, _session: Callable[[], Any]) -> pa.Table:
         """All rows, in memory."""
         return table.scan(columns, where).to_arrow()
 
-    def empty(self, session: Callable[[], Any]) -> pa.Table:
+    def empty(self, _session: Callable[[], Any]) -> pa.Table:
         """A table without columns."""
         import pyarrow as pa
 

@@ -10,7 +10,7 @@ from ducklake_dagster.handlers.arrow import outside_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from ducklake_core import Schema, Table
+    from ducklake_core import Table
     from ducklake_dagster.slice_predicate import SlicePredicate
 
 
@@ -22,12 +22,6 @@ class SparkHandler:
     def accepts(self, frame_type: type) -> bool:
         """Whether the type is a Spark DataFrame, classic or Connect."""
         return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in frame_type.__mro__)
-
-    def schema(self, frame: DataFrame) -> Schema:
-        """The frame's columns as DuckLake sees them."""
-        from ducklake_core.spark.types import from_spark_schema
-
-        return from_spark_schema(frame.schema)
 
     def keep_inside(self, frame: DataFrame, predicate: SlicePredicate) -> DataFrame:
         """Rows for which the predicate is true."""

@@ -1,0 +1,50 @@
+"""Assets and the DuckLake tables behind them, for checks and sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from ducklake_dagster.naming import TableAddress, table_address
+from ducklake_dagster.write_settings import plain_metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetTable:
+    """An asset and its table.
+
+    Attributes:
+        key: Asset key.
+        address: Table.
+        partitions_def: None for an unpartitioned asset.
+        partition_expr: The asset's metadata of that name.
+    """
+
+    key: dg.AssetKey
+    address: TableAddress
+    partitions_def: dg.PartitionsDefinition[str] | None
+    partition_expr: object
+
+
+def asset_tables(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec], schema: str | None) -> Sequence[AssetTable]:
+    """The tables of assets, named as the IO manager names them.
+
+    Args:
+        assets: Definitions or specs; a definition of several assets counts with all of them.
+        schema: The IO manager's ``schema``.
+    """
+    specs = [spec for asset in assets for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
+    return [_asset_table(spec, schema) for spec in specs]
+
+
+def _asset_table(spec: dg.AssetSpec, schema: str | None) -> AssetTable:
+    metadata: dict[str, Any] = plain_metadata(spec.metadata)
+    return AssetTable(
+        key=spec.key,
+        address=table_address(spec.key.path, metadata, schema),
+        partitions_def=spec.partitions_def,
+        partition_expr=metadata.get("partition_expr"),
+    )

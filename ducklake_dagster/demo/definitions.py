@@ -1,0 +1,59 @@
+"""The project: assets, checks, maintenance and the two resources, as `dagster dev` loads it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+
+from ducklake_dagster import (
+    DuckLakeIOManager,
+    DuckLakeResource,
+    LocalStorage,
+    SqliteCatalog,
+    build_commit_sensor,
+    build_compaction_sensor,
+    build_maintenance_job,
+    build_maintenance_schedule,
+    build_null_fraction_checks,
+    build_row_count_change_checks,
+)
+from ducklake_dagster.demo import assets as flight_assets
+from ducklake_dagster.demo.places import CATALOG, FILES
+
+SPARK_CONFIG = {
+    "spark.master": "local[2]",
+    "spark.app.name": "ducklake-demo",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+lake = DuckLakeResource(catalog=SqliteCatalog(path=str(CATALOG)), storage=LocalStorage(data_path=f"{FILES}/"), create_if_missing=True)
+spark = LazyPySparkResource(spark_config=SPARK_CONFIG)
+
+reference = [flight_assets.airlines, flight_assets.airports, flight_assets.planes, flight_assets.weather]
+partitioned = [flight_assets.flights, flight_assets.carrier_delays, flight_assets.flights_weather]
+all_assets = [*reference, *partitioned, flight_assets.routes]
+
+maintenance = build_maintenance_job(expire_older_than=timedelta(days=7), keep_last=20)
+
+defs = dg.Definitions(
+    assets=all_assets,
+    asset_checks=[
+        *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
+        *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
+    ],
+    jobs=[maintenance],
+    schedules=[build_maintenance_schedule(maintenance)],
+    sensors=[build_commit_sensor(assets=all_assets), build_compaction_sensor(min_files=4)],
+    resources={"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark},
+    # One process, so that all steps of a run share one Spark session.
+    executor=dg.in_process_executor,
+)
