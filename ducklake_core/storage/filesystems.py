@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from fsspec.utils import get_protocol
 
-from ducklake_core.errors import NotFoundError, StorageError, UnsupportedFeatureError
+from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs", "local": "file"}
 _EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
@@ -146,7 +147,7 @@ class Storage:
             extra = _EXTRAS.get(protocol)
             advice = f"install ducklake-dagster[{extra}]" if extra else "install an fsspec package for it"
             raise UnsupportedFeatureError(f"no support for {protocol}:// paths here: {advice}", protocol=protocol) from error
-        return filesystem, str(filesystem._strip_protocol(path))
+        return filesystem, str(type(filesystem)._strip_protocol(path))  # noqa: SLF001 - fsspec's documented way has no public name
 
     def arrow_filesystem(self, path: str) -> tuple[pafs.FileSystem, str]:
         """The pyarrow file system of a path, and the path inside it: pyarrow's own for local disk, a wrapper else."""
@@ -162,13 +163,9 @@ class Storage:
             NotFoundError: There is no such file.
             StorageError: It cannot be opened.
         """
-        try:
+        with self._reading("open", path):
             filesystem, inside = self.arrow_filesystem(path)
             return filesystem.open_input_file(inside)
-        except FileNotFoundError as error:
-            raise NotFoundError(f"there is no file {printable(path)}", path=printable(path)) from error
-        except _STORE_ERRORS as error:
-            raise self._failure("open", path, error) from self._cause(error)
 
     def open_output(self, path: str) -> pa.NativeFile:
         """A new file for writing; directories are made on local disk only, as object stores have none.
@@ -176,13 +173,11 @@ class Storage:
         Raises:
             StorageError: It cannot be created.
         """
-        try:
+        with self.reporting("create", path):
             filesystem, inside = self.arrow_filesystem(path)
             if isinstance(filesystem, pafs.LocalFileSystem):
                 Path(inside).parent.mkdir(parents=True, exist_ok=True)
             return filesystem.open_output_stream(inside)
-        except _STORE_ERRORS as error:
-            raise self._failure("create", path, error) from self._cause(error)
 
     def size(self, path: str) -> int:
         """Bytes of a file.
@@ -191,15 +186,11 @@ class Storage:
             NotFoundError: There is no such file.
             StorageError: The store does not answer.
         """
-        try:
+        with self._reading("ask the size of", path):
             if protocol_of(path) == "file":
                 return Path(_local(path)).stat().st_size
             filesystem, inside = self.filesystem(path)
             return int(filesystem.size(inside))
-        except FileNotFoundError as error:
-            raise NotFoundError(f"there is no file {printable(path)}", path=printable(path)) from error
-        except _STORE_ERRORS as error:
-            raise self._failure("ask the size of", path, error) from self._cause(error)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file (or, on local disk, a directory) of that path.
@@ -207,13 +198,11 @@ class Storage:
         Raises:
             StorageError: The store does not answer.
         """
-        try:
+        with self.reporting("look for", path):
             if protocol_of(path) == "file":
                 return Path(_local(path)).exists()
             filesystem, inside = self.filesystem(path)
             return bool(filesystem.exists(inside))
-        except _STORE_ERRORS as error:
-            raise self._failure("look for", path, error) from self._cause(error)
 
     def list(self, prefix: str) -> Iterator[StoredFile]:
         """All files below a directory, one directory at a time; nothing when it does not exist.
@@ -221,13 +210,13 @@ class Storage:
         Raises:
             StorageError: The store does not answer, or a directory cannot be read.
         """
-        try:
-            if protocol_of(prefix) == "file":
-                yield from _list_local(_local(prefix))
-            else:
-                yield from self._list_remote(prefix)
-        except _STORE_ERRORS as error:
-            raise self._failure("list", prefix, error) from self._cause(error)
+        found = _list_local(_local(prefix)) if protocol_of(prefix) == "file" else self._list_remote(prefix)
+        while True:
+            with self.reporting("list", prefix):
+                file = next(found, None)
+            if file is None:
+                return
+            yield file
 
     def _list_remote(self, prefix: str) -> Iterator[StoredFile]:
         filesystem, inside = self.filesystem(prefix)
@@ -246,12 +235,13 @@ class Storage:
         failed: list[tuple[str, str]] = []
         for path in paths:
             try:
-                self._delete_one(path)
+                with self._reading("delete", path):
+                    self._delete_one(path)
                 deleted.append(path)
-            except FileNotFoundError:
+            except NotFoundError:
                 missing.append(path)
-            except (*_STORE_ERRORS, UnsupportedFeatureError) as error:
-                failed.append((path, self.options.redact(f"{type(error).__name__}: {error}")))
+            except (StorageError, UnsupportedFeatureError) as error:
+                failed.append((path, error.message))
         return Deletion(deleted=tuple(deleted), missing=tuple(missing), failed=tuple(failed))
 
     def _delete_one(self, path: str) -> None:
@@ -264,22 +254,46 @@ class Storage:
             raise FileNotFoundError(path)
         filesystem.rm_file(inside)
 
-    def _failure(self, verb: str, path: str, error: BaseException) -> StorageError:
-        reason = self.options.redact(f"{type(error).__name__}: {error}")
-        where = printable(path)
-        return StorageError(f"cannot {verb} {where}: {reason}; check the path, the permissions and the credentials", path=where)
+    @contextmanager
+    def reporting(self, verb: str, path: str) -> Iterator[None]:
+        """Turn what stores raise inside the block into a StorageError that names the path and hides secrets.
+
+        Args:
+            verb: What was attempted, for the message: "write", "list".
+            path: The path it was attempted on.
+        """
+        try:
+            yield
+        except Exception as error:
+            if not _from_store(error):
+                raise
+            reason = self.options.redact(f"{type(error).__name__}: {error}")
+            where = printable(path)
+            message = f"cannot {verb} {where}: {reason}; check the path, the permissions and the credentials"
+            raise StorageError(message, path=where) from self._cause(error)
+
+    @contextmanager
+    def _reading(self, verb: str, path: str) -> Iterator[None]:
+        with self.reporting(verb, path):
+            try:
+                yield
+            except FileNotFoundError as error:
+                raise NotFoundError(f"there is no file {printable(path)}", path=printable(path)) from error
 
     def _cause(self, error: BaseException) -> BaseException | None:
-        """The error itself, unless its text would carry a secret into a traceback."""
+        # An error whose text holds a secret would carry it into the traceback.
         text = f"{error!r}{error}"
         return error if self.options.redact(text) == text else None
 
 
-def _store_errors() -> tuple[type[Exception], ...]:
-    return (OSError, pa.ArrowException, RuntimeError)
+_STORE_PACKAGES = frozenset({"aiobotocore", "aiohttp", "azure", "adlfs", "botocore", "gcsfs", "google", "s3fs"})
 
 
-_STORE_ERRORS = _store_errors()
+def _from_store(error: Exception) -> bool:
+    """Whether an error comes from a store rather than from this library or a mistake in it."""
+    if isinstance(error, DuckLakeError):
+        return False
+    return isinstance(error, OSError | pa.ArrowException) or type(error).__module__.partition(".")[0] in _STORE_PACKAGES
 
 
 def _local(path: str) -> str:

@@ -1,0 +1,173 @@
+"""Rows of any order into the files of a table: cast, checked against the slice's promise, split by partition, rolled by size."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.arrow.write_state import WriteState
+from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.format import paths, pruning
+from ducklake_core.format.arrow_cast import cast_to
+from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.predicate_sql import to_sql
+from ducklake_core.format.predicates import Predicate
+from ducklake_core.format.statistics import verify_written_file
+from ducklake_core.format.transforms import partition_arrays
+from ducklake_core.storage.file_statistics import user_columns
+from ducklake_core.storage.parquet_writer import FileWriter
+
+PartitionValues = tuple[str | None, ...]
+
+MAX_OPEN_FILES = 100
+"""Files of different partitions that one writer keeps open; the least recently used is closed beyond that."""
+
+GATHERED_BYTES = 256 * 1024 * 1024
+"""Arrow bytes that wait in all open files together before the fullest is made to write a row group."""
+
+_SPLIT_ROWS = 131_072
+
+
+class DatasetWriter:
+    """Writes rows of one write in this process; several may run at the same time in other processes.
+
+    Args:
+        state: The write.
+    """
+
+    def __init__(self, state: WriteState) -> None:
+        state.check_version()
+        self._state = state
+        self._open: OrderedDict[PartitionValues, FileWriter] = OrderedDict()
+        self._written: list[WrittenFile] = []
+        self._unsplit: list[pa.RecordBatch] = []
+        self._unsplit_rows = 0
+        self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-encoder")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; columns are found by name, and cast to the table's types.
+
+        Raises:
+            SchemaError: The rows do not fit the table.
+            UsageError: A row does not satisfy the promise.
+            StorageError: A file cannot be written.
+        """
+        if not batch.num_rows:
+            return
+        try:
+            fitting = cast_to(batch, self._state.schema)
+        except DuckLakeError as error:
+            error.message = f"cannot write to {self._state.table}: {error.message}"
+            raise
+        if self._state.promise is not None:
+            self._check_promise(fitting, self._state.promise)
+        if self._state.partition_spec is None:
+            self._write_file((), fitting)
+            return
+        self._unsplit.append(fitting)
+        self._unsplit_rows += fitting.num_rows
+        if self._unsplit_rows >= _SPLIT_ROWS:
+            self._split()
+
+    def close(self) -> list[WrittenFile]:
+        """Finish all files; they are in place, and verified, but not committed.
+
+        Raises:
+            StorageError: A file cannot be written.
+        """
+        self._split()
+        while self._open:
+            self._close_file(next(iter(self._open)))
+        self._encoder.shutdown()
+        return self._written
+
+    def abort(self) -> None:
+        """Delete every file of this writer."""
+        for writer in self._open.values():
+            writer.abort()
+        self._open.clear()
+        self._encoder.shutdown(cancel_futures=True)
+        self._state.storage.delete([self._state.directory + file.path for file in self._written])
+        self._written.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error_type: type[BaseException] | None, *_: object) -> None:
+        if error_type is not None:
+            self.abort()
+
+    def _check_promise(self, batch: pa.RecordBatch, promise: Predicate) -> None:
+        from ducklake_core.arrow.evaluate import evaluate
+
+        kept = pc.fill_null(evaluate(promise, cast_to(batch, self._state.schema, physical=False)), False)
+        if pc.all(kept).as_py() is not False:
+            return
+        row = batch.filter(pc.invert(kept)).slice(0, 1)
+        by_id = self._state.schema.by_id()
+        named = pruning.columns(promise)
+        columns = [c.name for c in self._state.schema if named & {node.id for node in c.walk()}] or [by_id[i].name for i in named]
+        values = ", ".join(f"{name} = {row.column(name)[0].as_py()!r}" for name in columns)
+        raise UsageError(
+            f"cannot write to {self._state.table}: the row with {values} is outside of what was promised, {to_sql(promise, 'duckdb')}; "
+            "filter the data, or write to the slice it belongs to",
+            table=self._state.table,
+        )
+
+    def _split(self) -> None:
+        if not self._unsplit or self._state.partition_spec is None:
+            return
+        rows = pa.Table.from_batches(self._unsplit).combine_chunks().to_batches()
+        self._unsplit, self._unsplit_rows = [], 0
+        for batch in rows:
+            keys = partition_arrays(self._state.partition_spec, self._state.schema, batch)
+            for values, part in _parts(batch, keys):
+                self._write_file(values, part)
+
+    def _write_file(self, values: PartitionValues, batch: pa.RecordBatch) -> None:
+        writer = self._open.get(values)
+        if writer is not None and writer.estimated_size >= self._state.options.target_file_size:
+            self._close_file(values)
+            writer = None
+        if writer is None:
+            if len(self._open) >= MAX_OPEN_FILES:
+                self._close_file(next(iter(self._open)))
+            writer = self._new_file(values)
+        self._open[values] = writer
+        self._open.move_to_end(values)
+        writer.write(batch)
+        if len(self._open) > 1 and sum(w.gathered_bytes for w in self._open.values()) > GATHERED_BYTES:
+            max(self._open.values(), key=lambda w: w.gathered_bytes).flush()
+
+    def _new_file(self, values: PartitionValues) -> FileWriter:
+        state = self._state
+        name = paths.new_file_name(state.write_id)
+        if state.partition_spec is not None and state.options.hive_file_pattern:
+            name = paths.partition_directory(state.partition_spec, values) + name
+        return FileWriter(state.storage, state.directory, name, state.schema, state.options, partition_values=values, encoder=self._encoder)
+
+    def _close_file(self, values: PartitionValues) -> None:
+        file = self._open.pop(values).close()
+        # Listed before it is verified, so that abort() finds it.
+        self._written.append(file)
+        verify_written_file(file, user_columns(self._state.schema), self._state.partition_spec)
+
+
+def _parts(batch: pa.RecordBatch, keys: list[pa.Array]) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
+    """Rows by partition values, in their order within each partition."""
+    codes = np.zeros(batch.num_rows, np.int64)
+    for key in keys:
+        encoded = key.dictionary_encode(null_encoding="encode")
+        _, codes = np.unique(codes * len(encoded.dictionary) + np.asarray(encoded.indices), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    ends = np.append(starts[1:], batch.num_rows)
+    rows = batch if len(starts) == 1 else batch.take(pa.array(order))
+    for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        yield tuple(key[int(order[start])].as_py() for key in keys), rows.slice(start, end - start)

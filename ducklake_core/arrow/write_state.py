@@ -1,0 +1,56 @@
+"""What every writer of one write needs to know, as one picklable value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format import paths
+from ducklake_core.format.options import Options
+from ducklake_core.format.partitioning import PartitionSpec
+from ducklake_core.format.predicates import Predicate
+from ducklake_core.format.schema import Schema
+from ducklake_core.storage.filesystems import Storage
+
+STATE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteState:
+    """One write into one table. It travels to executors, so it knows nothing of the catalog.
+
+    Attributes:
+        table: ``schema.table`` for messages.
+        directory: Full path of the table's directory, with a trailing slash.
+        schema: The table's columns, with final ids, as they will be once the write is committed.
+        partition_spec: Keys to split files by, None for none.
+        write_id: Mark in the names of all files of this write (``format.paths.write_id``).
+        storage: Where the directory is.
+        options: The table's options: encoding, target size, hive directories.
+        promise: When given, every row must satisfy it, else the write fails.
+        distribute: Whether rows of one partition are brought together first (Spark), so that each partition gets few files.
+        version: Form of this value; an executor with another version of the library refuses it.
+    """
+
+    table: str
+    directory: str
+    schema: Schema
+    partition_spec: PartitionSpec | None = None
+    write_id: str = field(default_factory=paths.write_id)
+    storage: Storage = field(default_factory=Storage)
+    options: Options = field(default_factory=Options)
+    promise: Predicate | None = None
+    distribute: bool = True
+    version: int = STATE_VERSION
+
+    def check_version(self) -> None:
+        """Refuse a value made by another version of the library.
+
+        Raises:
+            UnsupportedFeatureError: The driver and this process do not have the same version.
+        """
+        if self.version != STATE_VERSION:
+            raise UnsupportedFeatureError(
+                f"the write of {self.table} was planned with write state version {self.version}, this process knows {STATE_VERSION}: "
+                "install the same ducklake-dagster on driver and executors"
+            )

@@ -1,0 +1,120 @@
+"""Column statistics of a file while it is written: from its own footer, completed where Parquet says too little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.statistics import truncate_bounds
+from ducklake_core.format.types import BLOB, FLOATS, JSON, VARCHAR, Field
+from ducklake_core.format.values import order_key, stat_value, to_text
+from ducklake_core.storage.leaf_arrays import leaf_arrays
+
+_UNTRUSTED_LENGTH = 4096
+"""Parquet writers leave out the bounds of a column chunk that holds a longer one."""
+
+_SYSTEM_COLUMNS = frozenset({ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID})
+
+
+def user_columns(schema: Schema) -> Schema:
+    """The columns of a file's schema that belong to the table, which are those that have statistics."""
+    return Schema(columns=tuple(column for column in schema if column.id not in _SYSTEM_COLUMNS))
+
+
+@dataclass(slots=True)
+class StatisticsCollector:
+    """Collects what the footer will not say, row group by row group, and makes the statistics in the end.
+
+    Attributes:
+        schema: The file's columns, system columns included.
+    """
+
+    schema: Schema
+    _nan: dict[int, bool] = field(default_factory=dict, init=False)
+    _long_bounds: dict[tuple[int, int], tuple[object, object]] = field(default_factory=dict, init=False)
+    _row_groups: int = field(default=0, init=False)
+
+    def observe(self, row_group: pa.Table) -> None:
+        """Look at one row group, once: NaN in floats, and bounds of texts that are too long for the footer."""
+        number = self._row_groups
+        self._row_groups += 1
+        for column, values in zip(self.schema, row_group.columns, strict=True):
+            if not any(_needs_a_look(leaf) for leaf in column.leaves()):
+                continue
+            for chunk in values.chunks:
+                for leaf, array in leaf_arrays(chunk, column):
+                    self._observe_leaf(number, leaf, array)
+
+    def _observe_leaf(self, number: int, leaf: Field, array: pa.Array) -> None:
+        if leaf.type in FLOATS:
+            if not self._nan.get(leaf.id) and len(array):
+                self._nan[leaf.id] = bool(pc.any(pc.is_nan(array)).as_py())
+        elif _is_bytes(leaf) and array.nbytes > _UNTRUSTED_LENGTH:
+            storage = array.storage if isinstance(array, pa.ExtensionArray) else array
+            longest = pc.max(pc.binary_length(storage)).as_py()
+            if longest is not None and longest > _UNTRUSTED_LENGTH:
+                found = pc.min_max(storage)
+                low, high = found["min"].as_py(), found["max"].as_py()
+                key = (number, leaf.id)
+                old = self._long_bounds.get(key)
+                self._long_bounds[key] = (low, high) if old is None else (min(old[0], low), max(old[1], high))  # type: ignore[type-var]
+
+    def finish(self, metadata: pq.FileMetaData) -> tuple[ColumnStatistics, ...]:
+        """Statistics of all leaves of user columns, from the finished file's footer."""
+        leaves = list(self.schema.leaves())
+        return tuple(self._leaf(metadata, position, leaf) for position, leaf in enumerate(leaves) if leaf.id not in _SYSTEM_COLUMNS)
+
+    def _leaf(self, metadata: pq.FileMetaData, position: int, leaf: Field) -> ColumnStatistics:
+        chunks = [metadata.row_group(number).column(position) for number in range(metadata.num_row_groups)]
+        # Parquet counts a slot for every NULL or empty parent, and so does the reference.
+        slots = sum(chunk.num_values for chunk in chunks)
+        values = sum(chunk.statistics.num_values for chunk in chunks)
+        bounds = _widest(self._chunk_bounds(chunks, leaf))
+        low, high = (None, None) if bounds is None else (to_text(bounds[0], leaf.type), to_text(bounds[1], leaf.type))
+        kept = truncate_bounds(low, high, leaf.type)
+        return ColumnStatistics(
+            column_id=leaf.id,
+            column_size_bytes=sum(chunk.total_compressed_size for chunk in chunks),
+            value_count=values,
+            null_count=slots - values,
+            min_value=kept.min_value,
+            max_value=kept.max_value,
+            contains_nan=self._nan.get(leaf.id, False) if leaf.type in FLOATS else None,
+            exact_min=kept.exact_min,
+            exact_max=kept.exact_max,
+        )
+
+    def _chunk_bounds(self, chunks: list[pq.ColumnChunkMetaData], leaf: Field) -> Iterator[tuple[object, object]]:
+        for number, chunk in enumerate(chunks):
+            long_bounds = self._long_bounds.get((number, leaf.id))
+            found = chunk.statistics
+            if long_bounds is not None:
+                raw: tuple[object, object] = tuple(b.encode() if isinstance(b, str) else b for b in long_bounds)  # type: ignore[assignment]
+            elif found.has_min_max:
+                raw = (found.min_raw, found.max_raw)
+            else:
+                continue
+            low, high = stat_value(raw[0], leaf.type), stat_value(raw[1], leaf.type)
+            if low is not None and high is not None:
+                yield low, high
+
+
+def _widest(bounds: Iterator[tuple[object, object]]) -> tuple[object, object] | None:
+    pairs = list(bounds)
+    if not pairs:
+        return None
+    return min((low for low, _ in pairs), key=order_key), max((high for _, high in pairs), key=order_key)
+
+
+def _needs_a_look(leaf: Field) -> bool:
+    return leaf.type in FLOATS or _is_bytes(leaf)
+
+
+def _is_bytes(leaf: Field) -> bool:
+    return leaf.type in (VARCHAR, JSON, BLOB)

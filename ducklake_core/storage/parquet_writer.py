@@ -1,0 +1,227 @@
+"""One Parquet data file: large row groups, field ids, and statistics taken from the writer's own footer."""
+
+from __future__ import annotations
+
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ducklake_core.errors import DuckLakeError, StorageError
+from ducklake_core.format.arrow_types import to_arrow_schema
+from ducklake_core.format.files import ROW_ID_FIELD_ID, WrittenFile
+from ducklake_core.format.options import Options
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import BOOLEAN, Field
+from ducklake_core.storage.file_statistics import StatisticsCollector
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.leaf_arrays import parquet_paths
+from ducklake_core.storage.parquet_footer import footer_size
+
+ROW_GROUP_ROWS = 1_048_576
+"""Rows of a row group unless the option says otherwise: more than the reference's 122880, as fewer are much faster."""
+
+ROW_GROUP_BYTES = 128 * 1024 * 1024
+"""Bytes of a row group as Arrow data, unless the option says otherwise; bounds the memory of a writer."""
+
+_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+_SAMPLE_ROWS = 16_384
+_GUESSED_RATIO = 0.5
+
+
+class FileWriter:
+    """Writes one file at its final path. Nobody sees it before a commit names it.
+
+    Batches are gathered into large row groups, which one background thread encodes while the next is gathered.
+
+    Args:
+        storage: Where to write.
+        directory: Full path of the table's directory, with a trailing slash.
+        path: Path of the file below ``directory``.
+        schema: Columns with ids. System columns (row id, snapshot id) may follow the user's columns; they get no statistics.
+        options: Compression, row group sizes, page version; the lake's defaults when not given.
+        partition_values: Texts of the partition keys that all rows share, for the report.
+        encoder: Where row groups are encoded, for writers that share it; a thread of its own when not given.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        path: str,
+        schema: Schema,
+        options: Options | None = None,
+        *,
+        partition_values: tuple[str | None, ...] = (),
+        encoder: Executor | None = None,
+    ) -> None:
+        self.path = path
+        self.rows = 0
+        self._full_path = directory + path
+        self._storage = storage
+        self._schema = schema
+        self._arrow_schema = to_arrow_schema(schema, physical=True)
+        self._options = options or Options()
+        self._row_group_rows = self._options.parquet_row_group_size or ROW_GROUP_ROWS
+        self._row_group_bytes = self._options.parquet_row_group_size_bytes or ROW_GROUP_BYTES
+        self._partition_values = partition_values
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_rows = 0
+        self._gathered_bytes = 0
+        self._received_bytes = 0
+        self._progress = (0, 0)  # bytes in the file, and the Arrow bytes that they came from
+        self._statistics = StatisticsCollector(schema)
+        self._footers: list[pq.FileMetaData] = []
+        self._sink: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._own_encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-encoder") if encoder is None else None
+        self._encoder = encoder or self._own_encoder
+        self._encoding: Future[None] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; the batch has exactly the physical columns of the schema (see ``format.arrow_cast.cast_to``).
+
+        Raises:
+            StorageError: The file cannot be written.
+        """
+        most = self._row_group_rows
+        for start in range(0, batch.num_rows, most):
+            piece = batch.slice(start, most) if batch.num_rows > most else batch
+            if self._gathered_rows + piece.num_rows > most:
+                self.flush()
+            self._gathered.append(piece)
+            self._gathered_rows += piece.num_rows
+            self._gathered_bytes += piece.nbytes
+            self._received_bytes += piece.nbytes
+            self.rows += piece.num_rows
+            if self._gathered_bytes >= self._row_group_bytes:
+                self.flush()
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of Arrow data that wait for their row group to be full."""
+        return self._gathered_bytes
+
+    @property
+    def estimated_size(self) -> int:
+        """Bytes of the file so far, with a guess for rows that are not encoded yet."""
+        written, encoded = self._progress
+        ratio = written / encoded if encoded else _GUESSED_RATIO
+        return int(written + (self._received_bytes - encoded) * ratio)
+
+    def close(self) -> WrittenFile:
+        """Finish the file.
+
+        Raises:
+            StorageError: The file cannot be written; what there is of it was deleted.
+        """
+        try:
+            self.flush()
+            self._wait()
+            return self._finish()
+        except DuckLakeError:
+            self.abort()
+            raise
+        finally:
+            self._shut_down()
+
+    def abort(self) -> None:
+        """Give the file up and delete it; never raises for the store's sake, as the caller has an error to report already."""
+        with suppress(DuckLakeError, OSError, pa.ArrowException, CancelledError):
+            self._wait()
+        self._shut_down()
+        with suppress(DuckLakeError, OSError, pa.ArrowException):
+            if self._writer is not None and self._writer.is_open:
+                self._writer.close()
+        with suppress(OSError, pa.ArrowException):
+            if self._sink is not None and not self._sink.closed:
+                self._sink.close()
+        if self._sink is not None:
+            self._storage.delete([self._full_path])
+
+    def _shut_down(self) -> None:
+        if self._own_encoder is not None:
+            self._own_encoder.shutdown()
+
+    def flush(self) -> None:
+        """Hand the rows gathered so far to the encoder, as a row group of their own."""
+        if not self._gathered:
+            return
+        row_group = pa.Table.from_batches(self._gathered)
+        arrow_bytes = self._gathered_bytes
+        self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
+        # At most one row group is being encoded while one is gathered: memory stays at two row groups a file.
+        self._wait()
+        if self._writer is None:
+            self._open(row_group)
+        assert self._encoder is not None
+        self._encoding = self._encoder.submit(self._encode, row_group, arrow_bytes)
+
+    def _wait(self) -> None:
+        encoding, self._encoding = self._encoding, None
+        if encoding is not None:
+            encoding.result()
+
+    def _open(self, first: pa.Table) -> None:
+        options = self._options
+        self._sink = self._storage.open_output(self._full_path)
+        with self._storage.reporting("write", self._full_path):
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                self._arrow_schema,
+                # Version 1.0 would change the types of columns, not only their encoding.
+                version="2.6",
+                compression=_CODECS.get(options.parquet_compression, options.parquet_compression),
+                compression_level=options.parquet_compression_level,
+                data_page_version=f"{options.parquet_version}.0",
+                use_dictionary=_dictionary_columns(self._schema, first),  # type: ignore[arg-type]
+                store_decimal_as_integer=True,
+                store_schema=False,
+                metadata_collector=self._footers,  # type: ignore[call-arg]
+            )
+
+    def _encode(self, row_group: pa.Table, arrow_bytes: int) -> None:
+        assert self._writer is not None
+        assert self._sink is not None
+        with self._storage.reporting("write", self._full_path):
+            self._writer.write_table(row_group, row_group_size=row_group.num_rows)
+        self._statistics.observe(row_group)
+        self._progress = (self._sink.tell(), self._progress[1] + arrow_bytes)
+
+    def _finish(self) -> WrittenFile:
+        if self._writer is None or self._sink is None:
+            raise StorageError(f"no rows were written to {printable(self._full_path)}", path=printable(self._full_path))
+        with self._storage.reporting("finish", self._full_path):
+            self._writer.close()
+            size = self._sink.tell()
+            self._sink.close()
+        (footer,) = self._footers
+        if footer.num_rows != self.rows:
+            raise StorageError(f"{printable(self._full_path)} holds {footer.num_rows} rows, but {self.rows} were written")
+        return WrittenFile(
+            path=self.path,
+            record_count=footer.num_rows,
+            file_size_bytes=size,
+            footer_size=footer_size(footer),
+            statistics=self._statistics.finish(footer),
+            partition_values=self._partition_values,
+            row_ids_embedded=any(column.id == ROW_ID_FIELD_ID for column in self._schema),
+        )
+
+
+def _dictionary_columns(schema: Schema, first: pa.Table) -> list[str]:
+    """Parquet paths of leaves worth a dictionary: those whose values repeat in the first rows, and all nested ones."""
+    sample = first.slice(0, _SAMPLE_ROWS)
+    return [path for column in schema for leaf, path in parquet_paths(column) if _repeats(leaf, column, sample)]
+
+
+def _repeats(leaf: Field, column: Field, sample: pa.Table) -> bool:
+    if leaf.type == BOOLEAN:
+        return False
+    values = sample.column(column.name)
+    if leaf is not column or isinstance(values.type, pa.BaseExtensionType):
+        return True
+    distinct = pc.count_distinct(values, mode="only_valid").as_py()
+    return int(distinct) * 2 <= len(values) - values.null_count
