@@ -1,0 +1,230 @@
+"""Predicates over Arrow batches, with the reference's semantics: NULL is unknown, NaN equals NaN and is the greatest number,
+text compares by its bytes, numbers exactly."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any, TypeAlias, assert_never
+from uuid import UUID as Uuid
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.arrow.comparable import comparable, in_domain, unified
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
+from ducklake_core.format.comparison import FLIPPED, Domain, Fitted, common_domain, fit, holds, key_of
+from ducklake_core.format.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    Constant,
+    InList,
+    IsNull,
+    Literal,
+    Not,
+    Operand,
+    Operator,
+    Or,
+    Predicate,
+    SqlExpression,
+    StartsWith,
+)
+from ducklake_core.format.types import FLOATS, UUID, DataType
+
+Data: TypeAlias = pa.RecordBatch | pa.Table
+
+_FUNCTIONS = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def evaluate(predicate: Predicate, batch: Data) -> pa.BooleanArray:
+    """The predicate's outcome for every row: true, false, or NULL where it is unknown.
+
+    Args:
+        predicate: Bound to columns that the batch has, by name, in logical or physical form.
+        batch: The rows.
+
+    Raises:
+        UnsupportedFeatureError: A part that only a SQL engine can evaluate; ``.to_spark()`` can.
+        NotFoundError: The batch lacks a column.
+    """
+    match predicate:
+        case Constant(value=value):
+            return _repeated(value, batch.num_rows)
+        case ColumnReference():
+            return column_of(predicate, batch)
+        case SqlExpression():
+            raise _needs_engine(predicate)
+        case Not(operand=operand):
+            return pc.invert(evaluate(operand, batch))
+        case And(operands=operands):
+            return reduce(pc.and_kleene, (evaluate(o, batch) for o in operands))
+        case Or(operands=operands):
+            return reduce(pc.or_kleene, (evaluate(o, batch) for o in operands))
+        case IsNull(operand=operand):
+            return _is_null(operand, batch)
+        case Comparison(left=left, operator=op, right=right):
+            return _comparison(left, op, right, batch)
+        case InList():
+            return _in_list(predicate, batch)
+        case StartsWith(operand=column, prefix=prefix):
+            return pc.starts_with(comparable(column_of(column, batch), column.type), prefix)
+        case _:
+            assert_never(predicate)
+
+
+def column_of(column: ColumnReference, batch: Data) -> pa.Array:
+    """The column's values; NULL where a struct above it is NULL.
+
+    Raises:
+        NotFoundError: The batch has no such column.
+    """
+    index = _place(column.path[0], batch.schema.names)
+    if index is None:
+        raise NotFoundError(f"the batch has no column {column.path[0]!r}; it has: {', '.join(batch.schema.names)}", column=column.path[0])
+    found: Any = batch.column(index)
+    array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    for name in column.path[1:]:
+        names = [array.type.field(i).name for i in range(array.type.num_fields)]
+        child = _place(name, names)
+        if child is None:
+            raise NotFoundError(f"the struct {column.path[0]!r} has no field {name!r}; it has: {', '.join(names)}", column=name)
+        array = pc.struct_field(array, [child])
+    return array
+
+
+def _place(name: str, names: list[str]) -> int | None:
+    if name in names:
+        return names.index(name)
+    folded = [n.casefold() for n in names]
+    return folded.index(name.casefold()) if name.casefold() in folded else None
+
+
+def _needs_engine(expression: SqlExpression) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"{expression.sql!r} can only be evaluated by a SQL engine; scan with .to_spark() instead", expression=expression.sql
+    )
+
+
+def _repeated(value: bool | None, length: int) -> pa.BooleanArray:
+    return pa.repeat(pa.scalar(value, pa.bool_()), length)
+
+
+def _is_null(operand: Operand, batch: Data) -> pa.BooleanArray:
+    match operand:
+        case ColumnReference():
+            return column_of(operand, batch).is_null()
+        case Literal(value=value):
+            return _repeated(value is None, batch.num_rows)
+        case SqlExpression():
+            raise _needs_engine(operand)
+        case _:
+            assert_never(operand)
+
+
+def _comparison(left: Operand, op: Operator, right: Operand, batch: Data) -> pa.BooleanArray:
+    match left, right:
+        case (SqlExpression() as expression, _) | (_, SqlExpression() as expression):
+            raise _needs_engine(expression)
+        case (Literal(value=None), _) | (_, Literal(value=None)):
+            return _repeated(None, batch.num_rows)
+        case ColumnReference(), Literal():
+            return _with_literal(column_of(left, batch), left.type, op, right)
+        case Literal(), ColumnReference():
+            return _with_literal(column_of(right, batch), right.type, FLIPPED[op], left)
+        case ColumnReference(), ColumnReference():
+            domain = _domain(left.type, right.type)
+            first, second = unified(column_of(left, batch), left.type, column_of(right, batch), right.type, domain)
+            return _compare(first, op, second)
+        case Literal(), Literal():
+            domain = _domain(left.type, right.type)
+            outcome = holds(key_of(left.value, left.type, domain), op, key_of(right.value, right.type, domain))
+            return _repeated(outcome, batch.num_rows)
+        case _:
+            raise AssertionError((left, right))
+
+
+def _domain(left: DataType, right: DataType) -> Domain:
+    domain = common_domain(left, right)
+    if domain is None:
+        raise UnsupportedFeatureError(f"{left} and {right} cannot be compared here; scan with .to_spark() instead")
+    return domain
+
+
+def _with_literal(array: pa.Array, data_type: DataType, op: Operator, literal: Literal) -> pa.BooleanArray:
+    domain = _domain(data_type, literal.type)
+    fitted = fit(op, literal, data_type)
+    match fitted:
+        case bool():
+            return pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pa.scalar(fitted))
+        case None:
+            wanted = key_of(literal.value, literal.type, domain)
+            converted = in_domain(array, data_type, domain)
+            return _compare(converted, op, pa.scalar(float("nan") if wanted[0] else wanted[1], converted.type))
+        case Fitted(operator=changed, value=value):
+            plain = comparable(array, data_type)
+            return _compare(plain, changed, _scalar(value, data_type, plain.type))
+        case _:
+            assert_never(fitted)
+
+
+def _scalar(value: object, data_type: DataType, arrow: pa.DataType) -> Any:
+    if data_type == UUID:
+        value = Uuid(str(value)).bytes
+    return pa.scalar(value, arrow)
+
+
+def _compare(left: Any, op: Operator, right: Any) -> pa.BooleanArray:
+    plain = _FUNCTIONS[op](left, right)
+    if not pa.types.is_floating(left.type):
+        return plain
+    # Arrow finds every comparison with NaN false (true for <>): say what NaN as the greatest number gives instead.
+    first, second = pc.is_nan(left), pc.is_nan(right)
+    both, either = pc.and_(first, second), pc.or_(first, second)
+    match op:
+        case "=":
+            with_nan = both
+        case "<>":
+            with_nan = pc.invert(both)
+        case "<":
+            with_nan = pc.and_(pc.invert(first), second)
+        case "<=":
+            with_nan = second
+        case ">":
+            with_nan = pc.and_(first, pc.invert(second))
+        case ">=":
+            with_nan = first
+    return pc.if_else(either, with_nan, plain)
+
+
+def _in_list(predicate: InList, batch: Data) -> pa.BooleanArray:
+    column = predicate.operand
+    array = column_of(column, batch)
+    values: list[object] = []
+    parts: list[pa.BooleanArray] = [pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pa.scalar(False))]
+    for literal in predicate.values:
+        _domain(column.type, literal.type)
+        fitted = fit("=", literal, column.type)
+        if isinstance(fitted, Fitted):
+            values.append(fitted.value)
+        elif fitted is None:
+            parts.append(_with_literal(array, column.type, "=", literal))
+    if values:
+        parts.append(_is_in(comparable(array, column.type), column.type, values))
+    if predicate.has_null:
+        parts.append(_repeated(None, batch.num_rows))
+    return reduce(pc.or_kleene, parts)
+
+
+def _is_in(array: pa.Array, data_type: DataType, values: list[object]) -> pa.BooleanArray:
+    wanted = pa.array([_scalar(value, data_type, array.type).as_py() for value in values], array.type)
+    if data_type in FLOATS:
+        # Arrow's sets tell -0.0 from 0.0; adding zero makes them one.
+        array, wanted = pc.add(array, pa.scalar(0.0, array.type)), pc.add(wanted, pa.scalar(0.0, array.type))
+    return pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pc.is_in(array, wanted))
