@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ducklake_core.catalog.bootstrap import create_catalog, open_catalog
+from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import LakeInfo, SchemaState, Snapshot, TableState
+from ducklake_core.catalog.url import parse_catalog_url
+from ducklake_core.commit.committer import Committer
+from ducklake_core.errors import NotFoundError
+from ducklake_core.format.names import join_name, split_name
+from ducklake_core.results import TableInfo, WriteResult, single_result
+from ducklake_core.storage.filesystems import Storage, StorageOptions
+from ducklake_core.table import Table
+from ducklake_core.table_sizes import all_table_infos, table_info
+from ducklake_core.transaction import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ducklake_core.catalog.state import LakeInfo, SchemaState, Snapshot
     from ducklake_core.format.predicates import Predicate
     from ducklake_core.format.schema import Schema
-    from ducklake_core.results import TableInfo, WriteResult
-    from ducklake_core.table import Table
-    from ducklake_core.transaction import Transaction
 
-At: TypeAlias = "int | datetime | None"
+At: TypeAlias = int | datetime | None
 Where: TypeAlias = "str | Predicate | None"
 WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
@@ -53,7 +63,9 @@ class DuckLake:
             AlreadyExistsError: There is a lake already.
             CatalogUnavailableError: The database cannot be reached.
         """
-        raise NotImplementedError
+        database = Database(parse_catalog_url(catalog, metadata_schema))
+        info = create_catalog(database, data_path)
+        return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     @classmethod
     def connect(
@@ -75,12 +87,45 @@ class DuckLake:
             CatalogVersionError: The catalog's format version is not 1.0.
             UsageError: ``data_path`` is not the stored one.
         """
-        raise NotImplementedError
+        database = Database(parse_catalog_url(catalog, metadata_schema))
+        info = open_catalog(database, data_path, override_data_path)
+        return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
+
+    def __init__(self, database: Database, info: LakeInfo, storage: Storage) -> None:
+        self._database = database
+        self._info = info
+        self._storage = storage
+
+    def __repr__(self) -> str:
+        return f"<DuckLake {self._database.address} with data path {self._info.data_path}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (DuckLake, (self._database, self._info, self._storage))
+
+    def close(self) -> None:
+        """Close pooled connections; the lake can still be used afterwards."""
+        self._database.close()
+
+    @contextmanager
+    def reader(self) -> Iterator[CatalogReader]:
+        """Questions to the catalog within one short read transaction that sees one state of it."""
+        with self._database.read() as connection:
+            yield CatalogReader(connection, self._info, self._database.tables)
+
+    @property
+    def storage(self) -> Storage:
+        """Access to the lake's files; picklable."""
+        return self._storage
+
+    @property
+    def database(self) -> Database:
+        """The catalog's database."""
+        return self._database
 
     @property
     def info(self) -> LakeInfo:
         """Version, data path and encryption of the lake."""
-        raise NotImplementedError
+        return self._info
 
     def snapshot(self, at: At = None) -> Snapshot:
         """The newest snapshot, the one with an id, or the last one committed at or before a time (aware datetime).
@@ -88,27 +133,36 @@ class DuckLake:
         Raises:
             NotFoundError: There is none, or it was expired.
         """
-        raise NotImplementedError
+        with self.reader() as reader:
+            return resolve_at(reader, at)
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots that were not expired, by id ascending."""
-        raise NotImplementedError
+        with self.reader() as reader:
+            return reader.snapshots()
 
     def find_commit(self, commit_id: str) -> Snapshot | None:
         """The snapshot that was committed with ``commit_id``, None when there is none (or it was expired)."""
-        raise NotImplementedError
+        return Committer(self._database).find_commit(commit_id)
 
     def schemas(self, *, at: At = None) -> list[SchemaState]:
         """All schemas by name."""
-        raise NotImplementedError
+        with self.reader() as reader:
+            return reader.schemas(resolve_at(reader, at).id)
 
     def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
         """All tables, of one schema or of the lake, by schema and name, with their sizes: one query whatever their number."""
-        raise NotImplementedError
+        with self.reader() as reader:
+            infos = all_table_infos(reader, resolve_at(reader, at).id)
+        return [info for info in infos if schema is None or split_name(info.table)[0].casefold() == schema.casefold()]
 
     def has_table(self, name: str, *, at: At = None) -> bool:
         """Whether ``table`` or ``schema.table`` exists."""
-        raise NotImplementedError
+        try:
+            self._state(name, at)
+        except NotFoundError:
+            return False
+        return True
 
     def table(self, name: str, *, at: At = None) -> Table:
         """A table by ``table`` (in schema main) or ``schema.table``; names with dots are double-quoted.
@@ -119,15 +173,20 @@ class DuckLake:
         Raises:
             NotFoundError: No such table at that snapshot.
         """
-        raise NotImplementedError
+        return Table(self, self._state(name, at), at=at)
 
     def table_info(self, name: str, *, at: At = None) -> TableInfo:
         """Rows, files and bytes of a table, from the catalog alone."""
-        raise NotImplementedError
+        with self.reader() as reader:
+            snapshot = resolve_at(reader, at)
+            return table_info(reader, reader.table(*split_name(name), snapshot.id))
 
     def options(self, table: str | None = None) -> Mapping[str, str]:
         """Options in force: for the lake, or for a table (table over schema over lake), by lower-case name."""
-        raise NotImplementedError
+        with self.reader() as reader:
+            if table is None:
+                return reader.options()
+            return reader.table(*split_name(table), reader.latest_snapshot().id).options
 
     def set_option(self, name: str, value: str | int | bool, *, table: str | None = None, schema: str | None = None) -> None:
         """Store an option for the lake, a schema or a table. Makes no snapshot.
@@ -143,7 +202,13 @@ class DuckLake:
         Raises:
             AlreadyExistsError: It exists.
         """
-        raise NotImplementedError
+        with self.reader() as reader:
+            exists = any(s.name.casefold() == name.casefold() for s in reader.schemas(reader.latest_snapshot().id))
+        if exists and if_not_exists:
+            return None
+        with self.transaction() as tx:
+            tx.create_schema(name)
+        return tx.result.snapshot
 
     def drop_schema(self, name: str, *, cascade: bool = False) -> Snapshot:
         """Drop a schema, which must be empty unless ``cascade`` drops its tables too.
@@ -152,7 +217,10 @@ class DuckLake:
             NotFoundError: No such schema.
             UsageError: It is not empty.
         """
-        raise NotImplementedError
+        with self.transaction() as tx:
+            tx.drop_schema(name, cascade=cascade)
+        assert tx.result.snapshot is not None
+        return tx.result.snapshot
 
     def create_table(
         self,
@@ -174,13 +242,20 @@ class DuckLake:
             NotFoundError: Its schema does not.
             SchemaError: A column or partition key that no DuckLake table can have.
         """
-        raise NotImplementedError
+        if not (if_not_exists and self.has_table(name)):
+            with self.transaction() as tx:
+                tx.create_table(name, schema, partition_by=partition_by, comment=comment)
+        return self.table(name)
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> Snapshot | None:
         """Drop a table. Earlier snapshots keep it until they expire."""
-        raise NotImplementedError
+        if if_exists and not self.has_table(name):
+            return None
+        with self.transaction() as tx:
+            tx.drop_table(name)
+        return tx.result.snapshot
 
-    def write(
+    def write(  # noqa: PLR0913 - one call says everything about one commit
         self,
         name: str,
         data: Any,
@@ -219,7 +294,22 @@ class DuckLake:
             CommitConflictError: Another writer changed the table's columns meanwhile, or kept winning.
             CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be asked.
         """
-        raise NotImplementedError
+        with self.transaction(author=author, message=message, extra_info=extra_info, commit_id=commit_id) as tx:
+            tx.write(
+                name,
+                data,
+                mode=mode,
+                where=where,
+                on=on,
+                create=create,
+                partition_by=partition_by,
+                schema_evolution=schema_evolution,
+                comment=comment,
+            )
+        if tx.result.repeated:
+            state = self._state(name, None)
+            return single_result(tx.result, join_name(state.schema_name, state.name), state.id)
+        return single_result(tx.result, name, 0)
 
     def transaction(
         self,
@@ -228,9 +318,20 @@ class DuckLake:
         message: str | None = None,
         extra_info: str | Mapping[str, Any] | None = None,
         commit_id: str | None = None,
-    ) -> AbstractContextManager[Transaction]:
+    ) -> Transaction:
         """Several changes, to any number of tables, as one snapshot.
 
         The commit happens when the block ends; an exception inside the block discards everything, files included.
         """
-        raise NotImplementedError
+        return Transaction(self, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
+
+    def _state(self, name: str, at: At) -> TableState:
+        with self.reader() as reader:
+            return reader.table(*split_name(name), resolve_at(reader, at).id)
+
+
+def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
+    """The snapshot that ``at`` means: the newest for None, else by id or time."""
+    if at is None:
+        return reader.latest_snapshot()
+    return reader.snapshot(timestamp=at) if isinstance(at, datetime) else reader.snapshot(version=at)

@@ -52,11 +52,25 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionResult:
-    """What a transaction became: its snapshot (None when it changed nothing) and one result per staged write."""
+    """What a transaction became.
+
+    Attributes:
+        snapshot: Its snapshot, None when it changed nothing.
+        writes: One result per table that was written to, in the order of first use.
+        repeated: Whether an earlier run had committed the same commit id, so that nothing was done; ``writes`` is empty then.
+    """
 
     snapshot: Snapshot | None
     writes: tuple[WriteResult, ...] = ()
     repeated: bool = False
+
+
+def single_result(result: TransactionResult, table: str, table_id: int) -> WriteResult:
+    """The result of a transaction that wrote to one table."""
+    if not result.repeated:
+        return result.writes[0]
+    assert result.snapshot is not None
+    return WriteResult(table=table, table_id=table_id, snapshot=result.snapshot, repeated=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

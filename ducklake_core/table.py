@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ducklake_core.catalog.state import Snapshot, TableState
+from ducklake_core.catalog.visibility import same_name
+from ducklake_core.errors import UsageError
+from ducklake_core.format.changes import parse_changes
+from ducklake_core.format.names import join_name
+from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
+from ducklake_core.table_sizes import column_summaries, table_info
+
 if TYPE_CHECKING:
-    from ducklake_core.catalog.state import Snapshot, TableState
     from ducklake_core.format.partitioning import PartitionSpec
     from ducklake_core.format.schema import Schema
     from ducklake_core.lake import At, DuckLake, SchemaEvolution, Where
-    from ducklake_core.results import ColumnSummary, TableInfo, WriteResult
     from ducklake_core.scan.scan import Scan
+
+_TABLE_CHANGES = (
+    "dropped_table", "inserted_into_table", "deleted_from_table", "altered_table", "inlined_insert", "inlined_delete", "inline_flush",
+    "merge_adjacent", "rewrite_delete",
+)  # fmt: skip
 
 
 class Table:
@@ -27,8 +38,8 @@ class Table:
 
     @property
     def name(self) -> str:
-        """``schema.table``."""
-        return self._state.qualified_name
+        """``schema.table``, parts with dots or quotes double-quoted."""
+        return join_name(self._state.schema_name, self._state.name)
 
     @property
     def state(self) -> TableState:
@@ -52,19 +63,31 @@ class Table:
 
     def refresh(self) -> Table:
         """The same table (by id, so renames do not matter) at the newest snapshot."""
-        raise NotImplementedError
+        with self._lake.reader() as reader:
+            state = reader.table_by_id(self._state.id, reader.latest_snapshot().id)
+        return Table(self._lake, state)
 
     def info(self) -> TableInfo:
         """Rows, files and bytes, from the catalog alone."""
-        raise NotImplementedError
+        with self._lake.reader() as reader:
+            return table_info(reader, self._state)
 
     def column_summaries(self) -> dict[str, ColumnSummary]:
         """Counts and bounds of every leaf column (dotted paths), from file statistics alone."""
-        raise NotImplementedError
+        with self._lake.reader() as reader:
+            return column_summaries(reader, self._state)
 
     def snapshots(self) -> list[Snapshot]:
         """Snapshots whose changes touch this table, by id ascending."""
-        raise NotImplementedError
+        with self._lake.reader() as reader:
+            return [snapshot for snapshot in reader.snapshots() if self._touched_by(snapshot)]
+
+    def _touched_by(self, snapshot: Snapshot) -> bool:
+        changes = parse_changes(snapshot.changes)
+        created = any(
+            same_name(name.schema, self._state.schema_name) and same_name(name.name, self._state.name) for name in changes.created_table
+        )
+        return created or any(self._state.id in getattr(changes, kind) for kind in _TABLE_CHANGES)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None) -> Scan:
         """A lazy scan at this object's snapshot: ``.to_arrow()``, ``.to_batches()``, ``.to_spark(session)``, ``.plan()``.
@@ -74,20 +97,37 @@ class Table:
                 ``file_row_number``.
             where: SQL text (DuckDB dialect) or a predicate.
         """
-        raise NotImplementedError
+        from ducklake_core.scan.scan import Scan
+
+        return Scan(table=self._state, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage)
 
     def append(self, data: Any, *, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
         """Add rows. ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.write`."""
-        raise NotImplementedError
+        return self._write(data, mode="append", schema_evolution=schema_evolution, **commit)
 
     def overwrite(self, data: Any, *, where: Where = None, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
         """Replace the rows that match ``where`` (all without it) by ``data``, whose rows must all match it, in one commit."""
-        raise NotImplementedError
+        return self._write(data, mode="overwrite", where=where, schema_evolution=schema_evolution, **commit)
 
     def upsert(self, data: Any, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
         """Replace the rows whose ``on`` columns equal those of a row of ``data``, and add the others, in one commit."""
-        raise NotImplementedError
+        return self._write(data, mode="upsert", on=on, schema_evolution=schema_evolution, **commit)
 
     def delete(self, where: Where, **commit: Any) -> WriteResult:
         """Delete the rows for which ``where`` is true. ``where=None`` deletes all rows."""
-        raise NotImplementedError
+        self._check_writable()
+        with self._lake.transaction(**commit) as tx:
+            tx.delete(self.name, where)
+        return single_result(tx.result, self.name, self._state.id)
+
+    def _write(self, data: Any, **how: Any) -> WriteResult:
+        self._check_writable()
+        return self._lake.write(self.name, data, create=False, **how)
+
+    def _check_writable(self) -> None:
+        if self._at is not None:
+            raise UsageError(
+                f"table {self.name} was opened at snapshot {self.snapshot_id} and cannot be written; open it without at=...",
+                table=self.name,
+                snapshot_id=self.snapshot_id,
+            )

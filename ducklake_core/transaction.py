@@ -2,58 +2,328 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ducklake_core.arrow.write_state import WriteState
+from ducklake_core.catalog.state import SchemaState, Snapshot, TableState
+from ducklake_core.catalog.visibility import same_name
+from ducklake_core.commit.actions import Action, DropSchema, DropTable
+from ducklake_core.commit.transaction import new_commit_id
+from ducklake_core.engines import check_keys, replayable, schema_of, write_files
+from ducklake_core.errors import AlreadyExistsError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.names import join_name, split_name
+from ducklake_core.format.options import Options
+from ducklake_core.format.predicate_parser import parse_predicate
+from ducklake_core.publication import Publication
+from ducklake_core.results import TransactionResult
+from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
+from ducklake_core.table_staging import evolve, new_schema, new_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ducklake_core.format.predicates import Predicate
     from ducklake_core.format.schema import Schema
-    from ducklake_core.lake import SchemaEvolution, Where
-    from ducklake_core.results import TransactionResult
+    from ducklake_core.lake import DuckLake, SchemaEvolution, Where, WriteMode
 
 
 class Transaction:
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
-    Rows are written to files at once, by each call; nothing is visible before the block ends.
+    Rows are written to files at once, by each call; nothing is visible before the block ends.  Deletes and overwrites see
+    the rows that were committed when the block began.  When another writer gets in between, changes to rows are planned
+    again on the newest snapshot, with the same data files, and committed then; changes to columns raise
+    :class:`CommitConflictError`.
     """
+
+    def __init__(
+        self,
+        lake: DuckLake,
+        *,
+        author: str | None = None,
+        message: str | None = None,
+        extra_info: str | Mapping[str, Any] | None = None,
+        commit_id: str | None = None,
+    ) -> None:
+        self._lake = lake
+        self._publication = Publication(
+            lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id or new_commit_id(), given=commit_id is not None
+        )
+        self._schemas: dict[str, SchemaState] = {}
+        self._definitions: list[Action] = []
+        self._tables: dict[str, StagedTable] = {}
+        self._base: Snapshot | None = None
+        self._repeated: Snapshot | None = None
+        self._result: TransactionResult | None = None
+        self._options = Options()
+        self._last_local_id = 0
+
+    def __enter__(self) -> Self:
+        if self._publication.given:
+            self._repeated = self._lake.find_commit(self._publication.commit_id)
+        with self._lake.reader() as reader:
+            self._base = reader.latest_snapshot()
+            self._options = Options.from_mapping(reader.options())
+        if self._options.require_commit_message and not self._publication.message:
+            raise UsageError("this lake requires a commit message (option require_commit_message): pass message=...")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            self._publication.discard()
+        elif self._repeated is not None:
+            self._result = TransactionResult(snapshot=self._repeated, repeated=True)
+        else:
+            self._result = self._publication.publish(self._open(), tuple(self._definitions), tuple(self._tables.values()))
+        self._base = None
 
     @property
     def result(self) -> TransactionResult:
-        """What the transaction became; only after the block has ended without an error."""
-        raise NotImplementedError
+        """What the transaction became; only after the block has ended without an error.
+
+        Raises:
+            UsageError: Before that.
+        """
+        if self._result is None:
+            raise UsageError("the transaction has no result: its block has not ended, or it failed")
+        return self._result
+
+    @property
+    def repeated(self) -> Snapshot | None:
+        """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
+        return self._repeated
 
     def create_schema(self, name: str) -> None:
-        """Create a schema."""
-        raise NotImplementedError
+        """Create a schema.
+
+        Raises:
+            AlreadyExistsError: It exists.
+        """
+        if self._repeated:
+            return
+        if self._find_schema(name) is not None:
+            raise AlreadyExistsError(f"there is a schema {name!r} already at snapshot {self._open().id}", schema=name)
+        self._create_schema(name)
 
     def drop_schema(self, name: str, *, cascade: bool = False) -> None:
-        """Drop a schema."""
-        raise NotImplementedError
+        """Drop a schema that is empty, or with ``cascade`` together with its tables.
+
+        Raises:
+            NotFoundError: No such schema.
+            UsageError: It is not empty.
+        """
+        if self._repeated:
+            return
+        state = self._find_schema(name)
+        if state is None or state.id < 0:
+            raise NotFoundError(f"there is no schema {name!r} at snapshot {self._open().id}", schema=name)
+        with self._lake.reader() as reader:
+            inside = [item for item in reader.tables(self._open().id) if item.schema_id == state.id]
+        if inside and not cascade:
+            raise UsageError(f"schema {state.name!r} has {len(inside)} tables; drop them first, or pass cascade=True", schema=state.name)
+        self._definitions += [DropTable(table_id=item.id, schema_name=item.schema_name, name=item.name) for item in inside]
+        self._definitions.append(DropSchema(schema_id=state.id, name=state.name))
 
     def create_table(
         self, name: str, schema: Schema | pa.Schema | Any, *, partition_by: Sequence[str] = (), comment: str | None = None
     ) -> None:
-        """Create a table, which later calls of this transaction may write to."""
-        raise NotImplementedError
+        """Create a table, which later calls of this transaction may write to.
+
+        Raises:
+            AlreadyExistsError: It exists.
+            NotFoundError: Its schema does not.
+        """
+        if self._repeated:
+            return
+        schema_name, table_name = split_name(name)
+        if self._find_table(name) is not None:
+            raise AlreadyExistsError(f"there is a table {name} already at snapshot {self._open().id}", table=name)
+        owner = self._find_schema(schema_name)
+        if owner is None:
+            raise NotFoundError(f"there is no schema {schema_name!r} at snapshot {self._open().id}", schema=schema_name)
+        self._create_table(owner, table_name, schema_of(schema), partition_by, comment)
 
     def drop_table(self, name: str) -> None:
-        """Drop a table."""
-        raise NotImplementedError
+        """Drop a table.
+
+        Raises:
+            NotFoundError: No such table.
+        """
+        if self._repeated:
+            return
+        staged = self._table(name)
+        if staged.committed is None or staged.written:
+            raise UsageError(f"table {name} was created or written in this same transaction", table=name)
+        state = staged.committed
+        self._definitions.append(DropTable(table_id=state.id, schema_name=state.schema_name, name=state.name))
+        del self._tables[self._key(*split_name(name))]
 
     def append(self, name: str, data: Any, *, schema_evolution: SchemaEvolution = "strict") -> None:
         """Add rows to a table."""
-        raise NotImplementedError
+        self.write(name, data, create=False, schema_evolution=schema_evolution)
 
     def overwrite(self, name: str, data: Any, *, where: Where = None, schema_evolution: SchemaEvolution = "strict") -> None:
-        """Replace the rows that match ``where`` (all without it)."""
-        raise NotImplementedError
+        """Replace the rows that match ``where`` (all without it) by rows that all match it too."""
+        self.write(name, data, mode="overwrite", where=where, create=False, schema_evolution=schema_evolution)
 
     def upsert(self, name: str, data: Any, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict") -> None:
         """Replace rows with equal keys, and add the others."""
-        raise NotImplementedError
+        self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution)
 
     def delete(self, name: str, where: Where) -> None:
-        """Delete the rows for which ``where`` is true."""
-        raise NotImplementedError
+        """Delete the rows for which ``where`` is true; all rows when it is None."""
+        if self._repeated:
+            return
+        self._check_plain()
+        staged = self._table(name)
+        predicate = None if where is None else parse_predicate(where, staged.state.schema)
+        staged.select(SelectRows(where=predicate))
+        staged.written = True
+        self._publication.find_deletions(staged, self._open())
+
+    def write(
+        self,
+        name: str,
+        data: Any,
+        *,
+        mode: WriteMode = "append",
+        where: Where = None,
+        on: Sequence[str] = (),
+        create: bool = True,
+        partition_by: Sequence[str] = (),
+        schema_evolution: SchemaEvolution = "strict",
+        comment: str | None = None,
+    ) -> None:
+        """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
+        if self._repeated:
+            return
+        _check_mode(mode, where, on)
+        self._check_plain()
+        staged = self._target(name, data, create, partition_by, comment, schema_evolution)
+        if mode == "upsert":
+            check_keys(on, staged.state)
+            data = replayable(data)
+            staged.select(SelectKeys(on=tuple(on), data=data))
+        predicate = None if where is None else parse_predicate(where, staged.state.schema)
+        if mode == "overwrite":
+            staged.select(SelectRows(where=predicate, data=None if _is_stream(data) else data))
+        staged.written = True
+        self._write_rows(staged, data, predicate)
+        self._publication.find_deletions(staged, self._open())
+
+    def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None) -> None:
+        table = staged.state
+        state = WriteState(
+            table=staged.name,
+            directory=table.path,
+            schema=table.schema,
+            partition_spec=table.partition_spec,
+            storage=self._lake.storage,
+            options=Options.from_mapping(table.options),
+            promise=promise,
+        )
+        files = write_files(data, state)
+        self._publication.own(staged.paths(files))
+        staged.files += files
+
+    def _target(
+        self, name: str, data: Any, create: bool, partition_by: Sequence[str], comment: str | None, mode: SchemaEvolution
+    ) -> StagedTable:
+        frame = schema_of(data)
+        staged = self._find_table(name)
+        if staged is None:
+            if not create:
+                raise NotFoundError(f"there is no table {name} at snapshot {self._open().id}", table=name, snapshot_id=self._open().id)
+            schema_name, table_name = split_name(name)
+            owner = self._find_schema(schema_name) or self._create_schema(schema_name)
+            return self._create_table(owner, table_name, frame, partition_by, comment)
+        if staged.alter is None and not staged.files:
+            staged.state, staged.alter, staged.differences = evolve(staged.state, frame, mode)
+        else:
+            # A second write to the table: its columns are settled.
+            evolve(staged.state, frame, "strict")
+        if staged.create is not None and staged.alter is not None:
+            raise UsageError(f"the frame does not have the columns that {name} was created with in this transaction", table=name)
+        return staged
+
+    def _check_plain(self) -> None:
+        if self._lake.info.encrypted:
+            raise UnsupportedFeatureError("writing to an encrypted lake is not supported; write it with DuckDB")
+
+    def _create_schema(self, name: str) -> SchemaState:
+        action, state = new_schema(name, self._local_id(), self._lake.info)
+        self._definitions.append(action)
+        self._schemas[name.casefold()] = state
+        return state
+
+    def _create_table(
+        self, owner: SchemaState, name: str, columns: Schema, partition_by: Sequence[str], comment: str | None
+    ) -> StagedTable:
+        with self._lake.reader() as reader:
+            options = reader.options(schema_id=owner.id if owner.id >= 0 else None)
+        create, state = new_table(
+            owner,
+            name,
+            columns,
+            local_id=self._local_id(),
+            partition_by=partition_by,
+            comment=comment,
+            options=options,
+            snapshot_id=self._open().id,
+        )
+        staged = StagedTable(state=state, committed=None, create=create)
+        self._tables[self._key(owner.name, name)] = staged
+        return staged
+
+    def _find_schema(self, name: str) -> SchemaState | None:
+        if name.casefold() in self._schemas:
+            return self._schemas[name.casefold()]
+        with self._lake.reader() as reader:
+            return next((state for state in reader.schemas(self._open().id) if same_name(state.name, name)), None)
+
+    def _find_table(self, name: str) -> StagedTable | None:
+        try:
+            return self._table(name)
+        except NotFoundError:
+            return None
+
+    def _table(self, name: str) -> StagedTable:
+        schema_name, table_name = split_name(name)
+        key = self._key(schema_name, table_name)
+        if key not in self._tables:
+            with self._lake.reader() as reader:
+                state: TableState = reader.table(schema_name, table_name, self._open().id)
+            if any(isinstance(action, DropTable) and action.table_id == state.id for action in self._definitions):
+                raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
+            self._tables[key] = StagedTable(state=state, committed=state)
+        return self._tables[key]
+
+    @staticmethod
+    def _key(schema: str, table: str) -> str:
+        return join_name(schema, table).casefold()
+
+    def _local_id(self) -> int:
+        self._last_local_id -= 1
+        return self._last_local_id
+
+    def _open(self) -> Snapshot:
+        if self._base is None:
+            raise UsageError("the transaction is not open: use it in a with block")
+        return self._base
+
+
+def _check_mode(mode: WriteMode, where: Where, on: Sequence[str]) -> None:
+    if mode not in ("append", "overwrite", "upsert"):
+        raise UsageError(f"unknown write mode {mode!r}: append, overwrite or upsert")
+    if where is not None and mode != "overwrite":
+        raise UsageError(f"where belongs to overwrite, not to {mode}")
+    if on and mode != "upsert":
+        raise UsageError(f"on belongs to upsert, not to {mode}")
+
+
+def _is_stream(data: Any) -> bool:
+    import pyarrow as pa
+
+    return isinstance(data, pa.RecordBatchReader)

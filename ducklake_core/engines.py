@@ -1,0 +1,102 @@
+"""Which engine works on a frame: Arrow in this process or Spark. Told by the frame's type, without importing Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from ducklake_core.catalog.state import TableState
+from ducklake_core.errors import UsageError
+from ducklake_core.format.arrow_types import from_arrow_schema
+from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.schema import Schema
+from ducklake_core.scan.plan import ScanPlan
+
+if TYPE_CHECKING:
+    from ducklake_core.arrow.positions import DeleteTarget, Deletions
+    from ducklake_core.arrow.write_state import WriteState
+    from ducklake_core.storage.filesystems import Storage
+
+EngineName: TypeAlias = Literal["arrow", "spark"]
+
+
+def engine_of(data: Any) -> EngineName:
+    """The engine of a frame.
+
+    Raises:
+        UsageError: Neither a pyarrow Table, RecordBatch or RecordBatchReader nor a Spark DataFrame.
+    """
+    if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
+        return "arrow"
+    if any(cls.__module__.startswith("pyspark.sql") and cls.__name__ == "DataFrame" for cls in type(data).__mro__):
+        return "spark"
+    kind = f"{type(data).__module__}.{type(data).__qualname__}"
+    raise UsageError(f"cannot write a {kind}: give a pyarrow Table or RecordBatchReader, or a Spark DataFrame", type=kind)
+
+
+def schema_of(data: Any) -> Schema:
+    """The DuckLake columns, without ids, of a frame, an Arrow schema or a DuckLake schema."""
+    if isinstance(data, Schema):
+        return data
+    if isinstance(data, pa.Schema):
+        return from_arrow_schema(data)
+    if engine_of(data) == "arrow":
+        return from_arrow_schema(data.schema)
+    from ducklake_core.spark.types import from_spark_schema
+
+    return from_spark_schema(data.schema)
+
+
+def write_files(data: Any, state: WriteState) -> tuple[WrittenFile, ...]:
+    """Write a frame's rows to new files of a table. On failure the files are gone again."""
+    if engine_of(data) == "arrow":
+        from ducklake_core.arrow.write import write_table
+
+        return write_table(pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data, state)
+    from ducklake_core.spark.write import write_frame
+
+    return tuple(write_frame(data, state))
+
+
+def delete_matching(plan: ScanPlan, target: DeleteTarget, storage: Storage, data: Any = None) -> Deletions:
+    """Write delete files for the rows that match a plan's predicate, on the engine of the data that replaces them."""
+    if data is not None and engine_of(data) == "spark":
+        from ducklake_core.spark import positions as spark_positions
+
+        return spark_positions.find_positions(plan, target, storage, data.sparkSession)
+    from ducklake_core.arrow.positions import find_positions
+
+    return find_positions(plan, target, storage)
+
+
+def delete_by_key(plan: ScanPlan, on: Sequence[str], data: Any, target: DeleteTarget, storage: Storage) -> Deletions:
+    """Write delete files for the rows whose key columns equal those of a row of the data, on the data's engine.
+
+    Raises:
+        SchemaError: NULL or repeated keys in the data.
+    """
+    if engine_of(data) == "spark":
+        from ducklake_core.spark import positions as spark_positions
+
+        return spark_positions.find_key_positions(plan, target, storage, data, on)
+    from ducklake_core.arrow.keys import key_set
+    from ducklake_core.arrow.positions import find_positions
+
+    return find_positions(plan, target, storage, key_set(data, on, plan.schema))
+
+
+def replayable(data: Any) -> Any:
+    """The same rows as something that can be read twice: a stream is read into a table."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+
+
+def check_keys(on: Sequence[str], state: TableState) -> None:
+    """Refuse an upsert without keys or with columns that the table does not have."""
+    if not on:
+        raise UsageError(f"an upsert into {state.qualified_name} needs its key columns: on=[...]", table=state.qualified_name)
+    for name in on:
+        state.schema.column(name)

@@ -1,0 +1,215 @@
+"""From staged tables to a snapshot: commit, plan deletes again when others got in between, clean up own files."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ducklake_core.arrow.positions import DeleteTarget, Deletions, rewrite_delete_file
+from ducklake_core.catalog.state import Snapshot, TableState
+from ducklake_core.commit.actions import Action, StagedDeleteFile
+from ducklake_core.commit.committer import Committed, Committer
+from ducklake_core.commit.transaction import StagedTransaction, stored_extra_info
+from ducklake_core.engines import delete_by_key, delete_matching
+from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
+from ducklake_core.format import paths
+from ducklake_core.format.predicates import Predicate
+from ducklake_core.results import TransactionResult, WriteResult
+from ducklake_core.scan.plan import ScanPlan
+from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
+
+if TYPE_CHECKING:
+    from ducklake_core.lake import DuckLake
+
+REPLANS = 20
+_LONGEST_PAUSE = 2.0
+
+
+class Publication:
+    """Turns what a transaction staged into a snapshot, and knows every file that it wrote.
+
+    Args:
+        lake: Where to.
+        given: Whether the commit id was given from outside, so that several runs may carry it.
+    """
+
+    def __init__(
+        self,
+        lake: DuckLake,
+        *,
+        author: str | None,
+        message: str | None,
+        extra_info: str | Mapping[str, Any] | None,
+        commit_id: str,
+        given: bool,
+    ) -> None:
+        self._lake = lake
+        self.commit_id = commit_id
+        self.given = given
+        self._writer = uuid.uuid4().hex[:16] if given else None
+        self._author = author
+        self.message = message
+        self._extra_info = stored_extra_info(commit_id, extra_info, writer=self._writer)
+        self._data_files: list[str] = []
+        self._delete_files: list[str] = []
+        self._superseded: list[str] = []
+        self._targets: dict[int, DeleteTarget] = {}
+
+    def own(self, files: Iterable[str]) -> None:
+        """Note data files that exist only for this transaction."""
+        self._data_files += files
+
+    def discard(self) -> None:
+        """Delete all files of the transaction, after it surely failed. Files that cannot be deleted stay as orphans."""
+        self._lake.storage.delete([*self._data_files, *self._delete_files])
+        self._data_files, self._delete_files = [], []
+
+    def find_deletions(self, staged: StagedTable, base: Snapshot) -> None:
+        """Find the rows that a table's selection means at a snapshot, and write their delete files."""
+        state = staged.committed
+        if staged.selection is None or state is None:
+            return
+        target = DeleteTarget(
+            directory=state.path, data_path=self._lake.info.data_path, write_id=paths.write_id(), assumed_snapshot=base.id + 1
+        )
+        self._targets[state.id] = target
+        staged.deletions = self._find(staged, state, target)
+        self._delete_files += staged.paths(staged.deletions.delete_files)
+
+    def _find(self, staged: StagedTable, state: TableState, target: DeleteTarget) -> Deletions:
+        match staged.selection:
+            case SelectRows(where=where, data=data):
+                return delete_matching(self._plan(state, where=where), target, self._lake.storage, data)
+            case SelectKeys(on=on, data=data):
+                return delete_by_key(self._plan(state, on), on, data, target, self._lake.storage)
+            case None:
+                return Deletions()
+
+    def _plan(self, state: TableState, columns: Sequence[str] = (), where: str | Predicate | None = None) -> ScanPlan:
+        from ducklake_core.scan.planner import plan_scan
+
+        with self._lake.reader() as reader:
+            return plan_scan(reader, state, columns, where, virtual=("file_row_number",))
+
+    def publish(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> TransactionResult:
+        """Commit everything staged as one snapshot.
+
+        Raises:
+            CommitError: It did not become a snapshot; own files are deleted, unless the outcome is unknown.
+        """
+        try:
+            committed = self._commit(base, definitions, tables)
+        except CommitOutcomeUnknownError:
+            raise
+        except DuckLakeError:
+            self.discard()
+            raise
+        if committed is None:
+            self.discard()
+            return TransactionResult(snapshot=None, writes=tuple(_nothing(staged, base) for staged in tables if staged.written))
+        if committed.repeated:
+            self.discard()
+            return TransactionResult(snapshot=committed.snapshot, repeated=True)
+        self._drop_superseded()
+        writes = tuple(_result(staged, committed) for staged in tables if staged.written)
+        return TransactionResult(snapshot=committed.snapshot, writes=writes)
+
+    def _commit(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> Committed | None:
+        committer = Committer(self._lake.database, rewrite_delete_file=self._rewrite)
+        for replan in range(1, REPLANS + 1):
+            transaction = self._staged(base, definitions, tables)
+            if not transaction.actions:
+                return None
+            try:
+                return committer.commit(transaction)
+            except CommitConflictError as conflict:
+                if replan == REPLANS or definitions:
+                    raise
+                time.sleep(min(0.02 * 1.5**replan, _LONGEST_PAUSE) * random.uniform(0.3, 1.0))  # noqa: S311
+                base = self._replan(tables, conflict)
+        raise AssertionError("the loop above returns or raises")
+
+    def _staged(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> StagedTransaction:
+        actions = tuple(action for staged in tables for action in staged.actions())
+        return StagedTransaction(
+            base=base,
+            actions=(*definitions, *actions),
+            commit_id=self.commit_id,
+            names={staged.state.id: staged.name for staged in tables if staged.committed is not None},
+            writer=self._writer,
+            author=self._author,
+            message=self.message,
+            extra_info=self._extra_info,
+        )
+
+    def _replan(self, tables: Sequence[StagedTable], conflict: CommitConflictError) -> Snapshot:
+        """Move every staged table to the newest snapshot, with its data files and freshly found deletes.
+
+        The outcome is as if the transaction had begun after the other one.
+
+        Raises:
+            CommitConflictError: The given one, when a table's columns or keys are no longer what its files follow.
+        """
+        with self._lake.reader() as reader:
+            base = reader.latest_snapshot()
+            for staged in tables:
+                try:
+                    fresh = (
+                        reader.table(staged.state.schema_name, staged.state.name, base.id)
+                        if staged.committed is None
+                        else reader.table_by_id(staged.committed.id, base.id)
+                    )
+                except NotFoundError:
+                    raise conflict from None
+                if staged.alter is not None or not _fits(staged.state, fresh):
+                    raise conflict
+                # A table that both have created alike is theirs now, and our rows go there.
+                staged.create, staged.committed, staged.state = None, fresh, fresh
+        for staged in tables:
+            self._lake.storage.delete(staged.paths(staged.deletions.delete_files))
+            self.find_deletions(staged, base)
+        return base
+
+    def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
+        target = self._targets[table_id]
+        written = rewrite_delete_file(file, snapshot_id, target, self._lake.storage)
+        self._superseded.append(target.directory + file.path)
+        self._delete_files.append(target.directory + written.path)
+        return written
+
+    def _drop_superseded(self) -> None:
+        """Delete the delete files that were written again for another snapshot; what cannot be deleted stays as an orphan."""
+        self._lake.storage.delete(self._superseded)
+
+
+def _fits(ours: TableState, theirs: TableState) -> bool:
+    """Whether files written for one state of a table are right for another."""
+    same_columns = [(node.id, node.name, node.type, node.nullable) for node in ours.schema.walk()] == [
+        (node.id, node.name, node.type, node.nullable) for node in theirs.schema.walk()
+    ]
+    ours_keys, theirs_keys = (state.partition_spec.fields if state.partition_spec else () for state in (ours, theirs))
+    return same_columns and ours_keys == theirs_keys and ours.path == theirs.path
+
+
+def _nothing(staged: StagedTable, base: Snapshot) -> WriteResult:
+    return WriteResult(table=staged.name, table_id=staged.state.id, snapshot=base, committed=False)
+
+
+def _result(staged: StagedTable, committed: Committed) -> WriteResult:
+    return WriteResult(
+        table=staged.name,
+        table_id=committed.ids.get(staged.state.id, staged.state.id),
+        snapshot=committed.snapshot,
+        created_table=staged.create is not None,
+        schema_changes=staged.differences,
+        rows_added=sum(file.record_count for file in staged.files),
+        rows_deleted=staged.deletions.row_count,
+        files_added=len(staged.files),
+        files_removed=len(staged.deletions.ended),
+        delete_files_added=len(staged.deletions.delete_files),
+        bytes_added=sum(file.file_size_bytes for file in staged.files),
+        attempts=committed.attempts,
+    )

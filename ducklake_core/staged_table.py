@@ -1,0 +1,112 @@
+"""One table within an open transaction: what is staged for it, and how its deletes are planned on a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from ducklake_core.arrow.positions import Deletions
+from ducklake_core.catalog.state import TableState
+from ducklake_core.commit.actions import (
+    Action,
+    AddDeleteFiles,
+    AlterColumns,
+    AppendFiles,
+    CreateTable,
+    EndFiles,
+    EndInlined,
+)
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.names import join_name
+
+if TYPE_CHECKING:
+    from ducklake_core.format.predicates import Predicate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectRows:
+    """Rows to delete: those that match, or all of them; ``data`` is the frame that replaces them, for its engine."""
+
+    where: str | Predicate | None
+    data: Any = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectKeys:
+    """Rows to delete: those whose key columns equal those of a row of ``data``."""
+
+    on: tuple[str, ...]
+    data: Any = field(repr=False)
+
+
+Selection: TypeAlias = SelectRows | SelectKeys
+
+
+@dataclass(slots=True, kw_only=True)
+class StagedTable:
+    """What a transaction does to one table.
+
+    Attributes:
+        state: The table as later calls of the transaction see it; a negative id while it is not committed.
+        committed: The table at the transaction's base snapshot, None when the transaction creates it.
+        create: Its creation, if that is part of the transaction.
+        alter: Its change of columns, likewise.
+        differences: What that changes, readable.
+        files: Written files.
+        selection: Which committed rows to delete.
+        deletions: Those rows, found on the base snapshot.
+    """
+
+    state: TableState
+    committed: TableState | None
+    create: CreateTable | None = None
+    alter: AlterColumns | None = None
+    differences: tuple[str, ...] = ()
+    files: list[WrittenFile] = field(default_factory=list)
+    selection: Selection | None = None
+    deletions: Deletions = field(default_factory=Deletions)
+    written: bool = False
+
+    @property
+    def name(self) -> str:
+        """``schema.table``, quoted where needed."""
+        return join_name(self.state.schema_name, self.state.name)
+
+    def select(self, selection: Selection) -> None:
+        """Remember which rows to delete.
+
+        Raises:
+            UnsupportedFeatureError: Rows of this table were deleted or added before in this transaction: later calls
+                would have to see rows that are not committed.
+        """
+        if self.selection is not None or self.files:
+            raise UnsupportedFeatureError(
+                f"deleting rows of {self.name} after other writes to it in the same transaction is not supported; "
+                "delete or overwrite first and once, then append",
+                table=self.name,
+            )
+        self.selection = selection
+
+    def actions(self) -> Iterator[Action]:
+        """Everything staged, as the commit takes it."""
+        if self.create is not None:
+            yield self.create
+        if self.alter is not None:
+            yield self.alter
+        table_id = self.state.id
+        if self.deletions.ended:
+            ids = tuple(file.data_file_id for file in self.deletions.ended)
+            yield EndFiles(table_id=table_id, data_file_ids=ids, row_count=sum(file.new_count for file in self.deletions.ended))
+        if self.deletions.delete_files:
+            yield AddDeleteFiles(table_id=table_id, files=self.deletions.delete_files)
+        if self.deletions.inlined:
+            yield EndInlined(table_id=table_id, rows=self.deletions.inlined)
+        if self.files:
+            spec = self.state.partition_spec
+            yield AppendFiles(table_id=table_id, schema=self.state.schema, files=tuple(self.files), partition_spec=spec)
+
+    def paths(self, files: Sequence[Any]) -> list[str]:
+        """Full paths of files that are relative to the table."""
+        return [self.state.path + file.path for file in files]

@@ -1,0 +1,121 @@
+"""Sizes and column summaries of tables, from the catalog alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from ducklake_core.catalog.files import data_files
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import InlinedCounts, TableListing, TableState
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
+from ducklake_core.format.files import ColumnStatistics
+from ducklake_core.format.names import join_name
+from ducklake_core.format.partitioning import PartitionField
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import DataType, Field
+from ducklake_core.format.value_text import from_text, order_key
+from ducklake_core.results import ColumnSummary, TableInfo
+
+
+def all_table_infos(reader: CatalogReader, snapshot_id: int) -> list[TableInfo]:
+    """The size of every table at a snapshot, by schema and name."""
+    listings = reader.tables(snapshot_id)
+    inlined = reader.inlined_counts(listings, snapshot_id)
+    return [_info(listing, inlined.get(listing.id, InlinedCounts()), snapshot_id) for listing in listings]
+
+
+def table_info(reader: CatalogReader, state: TableState) -> TableInfo:
+    """The size of one table at the snapshot of its state."""
+    (listing,) = (listing for listing in reader.tables(state.snapshot_id) if listing.id == state.id)
+    inlined = reader.inlined_counts([listing], state.snapshot_id).get(state.id, InlinedCounts())
+    keys = state.partition_spec.fields if state.partition_spec is not None else ()
+    return replace(_info(listing, inlined, state.snapshot_id), partition_by=tuple(_expression(key) for key in keys))
+
+
+def column_summaries(reader: CatalogReader, state: TableState) -> dict[str, ColumnSummary]:
+    """Counts and bounds of every leaf column by dotted path, summed over the live files in one pass."""
+    leaves = list(_leaves(state.schema))
+    sums = {leaf.id: _Sum(leaf.type) for _, leaf in leaves}
+    for _, statistics in data_files(reader, state, None, frozenset(sums)):
+        for column_id, total in sums.items():
+            total.add(statistics.get(column_id))
+    return {path: sums[leaf.id].summary(path, leaf.id) for path, leaf in leaves}
+
+
+class _Sum:
+    """One column's statistics over files seen so far."""
+
+    def __init__(self, data_type: DataType) -> None:
+        self._type = data_type
+        self._values: int | None = 0
+        self._nulls: int | None = 0
+        self._least: Any = None
+        self._greatest: Any = None
+        self._bounded = True
+
+    def add(self, found: ColumnStatistics | None) -> None:
+        self._values = None if found is None or found.value_count is None or self._values is None else self._values + found.value_count
+        self._nulls = None if found is None or found.null_count is None or self._nulls is None else self._nulls + found.null_count
+        if found is not None and found.value_count == 0:
+            return
+        if found is None or found.min_value is None or found.max_value is None or not self._bounded:
+            self._bounded = False
+            return
+        try:
+            low, high = from_text(found.min_value, self._type), from_text(found.max_value, self._type)
+        except (SchemaError, UnsupportedFeatureError):
+            self._bounded = False
+            return
+        self._least = low if self._least is None else min(self._least, low, key=order_key)
+        self._greatest = high if self._greatest is None else max(self._greatest, high, key=order_key)
+
+    def summary(self, path: str, column_id: int) -> ColumnSummary:
+        return ColumnSummary(
+            column=path,
+            column_id=column_id,
+            value_count=self._values,
+            null_count=self._nulls,
+            min_value=self._least if self._bounded else None,
+            max_value=self._greatest if self._bounded else None,
+        )
+
+
+def _leaves(schema: Schema) -> Iterator[tuple[str, Field]]:
+    def below(prefix: str, fields: Iterable[Field]) -> Iterator[tuple[str, Field]]:
+        for field in fields:
+            path = f"{prefix}{field.name}"
+            if field.is_leaf:
+                yield path, field
+            yield from below(f"{path}.", field.children)
+
+    return below("", schema.columns)
+
+
+def _expression(key: PartitionField) -> str:
+    match key.transform:
+        case "identity":
+            return key.column
+        case "bucket":
+            return f"bucket({key.buckets}, {key.column})"
+        case transform:
+            return f"{transform}({key.column})"
+
+
+def _info(listing: TableListing, inlined: InlinedCounts, snapshot_id: int) -> TableInfo:
+    deleted = listing.delete_count + inlined.deleted_count
+    return TableInfo(
+        table=join_name(listing.schema_name, listing.name),
+        table_id=listing.id,
+        table_uuid=listing.uuid,
+        snapshot_id=snapshot_id,
+        row_count=listing.record_count - deleted + inlined.row_count,
+        file_count=listing.file_count,
+        file_size_bytes=listing.file_size_bytes,
+        delete_file_count=listing.delete_file_count,
+        delete_file_size_bytes=listing.delete_file_size_bytes,
+        deleted_row_count=deleted,
+        inlined_row_count=inlined.row_count,
+        comment=listing.comment,
+    )
