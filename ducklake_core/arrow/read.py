@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.arrow.conform import conform, constant, field_id
-from ducklake_core.arrow.evaluate import evaluate
 from ducklake_core.arrow.row_groups import row_group_runs
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
 from ducklake_core.format.arrow_types import to_arrow_schema
@@ -100,6 +99,8 @@ def _unique(names: list[str]) -> list[str]:
 def _keep_matching(batch: pa.RecordBatch, shape: ReadShape) -> pa.RecordBatch:
     if shape.predicate is None:
         return batch
+    from ducklake_core.arrow.evaluate import evaluate
+
     table_columns = pa.RecordBatch.from_arrays(batch.columns[: len(shape.read_schema)], schema=_read_schema(shape))
     return batch.filter(evaluate(shape.predicate, table_columns))
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 from pyspark.sql import SparkSession
 
 
 def local_session() -> SparkSession:
     """A classic session on two local cores, quiet, in UTC."""
+    # Workers have to find the packages of this interpreter, not those of the first python3 on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return (
         SparkSession.builder.master("local[2]")
         .appName("ducklake-tests")

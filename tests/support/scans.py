@@ -1,0 +1,75 @@
+"""Scans of a test's lake straight through catalog and planner, and their rows compared with the oracle's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from ducklake_core.catalog.bootstrap import open_catalog
+from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.url import parse_catalog_url
+from ducklake_core.scan.scan import Scan
+from ducklake_core.storage.filesystems import Storage
+from tests.support.oracle import LakeAddress, Oracle
+
+STORAGE = Storage()
+
+
+@dataclass
+class OpenLake:
+    """A lake that the oracle made, open for our scans."""
+
+    database: Database
+    info: Any
+
+    @contextmanager
+    def reader(self) -> Iterator[CatalogReader]:
+        with self.database.read() as connection:
+            yield CatalogReader(connection, self.info, self.database.tables)
+
+    def scan(self, name: str, at: int | None = None, **scan: Any) -> Scan:
+        with self.reader() as reader:
+            state = reader.table("main", name, reader.latest_snapshot().id if at is None else at)
+        return Scan(table=state, reader=self.reader, storage=STORAGE, **scan)
+
+    def snapshots(self) -> list[int]:
+        with self.reader() as reader:
+            return [snapshot.id for snapshot in reader.snapshots()]
+
+
+def open_lake(address: LakeAddress) -> OpenLake:
+    database = Database(parse_catalog_url(address.url))
+    return OpenLake(database, open_catalog(database))
+
+
+def assert_same_rows(duck: Oracle, ours: pa.Table, query: str) -> None:
+    """Our rows and the rows of a query are the same multiset, column by column of the same name, as the oracle compares them."""
+    theirs = duck.connection.execute(f"SELECT * FROM ({query}) LIMIT 0").description
+    names = [column[0] for column in theirs]
+    assert ours.column_names == names
+    duck.connection.register("ours", _for_duckdb(ours))
+    columns = ", ".join(_comparable(name, ours.schema.field(name).type) for name in names)
+    try:
+        mine, others = f"SELECT {columns} FROM ours", f"SELECT {columns} FROM ({query})"
+        assert duck.rows(f"{mine} EXCEPT ALL {others}") == [], "rows that only we have"
+        assert duck.rows(f"{others} EXCEPT ALL {mine}") == [], "rows that we miss"
+    finally:
+        duck.connection.unregister("ours")
+
+
+def _for_duckdb(table: pa.Table) -> pa.Table:
+    # DuckDB does not read decimals of 39 digits from Arrow.
+    for index, field in enumerate(table.schema):
+        if pa.types.is_decimal256(field.type):
+            table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
+    return table
+
+
+def _comparable(name: str, arrow: pa.DataType) -> str:
+    quoted = '"' + name.replace('"', '""') + '"'
+    return f"CAST({quoted} AS VARCHAR)" if pa.types.is_decimal256(arrow) or pa.types.is_interval(arrow) else quoted
