@@ -1,7 +1,6 @@
 """The IO manager: one output is one DuckLake commit."""
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: Dagster reads the annotations of resource fields before they could be resolved.
 import time
 from typing import Any, Literal
 

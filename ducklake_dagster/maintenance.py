@@ -4,15 +4,13 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
+from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
-
-if TYPE_CHECKING:
-    from ducklake_core import DuckLake
 
 POOL = "ducklake_maintenance"
 _MOST_LINES = 100

@@ -42,18 +42,21 @@ reference = [flight_assets.airlines, flight_assets.airports, flight_assets.plane
 partitioned = [flight_assets.flights, flight_assets.carrier_delays, flight_assets.flights_weather]
 all_assets = [*reference, *partitioned, flight_assets.routes]
 
+checks = [
+    *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
+    *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
+]
+resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
+
 maintenance = build_maintenance_job(expire_older_than=timedelta(days=7), keep_last=20)
 
 defs = dg.Definitions(
     assets=all_assets,
-    asset_checks=[
-        *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
-        *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
-    ],
+    asset_checks=checks,
     jobs=[maintenance],
     schedules=[build_maintenance_schedule(maintenance)],
     sensors=[build_commit_sensor(assets=all_assets), build_compaction_sensor(min_files=4)],
-    resources={"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark},
+    resources=resources,
     # One process, so that all steps of a run share one Spark session.
     executor=dg.in_process_executor,
 )

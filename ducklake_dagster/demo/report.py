@@ -1,0 +1,86 @@
+"""What the demo prints."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from dagster import ExecuteInProcessResult
+from rich.console import Console
+from rich.table import Table
+
+from ducklake_core import DuckLake
+from ducklake_dagster.demo.places import CATALOG, FILES
+from ducklake_dagster.provenance import dagster_facts
+
+
+def run_line(console: Console, what: str, result: ExecuteInProcessResult, seconds: float) -> None:
+    """One line for the run, one for each table, one for each check."""
+    console.print(f"[green]✓[/] {what}  [dim]run {result.run_id[:8]}, {seconds:.1f} s")
+    shown: set[tuple[str, object]] = set()
+    for event in result.get_asset_materialization_events():
+        metadata = {key: value.value for key, value in event.materialization.metadata.items()}
+        snapshot, table = metadata["ducklake/snapshot_id"], event.materialization.asset_key.to_user_string()
+        if (table, snapshot) not in shown:
+            shown.add((table, snapshot))
+            added, deleted, files = (metadata[f"ducklake/{name}"] for name in ("rows_added", "rows_deleted", "files_added"))
+            console.print(f"    {table:<16} snapshot {snapshot:>3}  +{added:,} rows  -{deleted:,} rows  {files} new files")
+    for check in result.get_asset_check_evaluations():
+        mark = "[green]passed[/]" if check.passed else f"[yellow]{check.severity.value}[/]"
+        console.print(f"    [dim]check[/] {check.asset_key.to_user_string()}.{check.check_name}: {mark} [dim]{check.description}")
+
+
+def maintenance_lines(console: Console, result: ExecuteInProcessResult, seconds: float) -> None:
+    """The last line of what each step says about itself."""
+    console.print(f"[green]✓[/] maintenance job  [dim]run {result.run_id[:8]}, {seconds:.1f} s")
+    for event in result.get_step_success_events():
+        step = str(event.step_key)
+        outputs = [e for e in result.events_for_node(step) if e.event_type_value == "STEP_OUTPUT"]
+        for output in outputs:
+            for name, value in output.step_output_data.metadata.items():
+                if name.endswith("report"):
+                    table = name.removesuffix("report").strip("/")
+                    console.print(f"    {step:<21} {table + ': ' if table else ''}{str(value.value).splitlines()[-1]}")
+
+
+def snapshots(console: Console, lake: DuckLake) -> None:
+    """Who committed what."""
+    table = Table("snapshot", "time (UTC)", "author", "message", "changes", "run", title="Snapshots", title_justify="left")
+    for snapshot in lake.snapshots():
+        run = str(dagster_facts(snapshot).get("run_id", ""))[:8]
+        row = (str(snapshot.id), f"{snapshot.time:%H:%M:%S}", snapshot.author, snapshot.message, snapshot.changes, run)
+        table.add_row(*(text or "" for text in row))
+    console.print(table)
+
+
+def tables(console: Console, lake: DuckLake) -> None:
+    """What the tables hold now."""
+    table = Table("table", "partitioned by", title="Tables", title_justify="left")
+    for heading in ("rows", "files", "bytes", "delete files"):
+        table.add_column(heading, justify="right")
+    for info in lake.tables():
+        numbers = (info.row_count, info.file_count, info.file_size_bytes, info.delete_file_count)
+        table.add_row(info.table, ", ".join(info.partition_by), *(f"{number:,}" for number in numbers))
+    console.print(table)
+
+
+def query(console: Console, lake: DuckLake) -> None:
+    """A question to the result, answered with Arrow from the files of one partition."""
+    rows = lake.table("flights_weather").scan(["visib", "dep_delay"], where="origin = 'LGA' AND dep_delay IS NOT NULL").to_arrow()
+    poor = pc.less(rows["visib"], pa.scalar(3))
+    table = Table("visibility at LaGuardia", title="Delays and weather, January and February", title_justify="left")
+    table.add_column("departures", justify="right")
+    table.add_column("mean delay, minutes", justify="right")
+    for name, condition in (("below 3 miles", poor), ("3 miles and more", pc.invert(poor))):
+        chosen = rows.filter(condition)
+        table.add_row(name, f"{chosen.num_rows:,}", f"{pc.mean(chosen['dep_delay']).as_py():.1f}")
+    console.print(table)
+
+
+def other_doors(console: Console) -> None:
+    """How else to look at it."""
+    console.print("[bold]The same lake in DuckDB:")
+    console.print(
+        f"    INSTALL ducklake; ATTACH 'ducklake:sqlite:{CATALOG}' AS lake (DATA_PATH '{FILES}/'); FROM lake.carrier_delays;",
+        soft_wrap=True,
+    )
+    console.print("[bold]The same project in the browser:[/] make ui")

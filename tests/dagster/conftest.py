@@ -1,0 +1,42 @@
+"""Fixtures of the Dagster tests: a lake as resource, an instance, and a way to run assets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog
+from tests.support.oracle import LakeAddress
+
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@pytest.fixture
+def lake_resource(sqlite_address: LakeAddress) -> DuckLakeResource:
+    """A lake that is created on first use."""
+    path = sqlite_address.url.removeprefix("sqlite:///")
+    return DuckLakeResource(
+        catalog=SqliteCatalog(path=path), storage=LocalStorage(data_path=sqlite_address.data_path), create_if_missing=True
+    )
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    """A Dagster instance in memory."""
+    with dg.DagsterInstance.ephemeral() as found:
+        yield found
+
+
+@pytest.fixture
+def run(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> Callable[..., dg.ExecuteInProcessResult]:
+    """``run([assets], partition_key=..., io={...})``: materialize on the lake; manager settings go into ``io``."""
+
+    def materialize(assets: Any, *, io: dict[str, Any] | None = None, **how: Any) -> dg.ExecuteInProcessResult:
+        manager = DuckLakeIOManager(lake=lake_resource, **{"default_frame": "arrow", **(io or {})})
+        resources = {"io_manager": manager, "lake": lake_resource, **how.pop("resources", {})}
+        return dg.materialize(assets, resources=resources, instance=instance, run_config=QUIET, **how)
+
+    return materialize
