@@ -15,11 +15,11 @@ from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.scheduled import ScheduledFile, forget_scheduled, scheduled_files, still_referenced
 from ducklake_core.catalog.state import LakeInfo
 from ducklake_core.format import paths
-from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_option, check_floor, threshold
+from ducklake_core.format.options import Options
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.storage.filesystems import Storage, printable
 
-DEFAULT_AGE = timedelta(days=2)
 _BATCH = 500
 
 
@@ -86,10 +86,8 @@ def cleanup_old_files(
     too_young = 0
     with database.read() as connection:
         now = database.now(connection)
-        age = older_than
-        if age is None:
-            age = age_option(CatalogReader(connection, info, database.tables).options(), "delete_older_than")
-        limit = threshold(DEFAULT_AGE if age is None else age, now)
+        options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
+        limit = threshold(options.delete_older_than if older_than is None else older_than, now)
         check_floor("older_than", limit, now, min_age)
         for file in scheduled_files(connection, database.tables, info):
             if file.scheduled < limit:

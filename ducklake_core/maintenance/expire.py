@@ -14,7 +14,8 @@ from ducklake_core.catalog.expiry import DeadTable, Unneeded, UnneededFile, expi
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import LakeInfo, Snapshot
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_option, check_floor, threshold
+from ducklake_core.format.options import Options
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.words import size_text
 
@@ -91,7 +92,7 @@ def expire_snapshots(
                 raise UsageError("give either versions, or older_than and keep_last")
             chosen = _by_version(snapshots, wanted)
         else:
-            limit = older_than if older_than is not None else age_option(reader.options(), "expire_older_than")
+            limit = older_than if older_than is not None else Options.from_mapping(reader.options()).expire_older_than
             chosen = _by_age(snapshots, limit, keep_last, min_age, database.now(connection))
         planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run else Unneeded()
     if dry_run or not chosen:
