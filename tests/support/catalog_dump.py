@@ -1,0 +1,68 @@
+"""All metadata of a lake as plain rows, made comparable between lakes that went through the same steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import inspect, select
+
+from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.url import parse_catalog_url
+from tests.support.oracle import LakeAddress
+
+IGNORED: Mapping[str, Mapping[str, str]] = {
+    "metadata": {"value of created_by": "names the implementation"},
+    "snapshot": {"snapshot_time": "the time of the commit"},
+    "snapshot_changes": {"commit_extra_info": "ours holds a commit id"},
+    "schema": {"schema_uuid": "random"},
+    "table": {"table_uuid": "random"},
+    "data_file": {
+        "path": "random file name; the directory is compared",
+        "file_size_bytes": "writers encode differently",
+        "footer_size": "writers encode differently",
+    },
+    "delete_file": {
+        "path": "random file name; the directory is compared",
+        "file_size_bytes": "writers encode differently",
+        "footer_size": "writers encode differently",
+    },
+    "file_column_stats": {"column_size_bytes": "writers encode differently"},
+    "table_stats": {"file_size_bytes": "writers encode differently"},
+    "files_scheduled_for_deletion": {"path": "random file name", "schedule_start": "the time of the commit"},
+}
+"""Columns that are left out of the comparison, each with its reason."""
+
+_FILE_NAME = re.compile(r"ducklake-[0-9a-f-]{36}(-delete)?\.parquet$")
+
+
+def dump_catalog(address: LakeAddress) -> dict[str, list[dict[str, Any]]]:
+    """Rows of all metadata tables that have any, sorted, with ignored columns left out and random names replaced."""
+    database = Database(parse_catalog_url(address.url))
+    dump: dict[str, list[dict[str, Any]]] = {}
+    with database.read() as connection:
+        for name, table in database.tables.items():
+            rows = [dict(row) for row in connection.execute(select(table)).mappings()]
+            if rows:
+                dump[name] = _sorted(_comparable(name, row) for row in rows)
+        names = sorted(n for n in inspect(connection).get_table_names() if n.startswith("ducklake_inlined_"))
+        for name in names:
+            columns = [(c["name"], str(c["type"])) for c in inspect(connection).get_columns(name)]
+            dump[name] = [{"columns": columns}]
+    database.close()
+    return dump
+
+
+def _comparable(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    ignored = IGNORED.get(table, {})
+    kept = {key: value for key, value in row.items() if key not in ignored or key == "path"}
+    if isinstance(kept.get("path"), str) and table != "schema":
+        kept["path"] = _FILE_NAME.sub(lambda found: f"file{found[1] or ''}.parquet", kept["path"])
+    if table == "metadata" and row["key"] in ("created_by", "data_path"):
+        kept["value"] = "..."
+    return kept
+
+
+def _sorted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: [(value is None, str(type(value)), str(value)) for value in row.values()])
