@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from ducklake_core.arrow.keys import KeySet
-from ducklake_core.arrow.read import INLINED_NAME, deleted_positions, read_inlined, read_task
+from ducklake_core.arrow.read import deleted_positions, read_inlined, read_task
 from ducklake_core.commit.actions import StagedDeleteFile
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format import paths
@@ -236,15 +236,9 @@ def _named_data_file(storage: Storage, path: str) -> str:
 
 
 def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    """Inlined rows that match, by physical table, with their row ids ascending.
-
-    Raises:
-        UsageError: The plan was made without the physical table of each row.
-    """
+    """Inlined rows that match, by physical table, with their row ids ascending."""
     if plan.inlined is None or not plan.inlined.num_rows:
         return ()
-    if INLINED_NAME not in plan.inlined.schema.names:
-        raise UsageError("the plan does not say which physical table holds each inlined row")
     shape = replace(plan.shape, schema=keys.schema if keys else Schema(columns=()), virtual=("rowid", "filename"))
     found: dict[str, list[int]] = {}
     for batch in read_inlined(plan.inlined, shape):

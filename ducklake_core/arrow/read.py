@@ -26,8 +26,6 @@ from ducklake_core.storage.delete_files import read_positions
 from ducklake_core.storage.filesystems import Storage, printable
 
 BATCH_ROWS = 65_536
-INLINED_NAME = "table_name"
-"""Column of ``ScanPlan.inlined`` with the physical table of each row, when the plan has it."""
 
 
 def read_plan(plan: ScanPlan, storage: Storage) -> Iterator[pa.RecordBatch]:
@@ -77,13 +75,17 @@ def deleted_positions(file: DataFile, snapshot_id: int, storage: Storage) -> np.
 
 def read_inlined(inlined: pa.Table, shape: ReadShape) -> Iterator[pa.RecordBatch]:
     """The inlined rows of a plan that satisfy the predicate, in the shape of the rows of files."""
-    columns = inlined.select(list(shape.read_schema.names)) if len(shape.read_schema) else None
-    extra: dict[str, Any] = {name: inlined.column(name) for name in ("rowid", "snapshot_id") if name in shape.virtual}
-    # The reference names the physical table where it names the file of other rows.
-    named = INLINED_NAME in inlined.schema.names
-    extra["filename"] = inlined.column(INLINED_NAME) if named else pa.nulls(len(inlined), pa.string())
-    extra["file_row_number"] = pa.array(np.arange(len(inlined), dtype=np.int64))
-    fields = [*(columns.columns if columns is not None else []), *(extra[name] for name in shape.virtual)]
+    # By place, because a table may have columns called like the virtual ones.
+    width = len(shape.read_schema)
+    row_ids, snapshots, tables = inlined.columns[width : width + 3]
+    virtual: dict[str, Any] = {
+        "rowid": row_ids,
+        "snapshot_id": snapshots,
+        # The reference names the physical table where it names the file of other rows.
+        "filename": tables,
+        "file_row_number": pa.array(np.arange(len(inlined), dtype=np.int64)),
+    }
+    fields = [*inlined.columns[:width], *(virtual[name] for name in shape.virtual)]
     names = [*shape.read_schema.names, *shape.virtual]
     for batch in pa.table(fields, names=_unique(names)).to_batches(max_chunksize=BATCH_ROWS):
         kept = _keep_matching(batch, shape)

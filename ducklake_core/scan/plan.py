@@ -85,8 +85,8 @@ class ScanPlan:
         virtual: Virtual columns to return after the columns.
         predicate: Rows to keep, bound to ``read_schema``; None for all.
         tasks: Files to read.
-        inlined: Inlined rows visible at the snapshot, not yet filtered: columns of ``read_schema``, then ``rowid``
-            and ``snapshot_id``; None when there are none.
+        inlined: Inlined rows visible at the snapshot, not yet filtered: columns of ``read_schema``, then ``rowid``,
+            ``snapshot_id`` and ``inlined_table``, the physical table that holds the row; None when there are none.
         pruning: What was left out and why.
     """
 

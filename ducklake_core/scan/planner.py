@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from ducklake_core.catalog import files as catalog_files
+from ducklake_core.catalog.inlined import inlined_rows
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
 from ducklake_core.errors import UsageError
@@ -57,18 +56,10 @@ def plan_scan(
         virtual=wanted_virtual,
         predicate=predicate,
         tasks=tasks,
-        inlined=_inlined(reader, table, read_schema),
+        inlined=inlined_rows(reader, table, read_schema, with_table=True),
         pruning=report,
         column_positions=tuple((column.id, place) for place, column in enumerate(table.schema)),
     )
-
-
-def _inlined(reader: CatalogReader, table: TableState, read_schema: Schema) -> pa.Table | None:
-    if not table.inlined_tables:
-        return None
-    from ducklake_core.catalog.inlined import inlined_rows
-
-    return inlined_rows(reader, table, read_schema)
 
 
 def _split(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, tuple[str, ...]]:
