@@ -1,0 +1,204 @@
+"""Commits against real catalogs: races, retries, and connections lost at COMMIT."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection
+
+from ducklake_core.catalog.database import Database
+from ducklake_core.commit.actions import AppendFiles, DropTable, EndFiles
+from ducklake_core.commit.committer import Committed, Committer, RetryPolicy
+from ducklake_core.commit.transaction import commit_id_of
+from ducklake_core.errors import (
+    CatalogUnavailableError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    UsageError,
+)
+from tests.commit.handmade import COLUMNS, HandmadeLake
+from tests.support.oracle import LakeAddress
+
+QUICK = RetryPolicy(attempts=4, wait=0.001, longest=0.002)
+
+
+@pytest.fixture
+def lake(lake_address: LakeAddress) -> Iterator[HandmadeLake]:
+    handmade = HandmadeLake(lake_address)
+    yield handmade
+    handmade.database.close()
+
+
+class FaultyDatabase(Database):
+    """A database whose write transactions go wrong at COMMIT, as planned: ``after`` the commit, ``before`` it, or not at all."""
+
+    def __init__(self, real: Database, faults: list[str]) -> None:
+        super().__init__(real.address)
+        self.faults = faults
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "down":
+            raise CatalogUnavailableError("no route to host", failure="unavailable")
+        lost = CatalogUnavailableError("server closed the connection", failure="outcome-unknown")
+        with super().write() as connection:
+            yield connection
+            if fault == "before":
+                connection.rollback()
+                raise lost
+        if fault == "after":
+            raise lost
+
+
+def test_create_and_append_are_read_by_the_reference(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    created = committer.commit(lake.staged(lake.create(), lake.append(1, 2, 3, table_id=-1)))
+    assert created.ids == {-1: 1}
+    with oracle(lake.address) as duck:
+        assert duck.rows("SELECT rowid, a FROM t ORDER BY a") == [(0, 1), (1, 2), (2, 3)]
+        appended = committer.commit(lake.staged(lake.append(7, 8)))
+        # The session was open all the time: counters make it see the new rows, filters included.
+        assert duck.rows("SELECT rowid, a FROM t WHERE a > 5 ORDER BY a") == [(3, 7), (4, 8)]
+        duck.run("INSERT INTO t VALUES (9)")
+        assert duck.rows("SELECT rowid FROM t WHERE a = 9") == [(5,)]
+    assert lake.latest().id == appended.snapshot.id + 1
+
+
+def test_a_transaction_on_an_old_snapshot_is_resolved_on_the_new_one(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    base = committer.commit(lake.staged(lake.create(), lake.append(1, table_id=-1))).snapshot
+    late = lake.staged(lake.append(2), base=base)
+    committer.commit(lake.staged(lake.append(3)))
+    with oracle(lake.address) as duck:
+        duck.run("INSERT INTO t VALUES (4)", "CREATE TABLE other (x INT)")
+        committed = committer.commit(late)
+        assert committed.snapshot.id == base.id + 4
+        assert duck.rows("SELECT rowid, a FROM t ORDER BY rowid") == [(0, 1), (1, 3), (2, 4), (3, 2)]
+
+
+def test_conflicts_are_raised_at_once_and_change_nothing(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    base = committer.commit(lake.staged(lake.create(), lake.append(*range(20), table_id=-1))).snapshot
+    with oracle(lake.address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("DELETE FROM t WHERE a = 1")
+    with pytest.raises(CommitConflictError, match="insert into table main.t.*deleted from it.*snapshot 2") as caught:
+        committer.commit(lake.staged(lake.append(2), base=base))
+    assert caught.value.details["rule"] == "insert-deleted_from_table"
+    with pytest.raises(CommitConflictError, match="same data file"):
+        committer.commit(lake.staged(EndFiles(table_id=1, data_file_ids=(0,), row_count=20), base=base))
+    with oracle(lake.address) as duck:
+        duck.run("ALTER TABLE t RENAME TO renamed")
+    with pytest.raises(CommitConflictError, match="renamed it"):
+        committer.commit(lake.staged(DropTable(table_id=1, schema_name="main", name="t"), base=base))
+    assert lake.latest().id == 3
+
+
+def test_expired_history_is_refused(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    base = committer.commit(lake.staged(lake.create())).snapshot
+    with oracle(lake.address) as duck:
+        duck.run("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)", "CALL ducklake_expire_snapshots('lake', versions => [2])")
+    with pytest.raises(CommitConflictError, match="snapshot 2.*expired"):
+        committer.commit(lake.staged(lake.append(2), base=base))
+
+
+def test_commit_lost_before_it_arrived_is_tried_again(lake: HandmadeLake) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    faulty = FaultyDatabase(lake.database, ["before"])
+    committed = Committer(faulty, policy=QUICK).commit(lake.staged(lake.append(1)))
+    assert (committed.attempts, committed.repeated, committed.snapshot.id) == (2, False, 2)
+    assert lake.latest().id == 2
+
+
+def test_commit_lost_after_it_arrived_is_found_again(lake: HandmadeLake) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    faulty = FaultyDatabase(lake.database, ["after"])
+    transaction = lake.staged(lake.append(1))
+    committed = Committer(faulty, policy=QUICK).commit(transaction)
+    assert (committed.repeated, committed.snapshot.id) == (False, 2)
+    assert commit_id_of(lake.latest().extra_info) == transaction.commit_id
+    assert lake.latest().id == 2
+
+
+@pytest.mark.parametrize("ending", ["before", "after"])
+def test_outcome_is_unknown_when_nobody_can_be_asked(lake: HandmadeLake, ending: str) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    faulty = FaultyDatabase(lake.database, [ending, "down", "down", "down"])
+    transaction = lake.staged(lake.append(1))
+    with pytest.raises(CommitOutcomeUnknownError, match=transaction.commit_id):
+        Committer(faulty, policy=QUICK).commit(transaction)
+    found = Committer(lake.database).find_commit(transaction.commit_id)
+    assert (found is not None) == (ending == "after")
+
+
+def test_unreachable_catalog_is_a_sure_failure(lake: HandmadeLake) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    faulty = FaultyDatabase(lake.database, ["down"] * 9)
+    with pytest.raises(CommitRetriesExhaustedError, match="4 attempts.*no route to host"):
+        Committer(faulty, policy=QUICK).commit(lake.staged(lake.append(1)))
+    assert lake.latest().id == 1
+
+
+def test_an_unanswered_commit_that_another_commit_has_overtaken_surely_failed(lake: HandmadeLake) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+
+    def overtake(_seconds: float) -> None:
+        if lake.latest().id == 1:
+            Committer(lake.database).commit(lake.staged(lake.append(9)))
+
+    faulty = FaultyDatabase(lake.database, ["before"])
+    committed = Committer(faulty, policy=QUICK, sleep=overtake).commit(lake.staged(lake.append(1)))
+    assert committed.snapshot.id == 3
+
+
+def test_the_same_commit_id_commits_once(lake: HandmadeLake) -> None:
+    committer = Committer(lake.database)
+    base = committer.commit(lake.staged(lake.create())).snapshot
+    first = committer.commit(lake.staged(lake.append(1), base=base, commit_id='run "7"'))
+    second = committer.commit(lake.staged(lake.append(1), base=base, commit_id='run "7"'))
+    assert (first.repeated, second.repeated) == (False, True)
+    assert second.snapshot.id == first.snapshot.id == lake.latest().id
+    found = committer.find_commit('run "7"')
+    assert found is not None
+    assert found.id == first.snapshot.id
+    assert committer.find_commit("run") is None
+
+
+def test_nothing_to_do_is_no_snapshot(lake: HandmadeLake) -> None:
+    with pytest.raises(UsageError, match="without changes"):
+        Committer(lake.database).commit(lake.staged())
+
+
+def test_many_writers_lose_nothing(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    base = Committer(lake.database).commit(lake.staged(lake.create())).snapshot
+    done: list[Committed] = []
+
+    def write(number: int) -> None:
+        database = Database(lake.database.address)
+        for turn in range(5):
+            append = lake.append(*range(number * 100 + turn * 10, number * 100 + turn * 10 + 3))
+            done.append(Committer(database).commit(lake.staged(append, base=base)))
+        database.close()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(committed.snapshot.id for committed in done) == list(range(2, 22))
+    with oracle(lake.address) as duck:
+        assert duck.rows("SELECT count(*), count(DISTINCT a), count(DISTINCT rowid), max(rowid) FROM t") == [(60, 60, 60, 59)]
+
+
+def test_appends_carry_the_schema_they_were_written_with(lake: HandmadeLake) -> None:
+    committer = Committer(lake.database)
+    committer.commit(lake.staged(lake.create()))
+    empty = AppendFiles(table_id=1, schema=COLUMNS, files=())
+    committed = committer.commit(lake.staged(empty, lake.append(5)))
+    assert committed.snapshot.changes == "inserted_into_table:1"
