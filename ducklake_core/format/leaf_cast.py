@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.arrow_types import HUGE_INTEGER, ArrowArray, ArrowType, to_arrow_type
 from ducklake_core.format.interval_text import Interval, interval_text, parse_interval
-from ducklake_core.format.types import DataType, DecimalType, PrimitiveType
+from ducklake_core.format.types import JSON, DataType, DecimalType, PrimitiveType
 from ducklake_core.format.value_text import from_text
 
 _HUGE_BOUNDS = {"int128": (-(2**127), 2**127 - 1), "uint128": (0, 2**128 - 1)}
@@ -61,12 +61,13 @@ def from_values(values: Sequence[object], data_type: DataType, *, physical: bool
         case PrimitiveType(name="int128" | "uint128"):
             array = pa.array([None if v is None else str(v) for v in values], pa.string())
         case PrimitiveType(name="date"):
-            return pa.array(values, pa.int32()).cast(pa.date32())
+            array = pa.array(values, pa.int32()).cast(pa.date32())
         case PrimitiveType(name="time" | "timetz" | "timestamp" | "timestamp_ms" | "timestamp_ns" | "timestamptz" | "timestamp_s" as name):
             stored: ArrowType = pa.time64("us") if name in ("time", "timetz") else pa.timestamp("ns" if name == "timestamp_ns" else "us")
             array = pa.array(values, pa.int64()).view(stored)
         case _:
-            return cast_leaf(pa.array(values), data_type, physical=physical)
+            storage = pa.string() if data_type == JSON else to_arrow_type(data_type)
+            array = pa.array(values, storage)
     return cast_leaf(array, data_type, physical=physical)
 
 
@@ -109,7 +110,7 @@ def _interval_of(value: Any, arrow: ArrowType) -> Interval | None:
     if isinstance(plain, str):
         return parse_interval(plain)
     if isinstance(plain, bytes):  # Parquet INTERVAL: three little-endian numbers, the last in milliseconds
-        months, days, milliseconds = (int.from_bytes(plain[i : i + 4], "little", signed=True) for i in (0, 4, 8))
+        months, days, milliseconds = (int.from_bytes(plain[i : i + 4], "little") for i in (0, 4, 8))
         return Interval(months=months, days=days, microseconds=milliseconds * 1000)
     microseconds, rest = divmod(plain.nanoseconds, 1000)
     if rest:

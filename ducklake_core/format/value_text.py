@@ -229,7 +229,7 @@ def _float_text(text: str) -> str:
 
 def _float32_text(value: np.float32) -> str:
     # numpy leaves plain notation earlier than Python and the reference do.
-    plain = np.isfinite(value) and (value == 0 or 1e-4 <= abs(float(value)) < 1e16)
+    plain = np.isfinite(value) and (value == 0 or np.float32(1e-4) <= abs(value) < np.float32(1e16))
     return np.format_float_positional(value, unique=True, trim="0") if plain else _float_text(str(value))
 
 
