@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ducklake_core.catalog.bootstrap import create_catalog, open_catalog
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from ducklake_core.format.predicates import Predicate
     from ducklake_core.format.schema import Schema
+    from ducklake_core.maintenance.cleanup import CleanupResult
+    from ducklake_core.maintenance.expire import ExpiryResult
 
 At: TypeAlias = int | datetime | None
 Where: TypeAlias = "str | Predicate | None"
@@ -324,6 +326,71 @@ class DuckLake:
         The commit happens when the block ends; an exception inside the block discards everything, files included.
         """
         return Transaction(self, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
+
+    def expire_snapshots(
+        self,
+        *,
+        older_than: timedelta | datetime | None = None,
+        versions: Iterable[int] | None = None,
+        keep_last: int = 1,
+        min_age: timedelta = timedelta(hours=1),
+        dry_run: bool = False,
+    ) -> ExpiryResult:
+        """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.
+
+        Everything happens in one catalog transaction, next to writers that are committing. The newest snapshot always stays.
+
+        Args:
+            older_than: Age, or point in time (aware), before which snapshots expire, the bound itself excluded. The option
+                ``expire_older_than`` when nothing is given.
+            versions: Exactly these snapshots instead, whatever their age.
+            keep_last: Newest snapshots that stay whatever their age.
+            min_age: Floor under ``older_than``: a nearer bound is refused, because running queries and writes may use what is
+                younger. Lower it only when you know that nothing runs.
+            dry_run: Change nothing; the result lists what would go, and why.
+
+        Raises:
+            UsageError: The arguments contradict each other or the floor, or name the newest snapshot.
+            NotFoundError: A snapshot of ``versions`` does not exist.
+        """
+        from ducklake_core.maintenance.expire import expire_snapshots
+
+        return expire_snapshots(
+            self._database,
+            self._info,
+            older_than=older_than,
+            versions=versions,
+            keep_last=keep_last,
+            min_age=min_age,
+            dry_run=dry_run,
+        )
+
+    def cleanup_old_files(
+        self,
+        *,
+        older_than: timedelta | datetime | None = None,
+        min_age: timedelta = timedelta(hours=1),
+        dry_run: bool = False,
+    ) -> CleanupResult:
+        """Delete the files that expiry and compaction scheduled for deletion long enough ago. Makes no snapshot.
+
+        A file that is missing already counts as deleted; one that cannot be deleted is reported and stays scheduled; one that
+        the catalog still names is kept.
+
+        Args:
+            older_than: Time since a file was scheduled, or a point in time (aware), the bound excluded; the option
+                ``delete_older_than``, or 2 days, when not given. Queries that began before then may still read the files.
+            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
+            dry_run: Delete nothing; the result lists what would go.
+
+        Raises:
+            UsageError: The bound is nearer than the floor.
+        """
+        from ducklake_core.maintenance.cleanup import cleanup_old_files
+
+        return cleanup_old_files(
+            self._database, self._info, self._storage, older_than=older_than, min_age=min_age, dry_run=dry_run
+        )
 
     def _state(self, name: str, at: At) -> TableState:
         with self.reader() as reader:
