@@ -15,6 +15,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.partitioning import PartitionField, PartitionSpec, parse_partition_expression
 from ducklake_core.format.schema import Schema, check_names, with_ids
 from ducklake_core.format.transforms import check_spec
+from ducklake_core.format.types import Field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,6 +111,8 @@ def evolve(state: TableState, frame: Schema, mode: SchemaEvolution) -> tuple[Tab
     Raises:
         SchemaError: The frame does not fit and the mode does not allow what would make it fit.
     """
+    if _same_columns(state.schema, frame):
+        return state, None, ()
     from ducklake_core.format.evolution import reconcile
 
     found = reconcile(state.schema, frame, mode, state.next_column_id)
@@ -127,6 +130,13 @@ def evolve(state: TableState, frame: Schema, mode: SchemaEvolution) -> tuple[Tab
     highest = max(node.id for node in found.schema.walk())
     after = replace(state, schema=found.schema, next_column_id=max(state.next_column_id, highest + 1))
     return after, alter, tuple(str(difference) for difference in found.differences)
+
+
+def _same_columns(table: Schema, frame: Schema) -> bool:
+    def shape(field: Field) -> object:
+        return field.name.casefold(), str(field.type)
+
+    return [shape(column) for column in table] == [shape(column) for column in frame]
 
 
 def inlining(options: Mapping[str, str], schema: Schema) -> bool:

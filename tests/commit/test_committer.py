@@ -87,7 +87,7 @@ def test_conflicts_are_raised_at_once_and_change_nothing(lake: HandmadeLake, ora
     base = committer.commit(lake.staged(lake.create(), lake.append(*range(20), table_id=-1))).snapshot
     with oracle(lake.address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("DELETE FROM t WHERE a = 1")
-    with pytest.raises(CommitConflictError, match="insert into table main.t.*deleted from it.*snapshot 2") as caught:
+    with pytest.raises(CommitConflictError, match=r"insert into table main\.t.*deleted from it.*snapshot 2") as caught:
         committer.commit(lake.staged(lake.append(2), base=base))
     assert caught.value.details["rule"] == "insert-deleted_from_table"
     with pytest.raises(CommitConflictError, match="same data file"):
@@ -104,7 +104,7 @@ def test_expired_history_is_refused(lake: HandmadeLake, oracle: Callable[..., An
     base = committer.commit(lake.staged(lake.create())).snapshot
     with oracle(lake.address) as duck:
         duck.run("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)", "CALL ducklake_expire_snapshots('lake', versions => [2])")
-    with pytest.raises(CommitConflictError, match="snapshot 2.*expired"):
+    with pytest.raises(CommitConflictError, match=r"snapshot 2.*expired"):
         committer.commit(lake.staged(lake.append(2), base=base))
 
 
@@ -140,7 +140,7 @@ def test_outcome_is_unknown_when_nobody_can_be_asked(lake: HandmadeLake, ending:
 def test_unreachable_catalog_is_a_sure_failure(lake: HandmadeLake) -> None:
     Committer(lake.database).commit(lake.staged(lake.create()))
     faulty = FaultyDatabase(lake.database, ["down"] * 9)
-    with pytest.raises(CommitRetriesExhaustedError, match="4 attempts.*no route to host"):
+    with pytest.raises(CommitRetriesExhaustedError, match=r"4 attempts.*no route to host"):
         Committer(faulty, policy=QUICK).commit(lake.staged(lake.append(1)))
     assert lake.latest().id == 1
 
