@@ -1,0 +1,203 @@
+"""Deletes, overwrites and upserts on executors: positions are found and delete files written there, one file at a time.
+
+The driver sees one small value for each data file, never a position.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as sf
+
+from ducklake_core.arrow.positions import (
+    DeleteTarget,
+    Deletions,
+    FileDeletion,
+    collect,
+    delete_in_file,
+    hide_positions,
+    matching_inlined,
+    position_shape,
+)
+from ducklake_core.arrow.read import read_inlined, read_task
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
+from ducklake_core.format.predicate_sql import to_sql
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import UUID
+from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
+from ducklake_core.spark.arrow_form import to_spark_form
+from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles
+from ducklake_core.spark.read import arrow_form, needs_sql, quoted, spark_schema
+from ducklake_core.storage.filesystems import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_FILE = "_ducklake_file"
+_POSITION = "_ducklake_position"
+_COUNT = "_ducklake_count"
+_RESULT = "result binary"
+_INLINED = -1
+_POSITION_SHAPE = ("file_row_number",)
+
+
+def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, session: SparkSession) -> Deletions:
+    """Find and hide the rows that satisfy the plan's predicate; as :func:`ducklake_core.arrow.positions.find_positions`.
+
+    Predicates that Arrow cannot evaluate are evaluated by Spark.
+    """
+    if plan.predicate is not None and needs_sql(plan.predicate):
+        wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)
+        return _hide(wide.filter(to_sql(plan.predicate, "spark")), plan, target, storage)
+    dealt = deal(plan.tasks)
+    found: list[FileDeletion | None] = []
+    if dealt:
+        numbers = session.range(0, len(dealt), 1, len(dealt))
+        rows = numbers.mapInArrow(_delete_bundles(dealt, position_shape(plan), target, storage), _RESULT).collect()
+        found = [_unpacked(row) for row in rows]
+    return collect(found, matching_inlined(plan))
+
+
+def _delete_bundles(
+    dealt: Sequence[tuple[FileTask, ...]], shape: ReadShape, target: DeleteTarget, storage: Storage
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    bundles = tuple(dealt)
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for task in bundles[number]:
+                    yield _packed(delete_in_file(task, shape, target, storage, threads=False))
+
+    return run
+
+
+def _packed(value: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(value)], pa.binary())], names=["result"])
+
+
+def _unpacked(row: Any) -> Any:
+    return pickle.loads(row[0])  # noqa: S301 - made by our own function in the same job
+
+
+def find_key_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, data: DataFrame, on: Sequence[str]) -> Deletions:
+    """Find and hide the rows whose key is the key of a row of a frame, by a join on executors.
+
+    Args:
+        plan: A scan of the key columns.
+        target: Where to write delete files.
+        storage: How to reach the files.
+        data: Rows with at least the key columns. It is evaluated for its keys once here, and once more when written: its
+            keys have to be the same each time.
+        on: Names of the key columns.
+
+    Raises:
+        SchemaError: NULL or repeated keys in the frame, or a key column that it lacks.
+        UnsupportedFeatureError: A key column of a nested type.
+    """
+    schema = plan.read_schema.select(on)
+    keys = _keys(data, schema).persist()
+    try:
+        _check_keys(keys, schema)
+        wide = _positions(plan, schema, storage, data.sparkSession, keep_predicate=True)
+        return _hide(wide.join(keys, on=list(schema.names), how="left_semi"), plan, target, storage)
+    finally:
+        keys.unpersist()
+
+
+def _keys(data: DataFrame, schema: Schema) -> DataFrame:
+    by_name = {name.casefold(): name for name in data.columns}
+    selected: list[Column] = []
+    for column, field in zip(schema, spark_schema(schema), strict=True):
+        if not column.is_leaf:
+            raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
+        if column.name.casefold() not in by_name:
+            raise SchemaError(f"the data has no column {column.name!r}, which is part of the key", column=column.name)
+        value = sf.col(quoted(by_name[column.name.casefold()])).cast(field.dataType)
+        # The text of a uuid has many forms, and Spark compares letters.
+        selected.append((sf.lower(value) if column.type == UUID else value).alias(column.name))
+    return data.select(*selected)
+
+
+def _check_keys(keys: DataFrame, schema: Schema) -> None:
+    columns = [sf.col(quoted(name)) for name in schema.names]
+    missing = [sf.coalesce(sf.sum(sf.when(column.isNull(), sf.col(_COUNT))), sf.lit(0)) for column in columns]
+    repeated = sf.coalesce(sf.sum(sf.when(sf.col(_COUNT) > 1, sf.col(_COUNT) - 1)), sf.lit(0))
+    counts = keys.groupBy(*columns).agg(sf.count(sf.lit(1)).alias(_COUNT)).agg(*missing, repeated).collect()[0]
+    for name, count in zip(schema.names, counts, strict=False):
+        if count:
+            raise SchemaError(f"key column {name!r} is NULL in {count} rows of the data; rows without a key cannot be matched", column=name)
+    if counts[len(columns)]:
+        names = ", ".join(schema.names)
+        raise SchemaError(f"the data has {counts[len(columns)]} rows whose key ({names}) occurs more than once", columns=list(schema.names))
+
+
+def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: SparkSession, *, keep_predicate: bool) -> DataFrame:
+    """Visible rows of the plan's files: the columns, then the number of the file in the plan and the position in it."""
+    predicate = plan.predicate if keep_predicate else None
+    shape = replace(plan.shape, schema=columns, virtual=_POSITION_SHAPE, predicate=predicate)
+    number_of = {task.file.id: number for number, task in enumerate(plan.tasks)}
+    bundles = [*(Bundle(tasks=tasks) for tasks in deal(plan.tasks)), *inlined_bundles(plan.inlined)]
+    schema = spark_schema(columns).add(_FILE, "long").add(_POSITION, "long")
+    numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
+    return numbers.mapInArrow(_position_reader(bundles, number_of, shape, storage, arrow_form(schema)), schema)
+
+
+def _position_reader(
+    bundles: Sequence[Bundle], number_of: dict[int, int], shape: ReadShape, storage: Storage, wanted: pa.Schema
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    dealt = tuple(bundles)
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                for file, rows in _rows(dealt[number], number_of, shape, storage):
+                    arrays = [*rows.columns[:-1], pa.repeat(pa.scalar(file, pa.int64()), rows.num_rows), rows.columns[-1]]
+                    yield to_spark_form(pa.RecordBatch.from_arrays(arrays, names=wanted.names), wanted)
+
+    return run
+
+
+def _rows(bundle: Bundle, number_of: dict[int, int], shape: ReadShape, storage: Storage) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for task in bundle.tasks:
+        for rows in read_task(task, shape, storage, threads=False):
+            yield number_of[task.file.id], rows
+    if bundle.inlined is not None:
+        table: Any = pa.ipc.open_stream(bundle.inlined).read_all()
+        # The row id says which inlined row it is, wherever a bundle was cut.
+        for rows in read_inlined(table, replace(shape, virtual=("rowid",))):
+            yield _INLINED, rows
+
+
+def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: Storage) -> Deletions:
+    """Write the delete files of the matching positions, one group of positions for each file."""
+    tasks, shape = plan.tasks, plan.shape
+
+    def write(rows: pa.Table) -> pa.Table:
+        number = rows.column(_FILE)[0].as_py()
+        positions = np.sort(rows.column(_POSITION).to_numpy())
+        if number == _INLINED:
+            return pa.Table.from_batches([_packed(positions.tolist())])
+        return pa.Table.from_batches([_packed(hide_positions(tasks[number].file, positions, shape, target, storage))])
+
+    results = matching.select(_FILE, _POSITION).groupBy(_FILE).applyInArrow(write, _RESULT).collect()
+    found: list[FileDeletion] = []
+    row_ids: set[int] = set()
+    for row in results:
+        value = _unpacked(row)
+        if isinstance(value, list):
+            row_ids.update(value)
+        else:
+            found.append(value)
+    return collect(found, _physical_tables(plan, row_ids))
+
+
+def _physical_tables(plan: ScanPlan, row_ids: set[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    every = matching_inlined(replace(plan, predicate=None))
+    chosen = ((name, tuple(row_id for row_id in ids if row_id in row_ids)) for name, ids in every)
+    return tuple((name, ids) for name, ids in chosen if ids)
