@@ -1,0 +1,228 @@
+"""Which small files of a table can become one (specification: Merge Files), as values that explain themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ducklake_core.catalog.compaction import SchemaVersions, files_with_deletes, schema_versions
+from ducklake_core.catalog.files import data_files
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import Snapshot, TableState
+from ducklake_core.errors import UsageError
+from ducklake_core.format.files import DataFile
+from ducklake_core.format.options import Options
+from ducklake_core.format.schema import Schema
+from ducklake_core.maintenance.words import size_text
+
+_GroupKey = tuple[int | None, int | None, tuple[tuple[int, str | None], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeLimits:
+    """Bounds of a merge.
+
+    Attributes:
+        max_compacted_files: Most files to make, per table; None for no limit.
+        min_file_size: Bytes; smaller files are left alone.
+        max_file_size: Bytes; files of this size and larger are left alone, as are those of ``target_file_size`` and larger.
+    """
+
+    max_compacted_files: int | None = None
+    min_file_size: int | None = None
+    max_file_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_compacted_files is not None and self.max_compacted_files < 1:
+            raise UsageError(f"max_compacted_files must be at least 1, not {self.max_compacted_files}")
+        for name in ("min_file_size", "max_file_size"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UsageError(f"{name} must not be negative, not {value}")
+        if self.min_file_size is not None and self.max_file_size is not None and self.min_file_size >= self.max_file_size:
+            raise UsageError(f"min_file_size ({self.min_file_size}) must be less than max_file_size ({self.max_file_size})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeGroup:
+    """Files that become one.
+
+    Attributes:
+        files: Sources, in the order of their rows in the output.
+        schema: The columns that all of them were written with.
+        partition_id: Partition spec of the sources, None for none.
+        partition_values: Text of each key's value in key order, the same for all sources.
+        consecutive: Whether the catalog's row ids run on from file to file, so that they need not be stored with each row
+            (unless a source stores them).
+    """
+
+    files: tuple[DataFile, ...]
+    schema: Schema
+    partition_id: int | None
+    partition_values: tuple[str | None, ...]
+    consecutive: bool
+
+    @property
+    def bytes(self) -> int:
+        """Bytes to read."""
+        return sum(file.file_size_bytes for file in self.files)
+
+    @property
+    def record_count(self) -> int:
+        """Rows to read and write."""
+        return sum(file.record_count for file in self.files)
+
+    @property
+    def begin_snapshot(self) -> int:
+        """The snapshot from which the output is visible."""
+        return min(file.begin_snapshot for file in self.files)
+
+    @property
+    def partial_max(self) -> int:
+        """The newest snapshot among the rows."""
+        return max(file.begin_snapshot if file.partial_max is None else file.partial_max for file in self.files)
+
+    def __str__(self) -> str:
+        where = f" of partition {self.partition_values}" if self.partition_values else ""
+        return f"{len(self.files)} files{where}, {self.record_count} rows, {size_text(self.bytes)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMergePlan:
+    """What merging means for one table.
+
+    Attributes:
+        table: The table at the snapshot of the plan.
+        base: That snapshot.
+        groups: Files to merge; empty when there is nothing to do.
+        skipped: Why the whole table is left alone, None when it is not.
+        left: How many live files are left alone, by reason.
+    """
+
+    table: TableState
+    base: Snapshot
+    groups: tuple[MergeGroup, ...] = ()
+    skipped: str | None = None
+    left: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes to read."""
+        return sum(group.bytes for group in self.groups)
+
+
+def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits: MergeLimits) -> TableMergePlan:
+    """Plan the merge of one table from the catalog alone; no file is opened.
+
+    Files that have, or ever had, a delete are left alone, as in the reference, because a merge forgets the history of
+    its sources.
+    """
+    options = Options.from_mapping(table.options)
+    skipped = _obstacle(reader, table, options)
+    if skipped is not None:
+        return TableMergePlan(table=table, base=base, skipped=skipped)
+    deleted = files_with_deletes(reader, table.id)
+    left: dict[str, int] = {}
+    candidates: list[DataFile] = []
+    for file, _ in data_files(reader, table):
+        reason = _left_alone(file, file.id in deleted, options.target_file_size, limits)
+        if reason is None:
+            candidates.append(file)
+        else:
+            left[reason] = left.get(reason, 0) + 1
+    planner = _Grouping(reader, table, schema_versions(reader, table.id))
+    runs = [run for group in planner.grouped(candidates) for run in _runs(group, options.target_file_size)]
+    merges = [run for run in runs if len(run) > 1]
+    alone = len(runs) - len(merges)
+    if alone:
+        left["no other file to merge with"] = alone
+    over = merges[limits.max_compacted_files :] if limits.max_compacted_files is not None else []
+    if over:
+        left["beyond max_compacted_files"] = sum(len(run) for run in over)
+    groups = tuple(planner.group(run) for run in merges[: len(merges) - len(over)])
+    return TableMergePlan(table=table, base=base, groups=groups, left=tuple(sorted(left.items())))
+
+
+def _obstacle(reader: CatalogReader, table: TableState, options: Options) -> str | None:
+    if not options.auto_compact:
+        return "its option auto_compact is false"
+    if reader.info.encrypted:
+        return "files of encrypted lakes cannot be merged by this library"
+    if table.sort_keys:
+        return "it has sort keys, and merging would lose the order of rows within files"
+    return None
+
+
+def _left_alone(file: DataFile, ever_deleted: bool, target: int, limits: MergeLimits) -> str | None:
+    if file.file_size_bytes >= target:
+        return "of the target size already"
+    if limits.max_file_size is not None and file.file_size_bytes >= limits.max_file_size:
+        return "not smaller than max_file_size"
+    if limits.min_file_size is not None and file.file_size_bytes < limits.min_file_size:
+        return "smaller than min_file_size"
+    if ever_deleted or file.delete_files or file.inlined_deletes:
+        return "rows were deleted from it"
+    if file.mapping_id is not None:
+        return "its columns are found by name"
+    return None
+
+
+class _Grouping:
+    """Brings together what may share a file, and reads the columns of each schema version once."""
+
+    def __init__(self, reader: CatalogReader, table: TableState, versions: SchemaVersions) -> None:
+        self._reader = reader
+        self._table = table
+        self._versions = versions
+        self._schemas: dict[int | None, Schema] = {}
+
+    def grouped(self, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+        groups: dict[_GroupKey, list[DataFile]] = {}
+        for file in sorted(files, key=_row_order):
+            key = (self._versions.at(file.begin_snapshot), file.partition_id, tuple(sorted(file.partition_values)))
+            groups.setdefault(key, []).append(file)
+        yield from groups.values()
+
+    def group(self, files: Sequence[DataFile]) -> MergeGroup:
+        values = tuple(value for _, value in sorted(files[0].partition_values))
+        return MergeGroup(
+            files=tuple(files),
+            schema=self._schema(files[-1]),
+            partition_id=files[0].partition_id,
+            partition_values=values,
+            consecutive=_consecutive(files),
+        )
+
+    def _schema(self, file: DataFile) -> Schema:
+        # Later columns are not back-filled: readers of earlier snapshots must find what they expect.
+        version = self._versions.at(file.begin_snapshot)
+        if version not in self._schemas:
+            self._schemas[version] = self._reader.table_by_id(self._table.id, file.begin_snapshot).schema
+        return self._schemas[version]
+
+
+def _row_order(file: DataFile) -> tuple[int, bool, int, int]:
+    return (file.begin_snapshot, file.row_id_start is None, file.row_id_start or 0, file.id)
+
+
+def _runs(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:
+    """Files in order, cut whenever the target size is reached."""
+    run: list[DataFile] = []
+    size = 0
+    for file in files:
+        run.append(file)
+        size += file.file_size_bytes
+        if size >= target:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
+
+
+def _consecutive(files: Sequence[DataFile]) -> bool:
+    following: int | None = files[0].row_id_start
+    for file in files:
+        if following is None or file.row_id_start != following:
+            return False
+        following = file.row_id_start + file.record_count
+    return True
