@@ -24,8 +24,7 @@ class Abilities:
         has_clock: The database has a clock with microseconds; without one, this machine's clock is the database's.
         binary_collation: Collation that compares text by its bytes.
         has_regular_expressions: Patterns are regular expressions; without them they are GLOB patterns.
-        inlined_text_as_bytes: Inlined varchar and json values are stored as UTF-8 bytes.
-        inlined_as_text: Inlined values of these leaf types are stored as text.
+        folds_names: Unquoted names lose their case, and the reference leaves plain names of inlined columns unquoted.
         inlined_cast_to_text: Inlined values of these leaf types must be cast to text in SQL, because the driver's own
             value loses something (months of an interval, 24:00:00, the offset of a timetz).
     """
@@ -40,14 +39,9 @@ class Abilities:
     has_clock: bool
     binary_collation: str
     has_regular_expressions: bool
-    inlined_text_as_bytes: bool
-    inlined_as_text: frozenset[str]
+    folds_names: bool
     inlined_cast_to_text: frozenset[str]
 
-
-_TEXT_EVERYWHERE = frozenset(
-    {"uint64", "int128", "uint128", "date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"}
-)
 
 SQLITE = Abilities(
     boolean_as_integer=True,
@@ -60,8 +54,7 @@ SQLITE = Abilities(
     has_clock=False,
     binary_collation="BINARY",
     has_regular_expressions=False,
-    inlined_text_as_bytes=False,
-    inlined_as_text=_TEXT_EVERYWHERE | {"float32", "float64", "decimal", "time", "timetz", "interval", "uuid"},
+    folds_names=False,
     inlined_cast_to_text=frozenset(),
 )
 
@@ -76,8 +69,7 @@ POSTGRESQL = Abilities(
     has_clock=True,
     binary_collation="C",
     has_regular_expressions=True,
-    inlined_text_as_bytes=True,
-    inlined_as_text=_TEXT_EVERYWHERE,
+    folds_names=True,
     inlined_cast_to_text=frozenset({"time", "timetz", "interval", "uuid", "decimal"}),
 )
 

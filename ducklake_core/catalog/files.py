@@ -17,7 +17,7 @@ from ducklake_core.catalog.bounds import Bounds, excluded
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
 from ducklake_core.catalog.visibility import live
-from ducklake_core.format import paths, pruning
+from ducklake_core.format import paths, pruning, transforms
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
 from ducklake_core.format.predicates import ColumnReference, Predicate
 
@@ -77,10 +77,8 @@ class DataFiles:
             return True
         spec = self._table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
         if spec is not None and len(file.partition_values) == len(spec.fields):
-            from ducklake_core.format import transforms
-
             values = tuple(value for _, value in sorted(file.partition_values, key=lambda pair: pair[0]))
-            if not transforms.partition_may_match(spec, values, self._predicate, self._table.schema):
+            if not transforms.partition_may_match(spec, values, self._predicate, self._table.schema, file.begin_snapshot):
                 self.counts.pruned_by_partition += 1
                 return False
         if not pruning.may_match(self._predicate, statistics, file.record_count):

@@ -91,7 +91,7 @@ def test_schema_evolution_at_every_snapshot(lake_address: LakeAddress, oracle: O
         state = reader.table("main", "T", 1)
         assert plain(state.schema) == plain(first)
         assert not state.schema.column("a").nullable
-        assert (state.next_column_id, state.schema_version, state.id) == (9, 1, 1)
+        assert (state.next_column_id, state.schema_version, state.id) == (11, 1, 1), "ids are never reused, not even in the past"
         added = reader.table("main", "t", 2).schema.column("D")
         assert (added.id, added.type, added.initial_default, added.default) == (9, DATE, "2024-01-01", "2024-01-01")
         assert reader.table("main", "t", 3).schema.names == ("b", "s", "m", "d")

@@ -1,0 +1,220 @@
+"""Rows that live in the catalog itself (specification: Data Inlining): every registered table of them, in the columns asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import Column, ColumnElement, CursorResult, Select, String, Table, cast, literal_column, select
+from sqlalchemy.exc import DBAPIError
+
+from ducklake_core.catalog.abilities import Abilities, abilities_of
+from ducklake_core.catalog.nested_text import parse_leaf, parse_nested
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import InlinedTable, TableState
+from ducklake_core.catalog.tables import INLINED_SYSTEM_COLUMNS
+from ducklake_core.catalog.visibility import live
+from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, SchemaError, UnsupportedFeatureError
+from ducklake_core.format.arrow_cast import cast_array, constant_array
+from ducklake_core.format.arrow_types import ArrowArray, ArrowType, to_arrow_field, to_arrow_schema, to_arrow_type
+from ducklake_core.format.leaf_cast import from_values
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.type_names import ColumnRow, build_schema
+from ducklake_core.format.types import DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+
+ROW_ID = "rowid"
+SNAPSHOT_ID = "snapshot_id"
+TABLE_NAME = "inlined_table"
+
+_UNDEFINED_TABLE = "42P01"
+
+
+def inlined_rows(reader: CatalogReader, table: TableState, read_schema: Schema, *, with_table: bool = False) -> pa.Table | None:
+    """The rows visible at ``table.snapshot_id`` from all registered tables of inlined rows, None when there are none.
+
+    Args:
+        read_schema: Columns wanted, by their ids; rows that lack a column have its ``initial_default``.
+        with_table: Whether a last column ``inlined_table`` names the physical table that holds the row.
+
+    Returns:
+        The columns of ``read_schema`` in their logical Arrow types, then ``rowid`` and ``snapshot_id`` (the snapshot that
+        added the row), both int64.
+
+    Raises:
+        UnsupportedFeatureError: A value that cannot be read.
+        CatalogUnavailableError: Another writer flushed a table meanwhile; read again in a new transaction.
+    """
+    if not table.inlined_tables:
+        return None
+    versions = _Versions(reader, table.id)
+    parts = [_read(reader, table, source, versions.schema_at(source.schema_version), read_schema) for source in table.inlined_tables]
+    found = [(source, part) for source, part in zip(table.inlined_tables, parts, strict=True) if part is not None]
+    if not found:
+        return None
+    if with_table:
+        found = [(source, part.append_column(TABLE_NAME, pa.repeat(source.name, part.num_rows))) for source, part in found]
+    return pa.concat_tables([part for _, part in found])
+
+
+class _Versions:
+    """The columns of a table at each of its schema versions.
+
+    Every change of columns leaves a row in ducklake_schema_versions, which outlives expired snapshots; versions in between
+    belong to changes of something else.
+    """
+
+    def __init__(self, reader: CatalogReader, table_id: int) -> None:
+        versions = reader.catalog["schema_versions"]
+        query = select(versions.c.schema_version, versions.c.begin_snapshot).where(versions.c.table_id == table_id)
+        self._snapshots = [(row.schema_version, row.begin_snapshot) for row in reader.connection.execute(query)]
+        self._history = reader.column_history(table_id)
+        self._table_id = table_id
+
+    def schema_at(self, schema_version: int) -> Schema:
+        begun = [snapshot for version, snapshot in self._snapshots if version <= schema_version]
+        snapshot = max(begun) if begun else min((row.begin_snapshot for row, _ in self._history), default=0)
+        rows: list[ColumnRow] = [row for row, end in self._history if row.begin_snapshot <= snapshot and (end is None or end > snapshot)]
+        if not rows:
+            raise CatalogCorruptError(f"table {self._table_id} had no columns at schema version {schema_version}", table_id=self._table_id)
+        return build_schema(rows)
+
+
+def _read(reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema) -> pa.Table | None:
+    """Visible rows of one physical table."""
+    by_id = {column.id: column for column in stored}
+    columns = [by_id[column.id] for column in wanted if column.id in by_id]
+    names = _stored_names(reader, source, stored)
+    physical = reader.catalog.inlined_data(source.name, (names[column.id] for column in columns))
+    rows = _fetch(reader, physical, columns, table.snapshot_id)
+    if not rows:
+        return None
+    row_ids, snapshots, *cells = (list(values) for values in zip(*rows, strict=True))
+    values = dict(zip((column.id for column in columns), cells, strict=True))
+    arrays = []
+    for column in wanted:
+        old = by_id.get(column.id)
+        if old is None:
+            arrays.append(constant_array(column.initial_default, column, len(rows)))
+            continue
+        try:
+            arrays.append(_array([_decoded(cell, old) for cell in values[column.id]], old, column))
+        except SchemaError as error:
+            raise UnsupportedFeatureError(
+                f"column {column.name!r} of {table.qualified_name} has an inlined value in {source.name} that cannot be read "
+                f"({error.message}); flush the inlined rows with DuckDB, or delete them",
+                table=table.qualified_name,
+                column=column.name,
+            ) from error
+    system = [pa.field(ROW_ID, pa.int64()), pa.field(SNAPSHOT_ID, pa.int64())]
+    schema = pa.schema([*to_arrow_schema(wanted), *system])
+    return pa.Table.from_arrays([*arrays, pa.array(row_ids, pa.int64()), pa.array(snapshots, pa.int64())], schema=schema)
+
+
+def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -> dict[int, str]:
+    """Names of the columns in the physical table, by column id.
+
+    The reference leaves plain names unquoted, so that PostgreSQL folds them to lower case: only their order can be trusted.
+    """
+    names = {column.id: column.name for column in stored}
+    if not abilities_of(reader.connection.dialect).folds_names or all(name == name.lower() for name in names.values()):
+        return names
+    everything: Select[Any] = select(literal_column("*")).select_from(reader.catalog.inlined_data(source.name)).limit(0)
+    found = list(_execute(reader, everything, source.name).keys())[len(INLINED_SYSTEM_COLUMNS) :]
+    if len(found) != len(names):
+        raise CatalogCorruptError(f"{source.name} has {len(found)} columns where {len(names)} are expected", inlined_table=source.name)
+    return dict(zip(names, found, strict=True))
+
+
+def _fetch(reader: CatalogReader, source: Table, columns: Sequence[Field], snapshot_id: int) -> Sequence[Any]:
+    abilities = abilities_of(reader.connection.dialect)
+    # By position: a user's column may have the name of a system column in other letters.
+    own = list(source.c)[len(INLINED_SYSTEM_COLUMNS) :]
+    cells = [_cell(stored, column, abilities) for stored, column in zip(own, columns, strict=True)]
+    query = select(source.c.row_id, source.c.begin_snapshot, *cells).where(live(source, snapshot_id)).order_by(source.c.row_id)
+    return _execute(reader, query, source.name).all()
+
+
+def _execute(reader: CatalogReader, query: Select[Any], table_name: str) -> CursorResult[Any]:
+    try:
+        return reader.connection.execute(query)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != _UNDEFINED_TABLE:
+            raise
+        message = f"the inlined rows in {table_name} were flushed by another writer during this read; read again"
+        raise CatalogUnavailableError(message, failure="retry", inlined_table=table_name) from error
+
+
+def _cell(stored: Column[Any], column: Field, abilities: Abilities) -> ColumnElement[Any]:
+    kind = "decimal" if isinstance(column.type, DecimalType) else str(column.type)
+    return cast(stored, String) if kind in abilities.inlined_cast_to_text else stored
+
+
+def _decoded(cell: Any, column: Field) -> object:
+    """The Python form of a cell as either database stores it."""
+    match column.type, cell:
+        case _, None:
+            return None
+        case PrimitiveType(name="boolean"), int():
+            return bool(cell)
+        case PrimitiveType(name="blob"), bytes() | memoryview():
+            return bytes(cell)
+        case PrimitiveType(name="varchar" | "json"), bytes() | memoryview():
+            return bytes(cell).decode()
+        case PrimitiveType(name="varchar" | "json"), str():
+            return cell
+        case PrimitiveType(name="variant" | "geometry"), _:
+            raise UnsupportedFeatureError(f"inlined values of type {column.type} are not supported", column=column.name)
+        case PrimitiveType(), int() | float():
+            return cell
+        case ((ListType() | MapType() | StructType()), str()):
+            return parse_nested(cell, column.type)
+        case ((PrimitiveType() | DecimalType()), str()):
+            return parse_leaf(cell, column.type)
+        case _:
+            raise SchemaError(f"{cell!r} is not a value of type {column.type}")
+
+
+def _array(values: list[Any], old: Field, new: Field) -> ArrowArray:
+    """Values of a column as it was when they were stored, as an array of what the column is now; children are matched by id."""
+    match old.type, new.type:
+        case StructType(), StructType(fields=fields):
+            children = _children(old)
+            arrays = [_member(values, children.get(field.id), field) for field in fields]
+            nulls = pa.array([value is None for value in values], pa.bool_())
+            return pa.StructArray.from_arrays(arrays, fields=[to_arrow_field(field) for field in fields], mask=nulls)
+        case ListType(element=before), ListType(element=after):
+            flat = [item for value in values if value is not None for item in value]
+            return _list_array(pa.ListArray, _offsets(values), _array(flat, before, after), type=to_arrow_type(new.type))
+        case MapType(key=old_key, value=old_value), MapType(key=new_key, value=new_value):
+            pairs = [pair for value in values if value is not None for pair in value]
+            keys = _array([key for key, _ in pairs], old_key, new_key)
+            items = _array([value for _, value in pairs], old_value, new_value)
+            return _list_array(pa.MapArray, _offsets(values), keys, items, type=to_arrow_type(new.type))
+        case _:
+            array = from_values(values, old.type)
+            return array if old.type == new.type else cast_array(array, new)
+
+
+def _list_array(kind: Any, *parts: ArrowArray, type: ArrowType) -> ArrowArray:  # noqa: A002
+    return kind.from_arrays(*parts, type=type)
+
+
+def _children(field: Field) -> dict[int, Field]:
+    return {child.id: child for child in field.children}
+
+
+def _member(values: list[Any], old: Field | None, new: Field) -> ArrowArray:
+    if old is None:
+        return constant_array(new.initial_default, new, len(values))
+    return _array([None if value is None else value.get(old.name) for value in values], old, new)
+
+
+def _offsets(values: Iterable[Any]) -> ArrowArray:
+    """Where each list begins; a NULL offset makes the list NULL."""
+    found: list[int | None] = []
+    end = 0
+    for value in values:
+        found.append(None if value is None else end)
+        end += 0 if value is None else len(value)
+    return pa.array([*found, end], pa.int32())
