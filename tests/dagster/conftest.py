@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -11,7 +12,20 @@ import pytest
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog
 from tests.support.oracle import LakeAddress
 
+# Dagster warns about what it does itself; these are not ours to mend.
+DAGSTER_WARNINGS = (
+    "ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning",
+    "ignore:Parameter `allow_nonexistent_upstream_partitions`:dagster_shared.utils.warnings.BetaWarning",
+)
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let Dagster's warnings about itself pass in this folder."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            for warning in DAGSTER_WARNINGS:
+                item.add_marker(pytest.mark.filterwarnings(warning))
 
 
 @pytest.fixture

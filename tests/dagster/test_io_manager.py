@@ -1,0 +1,265 @@
+"""The IO manager beyond the matrix: loading, precedence of settings, retries, metadata, refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date
+from typing import Any, Optional
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from ducklake_dagster import DuckLakeResource, ducklake_metadata
+
+Run = Callable[..., dg.ExecuteInProcessResult]
+DAYS = dg.DailyPartitionsDefinition("2026-03-27", timezone="Europe/Berlin", end_date="2026-04-01")
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+def cause(result: dg.ExecuteInProcessResult) -> str:
+    """The text of the error that failed a run."""
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    error = failure.step_failure_data.error
+    while error and error.cause:
+        error = error.cause
+    return error.message if error else ""
+
+
+def daily_numbers(context: dg.AssetExecutionContext) -> pa.Table:
+    days = [date.fromisoformat(key) for key in context.partition_keys]
+    return pa.table({"day": pa.array(days, pa.date32()), "n": pa.array([day.day for day in days], pa.int32())})
+
+
+@pytest.fixture
+def numbers() -> dg.AssetsDefinition:
+    @dg.asset(name="numbers", partitions_def=DAYS, metadata=ducklake_metadata(partition_expr="day", partition_by=["month(day)"]))
+    def build(context) -> pa.Table:
+        return daily_numbers(context)
+
+    return build
+
+
+@pytest.fixture
+def full(run: Run, numbers: dg.AssetsDefinition) -> dg.AssetsDefinition:
+    """The asset with all of its partitions in the lake."""
+    run([numbers], tags={RANGE_START: "2026-03-27", RANGE_END: "2026-03-31"})
+    return numbers
+
+
+class Seen:
+    """Collects what a downstream asset was given."""
+
+    def __init__(self) -> None:
+        self.table: Any = None
+
+    def asset(self, **how: Any) -> dg.AssetsDefinition:
+        seen = self
+
+        @dg.asset(name="reader", **how)
+        def reader(numbers: pa.Table) -> None:
+            seen.table = numbers
+
+        return reader
+
+    @property
+    def days(self) -> list[int]:
+        return sorted(self.table["n"].to_pylist())
+
+
+SPECIFIC = dg.SpecificPartitionsPartitionMapping
+
+
+@pytest.mark.parametrize(
+    ("keys", "days"),
+    [(["2026-03-28"], [28]), (["2026-03-28", "2026-03-29"], [28, 29]), (["2026-03-27", "2026-03-29", "2026-03-31"], [27, 29, 31])],
+)
+def test_any_upstream_partitions_are_loaded(run: Run, full: dg.AssetsDefinition, keys: list[str], days: list[int]) -> None:
+    seen = Seen()
+    run([full, reader := seen.asset(ins={"numbers": dg.AssetIn(partition_mapping=SPECIFIC(keys))})], selection=[reader])
+    assert seen.days == days
+
+
+def test_no_upstream_partitions_give_an_empty_frame_with_the_tables_types(run: Run, full: dg.AssetsDefinition) -> None:
+    seen = Seen()
+    before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1, allow_nonexistent_upstream_partitions=True)
+    reader = seen.asset(partitions_def=DAYS, ins={"numbers": dg.AssetIn(partition_mapping=before)})
+    run([full, reader], selection=[reader], partition_key="2026-03-27")
+    assert seen.table.num_rows == 0
+    assert seen.table.schema.field("day").type == pa.date32()
+    run([full, reader], selection=[reader], partition_key="2026-03-30")
+    assert seen.days == [29]
+
+
+def test_an_asset_may_read_its_own_past_from_the_first_partition_on(run: Run, lake_resource: DuckLakeResource) -> None:
+    past = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1, allow_nonexistent_upstream_partitions=True)
+
+    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day"}, ins={"total": dg.AssetIn(partition_mapping=past)})
+    def total(context, total: pa.Table) -> pa.Table:
+        before = sum(total["n"].to_pylist()) if total.num_rows else 0
+        return pa.table({"day": [date.fromisoformat(context.partition_key)], "n": [before + 1]})
+
+    for key in DAYS.get_partition_keys()[:3]:
+        run([total], partition_key=key)
+    assert sorted(lake_resource.connect().table("total").scan(["n"]).to_arrow()["n"].to_pylist()) == [1, 2, 3]
+
+
+def test_input_metadata_narrows_columns_rows_and_snapshot(run: Run, full: dg.AssetsDefinition, lake_resource: DuckLakeResource) -> None:
+    seen, first = Seen(), lake_resource.connect().snapshot().id
+    lake_resource.connect().table("numbers").delete("n = 31")
+    wanted: dict[str, Any] = {"columns": ["n"], "ducklake/where": "n > 28", "ducklake/snapshot": first}
+    run([full, reader := seen.asset(ins={"numbers": dg.AssetIn(metadata=wanted)})], selection=[reader])
+    assert seen.table.schema.names == ["n"]
+    assert seen.days == [29, 30, 31]
+    del wanted["ducklake/snapshot"]
+    run([full, reader := seen.asset(ins={"numbers": dg.AssetIn(metadata=wanted)})], selection=[reader])
+    assert seen.days == [29, 30]
+
+
+def test_optional_annotations_and_load_asset_value(
+    run: Run, full: dg.AssetsDefinition, instance: dg.DagsterInstance, lake_resource: Any
+) -> None:
+    seen: list[Any] = []
+
+    @dg.asset
+    def reader(numbers: Optional[pa.Table]) -> None:  # noqa: UP045
+        seen.append(numbers)
+
+    run([full, reader], selection=[reader])
+    assert seen[0].num_rows == 5
+    from ducklake_dagster import DuckLakeIOManager
+
+    defs = dg.Definitions(assets=[full], resources={"io_manager": DuckLakeIOManager(lake=lake_resource), "lake": lake_resource})
+    assert defs.load_asset_value("numbers", python_type=pa.Table, instance=instance, partition_key="2026-03-28")["n"].to_pylist() == [28]
+
+
+def test_run_time_metadata_beats_asset_metadata_beats_the_manager(run: Run, lake_resource: DuckLakeResource) -> None:
+    extra: dict[str, Any] = {}
+
+    @dg.asset(metadata={"write_mode": "append", "table": "renamed"})
+    def things(context) -> pa.Table:
+        context.add_output_metadata(extra)
+        return pa.table({"n": [1]})
+
+    def count() -> int:
+        return lake_resource.connect().table_info("stage.renamed").row_count
+
+    run([things], io={"schema": "stage", "write_mode": "overwrite"})
+    run([things], io={"schema": "stage", "write_mode": "overwrite"})
+    assert count() == 2
+    extra["write_mode"] = "overwrite"
+    run([things], io={"schema": "stage"})
+    assert count() == 1
+    extra["write_mode"] = "upsert"
+    extra["upsert_keys"] = ["n"]
+    run([things], io={"schema": "stage"})
+    assert count() == 1
+
+
+def test_the_users_metadata_is_left_alone(run: Run) -> None:
+    @dg.asset
+    def things(context) -> pa.Table:
+        context.add_output_metadata({"dagster/row_count": 7, "mine": "x"})
+        return pa.table({"n": [1, 2]})
+
+    (event,) = run([things]).get_asset_materialization_events()
+    metadata = {key: value.value for key, value in event.materialization.metadata.items()}
+    assert (metadata["dagster/row_count"], metadata["mine"], metadata["ducklake/rows_added"]) == (7, "x", 2)
+
+
+def test_metadata_is_that_of_the_commits_own_snapshot(run: Run, numbers: dg.AssetsDefinition, lake_resource: DuckLakeResource) -> None:
+    result = run([numbers], partition_key="2026-03-28")
+    (event,) = result.get_asset_materialization_events()
+    metadata = {key: value.value for key, value in event.materialization.metadata.items()}
+    newest = lake_resource.connect().snapshot()
+    assert metadata["ducklake/snapshot_id"] == newest.id
+    assert metadata["dagster/partition_row_count"] == 1
+    assert metadata["dagster/table_name"] == "main.numbers"
+    assert metadata["Query"].endswith("""WHERE (("day" >= DATE '2026-03-28' AND "day" < DATE '2026-03-29'))""")
+    schema = metadata["dagster/column_schema"]
+    assert [(column.name, column.type) for column in schema.columns] == [("day", "date"), ("n", "int32")]
+    assert list(schema.constraints.other) == ["partitioned by month(day)"]
+    assert (newest.author, newest.message) == ("dagster", "numbers [2026-03-28]")
+    facts = json.loads(newest.extra_info or "")["dagster"]
+    assert (facts["run_id"], facts["asset_key"], facts["partition_keys"]) == (result.run_id, "numbers", ["2026-03-28"])
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_retried_step_commits_once(run: Run, lake_resource: DuckLakeResource, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ducklake_dagster import io_manager
+
+    real, failures = io_manager.commit_metadata, iter([True])
+
+    def lose_the_process_after_the_commit(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        if next(failures, False):
+            raise ConnectionError("lost after the commit")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(io_manager, "commit_metadata", lose_the_process_after_the_commit)
+
+    @dg.asset(metadata={"write_mode": mode}, retry_policy=dg.RetryPolicy(max_retries=1))
+    def events() -> pa.Table:
+        return pa.table({"n": [1, 2]})
+
+    (event,) = run([events]).get_asset_materialization_events()
+    lake = lake_resource.connect()
+    assert event.materialization.metadata["ducklake/repeated"].value is True
+    assert (lake.table_info("events").row_count, len(lake.snapshots())) == (2, 2)
+    run([events])
+    assert lake.table_info("events").row_count == (4 if mode == "append" else 2)
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(run: Run, lake_resource: DuckLakeResource) -> None:
+    def refused(frame: Any, partitions: Any = None, io: dict[str, Any] | None = None, **metadata: Any) -> str:
+        @dg.asset(name="bad", partitions_def=partitions, metadata=metadata)
+        def bad() -> Any:
+            return frame
+
+        how = {"partition_key": partitions.get_partition_keys()[0]} if partitions else {}
+        return cause(run([bad], raise_on_error=False, io=io, **how))
+
+    table = pa.table({"n": [1]})
+    assert "partition_expr" in refused(table, DAYS)
+    assert "'day', which partition_expr names; it has: n" in refused(table, DAYS, partition_expr="day")
+    assert "int64, which cannot be matched with time partitions" in refused(table, DAYS, partition_expr="n")
+    assert "no keys: set upsert_keys" in refused(table, write_mode="upsert")
+    assert "must be one of overwrite, append, upsert, not 'replace'" in refused(table, write_mode="replace")
+    assert "must be a list of names" in refused(table, partition_by=[1])
+    assert "builtins.dict, which cannot be written" in refused({"n": [1]})
+    assert "annotate the asset '-> None'" in refused(None)
+    assert lake_resource.connect().tables() == []
+
+
+def test_a_missing_table_and_a_bad_annotation_are_named(run: Run, numbers: dg.AssetsDefinition) -> None:
+    @dg.asset
+    def reader(numbers: pa.Table) -> None: ...
+
+    result = run([numbers, reader], selection=[reader], raise_on_error=False)
+    assert "numbers" in cause(result)
+
+    @dg.asset
+    def counter(numbers: int) -> None: ...
+
+    assert "annotate it as pyspark.sql.DataFrame or pyarrow.Table" in cause(
+        run([numbers, counter], selection=[counter], raise_on_error=False)
+    )
+
+
+def test_op_outputs_are_tables_named_after_the_output(run: Run, lake_resource: DuckLakeResource) -> None:
+    from ducklake_dagster import DuckLakeIOManager
+
+    @dg.op(out=dg.Out(metadata={"schema": "jobs"}))
+    def made() -> pa.Table:
+        return pa.table({"n": [1, 2, 3]})
+
+    @dg.op
+    def used(rows: pa.Table) -> None:
+        assert rows.num_rows == 3
+
+    @dg.job(resource_defs={"io_manager": DuckLakeIOManager(lake=lake_resource)})
+    def job() -> None:
+        used(made())
+
+    assert job.execute_in_process().success
+    assert lake_resource.connect().table_info("jobs.result").row_count == 3
