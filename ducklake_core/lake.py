@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ducklake_core.catalog.bootstrap import create_catalog, open_catalog
 from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.option_rows import store_option
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import LakeInfo, SchemaState, Snapshot, TableState
 from ducklake_core.catalog.url import parse_catalog_url
 from ducklake_core.commit.committer import Committer
-from ducklake_core.errors import NotFoundError
+from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.names import join_name, split_name
+from ducklake_core.format.options import normalize_option
 from ducklake_core.results import TableInfo, WriteResult, single_result
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
@@ -23,11 +25,13 @@ from ducklake_core.transaction import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import SparkSession
 
     from ducklake_core.format.predicates import Predicate
     from ducklake_core.format.schema import Schema
     from ducklake_core.maintenance.cleanup import CleanupResult
     from ducklake_core.maintenance.expire import ExpiryResult
+    from ducklake_core.maintenance.merge import MergeResult
 
 At: TypeAlias = int | datetime | None
 Where: TypeAlias = "str | Predicate | None"
@@ -196,7 +200,17 @@ class DuckLake:
         Raises:
             UsageError: Unknown option or a value it cannot have.
         """
-        raise NotImplementedError
+        key, text = normalize_option(name, value)
+        with self._database.write() as connection:
+            reader = CatalogReader(connection, self._info, self._database.tables)
+            scope: tuple[Literal["schema", "table"] | None, int | None] = (None, None)
+            if table is not None and schema is not None:
+                raise UsageError("an option belongs to a table or to a schema, not to both")
+            if table is not None:
+                scope = "table", reader.table(*split_name(table), reader.latest_snapshot().id).id
+            elif schema is not None:
+                scope = "schema", reader.schema(schema, reader.latest_snapshot().id).id
+            store_option(connection, self._database.tables, key, text, *scope)
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> Snapshot | None:
         """Create a schema; None when it existed and that is allowed.
@@ -388,8 +402,45 @@ class DuckLake:
         """
         from ducklake_core.maintenance.cleanup import cleanup_old_files
 
-        return cleanup_old_files(
-            self._database, self._info, self._storage, older_than=older_than, min_age=min_age, dry_run=dry_run
+        return cleanup_old_files(self._database, self._info, self._storage, older_than=older_than, min_age=min_age, dry_run=dry_run)
+
+    def merge_adjacent_files(
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        max_compacted_files: int | None = None,
+        min_file_size: int | None = None,
+        max_file_size: int | None = None,
+        spark: SparkSession | None = None,
+        dry_run: bool = False,
+    ) -> MergeResult:
+        """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work.
+
+        Rows, row ids and what earlier snapshots show stay as they are. The sources are scheduled for deletion at once, so
+        run :meth:`cleanup_old_files` only with an age that running queries do not exceed. Files with deletes are left alone, and
+        so are tables whose option ``auto_compact`` is false. A table that fails, or that another writer changes meanwhile, is
+        reported in the result and does not stop the others.
+
+        Args:
+            table: ``table`` or ``schema.table``; all tables when not given.
+            schema: Only tables of this schema.
+            max_compacted_files: Most files to make for each table.
+            min_file_size: Bytes; smaller files are left alone.
+            max_file_size: Bytes; files of this size or larger are left alone.
+            spark: Session whose executors do the work, a group of files each; without it this process does.
+            dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
+
+        Raises:
+            NotFoundError: No such table or schema.
+            UsageError: Bounds that contradict each other.
+        """
+        from ducklake_core.maintenance.merge import merge_adjacent_files
+        from ducklake_core.maintenance.merge_plan import MergeLimits
+
+        limits = MergeLimits(max_compacted_files=max_compacted_files, min_file_size=min_file_size, max_file_size=max_file_size)
+        return merge_adjacent_files(
+            self._database, self._info, self._storage, table=table, schema=schema, limits=limits, spark=spark, dry_run=dry_run
         )
 
     def _state(self, name: str, at: At) -> TableState:

@@ -87,6 +87,9 @@ def merge_files(task: MergeTask, *, threads: bool = True) -> WrittenFile:
     try:
         for batch in _rows(task, columns, system, threads=threads):
             writer.write(batch)
+    except (pa.ArrowException, OSError) as error:
+        writer.abort()
+        raise CorruptFileError(f"a file of {state.table} cannot be read: {error}", table=state.table) from error
     except BaseException:
         writer.abort()
         raise
