@@ -36,14 +36,14 @@ def interval_text(value: Interval) -> str:
 
 
 _PART = re.compile(
-    r"\s*(?:(?P<count>[+-]?\d+) (?P<unit>year|month|day)s?"
+    r"\s*(?:(?P<count>[+-]?\d+) (?P<unit>year|mon(?:th)?|day)s?"
     r"|(?P<sign>[+-]?)(?P<h>\d+):(?P<m>\d{2}):(?P<s>\d{2})(?:\.(?P<f>\d{1,6}))?)(?=\s|$)",
     re.ASCII,
 )
 
 
 def parse_interval(text: str) -> Interval:
-    """The interval of a text as :func:`interval_text` makes it.
+    """The interval of a text as :func:`interval_text` makes it, or as PostgreSQL prints it (``1 mon``).
 
     >>> parse_interval("1 year 2 months -2 days 03:00:00.5")
     Interval(months=14, days=-2, microseconds=10800500000)
@@ -60,7 +60,7 @@ def parse_interval(text: str) -> Interval:
         match found["unit"]:
             case "year":
                 months += 12 * int(found["count"])
-            case "month":
+            case "month" | "mon":
                 months += int(found["count"])
             case "day":
                 days += int(found["count"])
