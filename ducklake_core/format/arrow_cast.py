@@ -153,12 +153,21 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
 
 def _cast_list(array: ArrowArray, element: Field, arrow_type: ArrowType, path: str, *, physical: bool) -> ArrowArray:
     _check_container(is_list(array.type), array, ListType(element=element), path)
-    if not pa.types.is_list(array.type):
+    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        array = _without_view(array)
+    elif not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     array = _compact(array)
     values = _cast(array.values, element.type, f"{path}.element", physical=physical)
     validity, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(arrow_type, len(array), [validity, offsets], array.null_count, 0, [values])
+
+
+def _without_view(array: ArrowArray) -> ArrowArray:
+    # pyarrow's own cast leaves out the last offset and gives an invalid array.
+    lengths: ArrowArray = pc.fill_null(pc.list_value_length(array), 0)
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+    return pa.ListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
 
 
 def _cast_map(array: ArrowArray, data_type: MapType, arrow_type: ArrowType, path: str, *, physical: bool) -> ArrowArray:
