@@ -96,6 +96,10 @@ class StagedTable:
         if self.alter is not None:
             yield self.alter
         table_id = self.state.id
+        # Data files come before delete files, so that they get the lower ids, as in the reference.
+        if self.files:
+            spec = self.state.partition_spec
+            yield AppendFiles(table_id=table_id, schema=self.state.schema, files=tuple(self.files), partition_spec=spec)
         if self.deletions.ended:
             ids = tuple(file.data_file_id for file in self.deletions.ended)
             yield EndFiles(table_id=table_id, data_file_ids=ids, row_count=sum(file.new_count for file in self.deletions.ended))
@@ -103,9 +107,6 @@ class StagedTable:
             yield AddDeleteFiles(table_id=table_id, files=self.deletions.delete_files)
         if self.deletions.inlined:
             yield EndInlined(table_id=table_id, rows=self.deletions.inlined)
-        if self.files:
-            spec = self.state.partition_spec
-            yield AppendFiles(table_id=table_id, schema=self.state.schema, files=tuple(self.files), partition_spec=spec)
 
     def paths(self, files: Sequence[Any]) -> list[str]:
         """Full paths of files that are relative to the table."""

@@ -34,6 +34,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
 }
 """Columns that are left out of the comparison, each with its reason."""
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _FILE_NAME = re.compile(r"ducklake-[0-9a-f-]{36}(-delete)?\.parquet$")
 
 
@@ -57,8 +58,8 @@ def dump_catalog(address: LakeAddress) -> dict[str, list[dict[str, Any]]]:
 def _comparable(table: str, row: dict[str, Any]) -> dict[str, Any]:
     ignored = IGNORED.get(table, {})
     kept = {key: value for key, value in row.items() if key not in ignored or key == "path"}
-    if isinstance(kept.get("path"), str) and table != "schema":
-        kept["path"] = _FILE_NAME.sub(lambda found: f"file{found[1] or ''}.parquet", kept["path"])
+    if isinstance(kept.get("path"), str):
+        kept["path"] = _UUID.sub("uuid", _FILE_NAME.sub(lambda found: f"file{found[1] or ''}.parquet", kept["path"]))
     if table == "metadata" and row["key"] in ("created_by", "data_path"):
         kept["value"] = "..."
     return kept
