@@ -42,8 +42,27 @@ from pyspark.sql import types as spark
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import (
-    BLOB, BOOLEAN, DATE, FLOAT32, FLOAT64, INT8, INT16, INT32, INT64, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR,
-    DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType,
+    BLOB,
+    BOOLEAN,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    INTERVAL,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    PrimitiveType,
+    StructType,
 )  # fmt: skip
 
 _BINARY_COLLATION = "UTF8_BINARY"

@@ -1,0 +1,119 @@
+"""Write a Spark DataFrame into a table's files: executors write Parquet at its final path, the driver gets one small row per file.
+
+Works the same with classic sessions and with Spark Connect, as it only uses ``mapInArrow``. Executors import
+``ducklake_core``, so it is either installed there or shipped: ``spark.addArtifacts(wheel, pyfile=True)`` with Connect, ``--py-files``
+with ``spark-submit``, ``spark.sparkContext.addPyFile`` in a classic session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ducklake_core.arrow.dataset_writer import DatasetWriter
+from ducklake_core.arrow.file_report import carried, error_from_text, file_from_json, file_to_json
+from ducklake_core.arrow.write_state import WriteState
+from ducklake_core.errors import CorruptFileError, DuckLakeError
+from ducklake_core.format import paths
+from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.statistics import verify_written_file
+from ducklake_core.spark.distribution import distribute, quoted
+from ducklake_core.spark.session import large_batches
+from ducklake_core.spark.types import year_month_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_REPORT = "attempt int, file string"
+
+
+def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
+    """Write all rows of a frame; the files are in place but not committed.
+
+    The frame is computed once. With ``state.distribute`` the rows of a partitioned table are first brought together by
+    partition values, so that each partition gets few files. The session's time zone changes no value.
+
+    Returns:
+        The files, verified; none when there are no rows.
+
+    Raises:
+        SchemaError: The rows do not fit the table.
+        UsageError: A row does not satisfy the promise.
+        StorageError: A file cannot be written.
+        pyspark.errors.PySparkException: The frame itself fails. In every case of failure the files of this write are deleted.
+    """
+    columns = len(df.columns)
+    frame = _for_python(df)
+    if state.partition_spec is not None and state.distribute:
+        frame = distribute(frame, state.partition_spec, state.schema)
+    report = frame.mapInArrow(_partition_writer(state, columns), _REPORT)
+    try:
+        with large_batches(df.sparkSession):
+            rows = report.collect()
+        files = tuple(file_from_json(row["file"]) for row in rows)
+        _verify(files, state)
+    except Exception as error:
+        sweep(state, keep=frozenset())
+        known = None if isinstance(error, DuckLakeError) else error_from_text(str(error))
+        if known is not None:
+            raise known from error
+        raise
+    if any(row["attempt"] for row in rows) or _speculates(df):
+        sweep(state, keep=frozenset(file.path for file in files))
+    return files
+
+
+def sweep(state: WriteState, *, keep: frozenset[str]) -> None:
+    """Delete the files of one write, such as those of task attempts that failed or lost; found by the write id in their names.
+
+    Args:
+        state: The write.
+        keep: Paths below the table's directory that stay.
+    """
+    kept = {state.directory + path for path in keep}
+    found = (file.path for file in state.storage.list(state.directory) if paths.write_id_of(file.path) == state.write_id)
+    state.storage.delete(path for path in found if path not in kept)
+
+
+def _partition_writer(state: WriteState, columns: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        attempt = context.attemptNumber() if context is not None else 0
+        with carried(), DatasetWriter(state) as writer:
+            for batch in batches:
+                # What follows the frame's own columns only told which rows belong together.
+                writer.write(batch if batch.num_columns == columns else batch.select(list(range(columns))))
+            reports = [file_to_json(file) for file in writer.close()]
+            attempts = pa.array([attempt] * len(reports), pa.int32())
+            yield pa.RecordBatch.from_pydict({"attempt": attempts, "file": pa.array(reports, pa.string())})
+
+    return write_partition
+
+
+def _for_python(df: DataFrame) -> DataFrame:
+    """The frame with year-month intervals as text, because Arrow in Python has no type for them."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    def months(name: str) -> Column:
+        interval = F.col(quoted(name))
+        count = F.extract(F.lit("YEAR"), interval) * 12 + F.extract(F.lit("MONTH"), interval)
+        return F.concat(count.cast("string"), F.lit(" months"))
+
+    intervals = {name: months(name) for name in year_month_columns(df.schema)}
+    return df.withColumns(intervals) if intervals else df
+
+
+def _verify(files: tuple[WrittenFile, ...], state: WriteState) -> None:
+    names = {file.path for file in files}
+    if len(names) != len(files):
+        raise CorruptFileError(f"the write of {state.table} was reported twice for one file; nothing was committed", table=state.table)
+    for file in files:
+        verify_written_file(file, state.schema, state.partition_spec)
+
+
+def _speculates(df: DataFrame) -> bool:
+    return str(df.sparkSession.conf.get("spark.speculation", "false")).lower() == "true"

@@ -1,0 +1,73 @@
+"""Writing 5 million rows of 8 mixed columns with Spark: ``write_frame`` against Spark's own Parquet writer, same frame, same session.
+
+Run with ``python -m tests.benchmarks.bench_write``. Both compute the same frame, so its cost is in both numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ducklake_core.arrow.write_state import WriteState
+from ducklake_core.format.schema import with_ids
+from ducklake_core.spark.types import from_spark_schema
+from ducklake_core.spark.write import write_frame
+from tests.benchmarks.harness import Result, compare, report
+
+ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))
+COLUMNS = (
+    "id",
+    "cast(id % 1000 as int) as category",
+    "xxhash64(id) / 9e18 as measure",
+    "concat('name-', cast(id % 5000 as string)) as name",
+    "substring(sha1(cast(id as string)), 1, 16) as code",
+    "timestamp_micros(1600000000000000 + id * 1000000) as moment",
+    "date_add(date'2013-01-01', cast(id % 365 as int)) as day",
+    "cast(id % 100000 as decimal(12,2)) as amount",
+)
+
+
+def frame(session: SparkSession, rows: int = ROWS) -> DataFrame:
+    """The rows, computed anew by every action."""
+    return session.range(0, rows, 1, 2).selectExpr(*COLUMNS)
+
+
+def run() -> Result:
+    """Alternate the two writers."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from tests.support.spark import local_session
+
+    session = local_session()
+    df = frame(session)
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = itertools.count()
+
+        def ours() -> None:
+            directory = f"{folder}/ours-{next(numbers)}/"
+            files = write_frame(df, WriteState(table="main.t", directory=directory, schema=with_ids(from_spark_schema(df.schema))))
+            assert sum(file.record_count for file in files) == ROWS
+            shutil.rmtree(directory)
+
+        def sparks() -> None:
+            directory = f"{folder}/spark-{next(numbers)}"
+            df.write.parquet(directory)
+            shutil.rmtree(Path(directory))
+
+        result = compare(
+            f"{ROWS:,} rows x {len(COLUMNS)} columns, 2 cores",
+            {"write_frame": ours, "df.write.parquet": sparks},
+            baseline="df.write.parquet",
+            promised_ratio=1.2,
+        )
+    session.stop()
+    return result
+
+
+if __name__ == "__main__":
+    report(run())
