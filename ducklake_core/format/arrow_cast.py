@@ -165,7 +165,7 @@ def _cast_list(array: ArrowArray, element: Field, arrow_type: ArrowType, path: s
 
 def _without_view(array: ArrowArray) -> ArrowArray:
     # pyarrow's own cast leaves out the last offset and gives an invalid array.
-    lengths: ArrowArray = pc.fill_null(pc.list_value_length(array), 0)
+    lengths: ArrowArray = pc.list_value_length(array).fill_null(0)
     ends: ArrowArray = pc.cumulative_sum(lengths)
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
     return pa.ListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
