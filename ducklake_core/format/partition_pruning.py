@@ -31,7 +31,7 @@ from ducklake_core.format.predicates import (
     negation,
 )
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import BLOB, DATE, FLOATS, INT8, TIMESTAMPS, TIMESTAMPTZ, UUID, VARCHAR, Field
+from ducklake_core.format.types import BLOB, DATE, FLOATS, INT8, TIMESTAMP_NS, TIMESTAMPS, TIMESTAMPTZ, UUID, VARCHAR, Field
 from ducklake_core.format.values import from_cast_text, to_text
 
 _DAY = 86_400_000_000
@@ -141,6 +141,9 @@ def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_coun
     if column.type == TIMESTAMPTZ:
         # The reference takes the parts in its session's time zone.
         first, last = first - _DAY, last + _DAY
+    elif column.type == TIMESTAMP_NS:
+        # The reference cuts nanoseconds off towards zero before it takes the parts.
+        first, last = first - 1, last + 1
     low, high = (
         (date_text(first // _DAY), date_text(last // _DAY)) if column.type == DATE else (timestamp_text(first), timestamp_text(last))
     )

@@ -90,6 +90,9 @@ def _calendar_array(array: pa.Array, part: str) -> pa.Array:
     infinity = 2**31 - 1 if is_date else 2**63 - 1
     mask = np.asarray(array.is_null()) | (numbers >= infinity) | (numbers <= -infinity)
     per_day = 1 if is_date else 86_400 * (10**9 // _NANOSECONDS[arrow.unit])
+    if not is_date and arrow.unit == "ns":
+        # The reference casts to microseconds first, towards zero: the last nanosecond of 1969 is in 1970.
+        numbers = np.sign(numbers) * (np.abs(numbers) // 1000) * 1000
     if part == "hour":
         hours = np.zeros_like(numbers) if is_date else np.mod(numbers, per_day) // (per_day // 24)
         return pa.array(hours, mask=mask).cast(pa.string())
