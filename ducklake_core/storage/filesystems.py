@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import fsspec
 import pyarrow as pa
@@ -74,6 +74,10 @@ def _strings(value: object) -> Iterator[str]:
                 yield from _strings(inner)
 
 
+# A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
+_CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*(?::[^@]*)?@", re.IGNORECASE)
+
+
 def canonical_protocol(protocol: str) -> str:
     """One name per store.
 
@@ -98,10 +102,7 @@ def printable(path: str) -> str:
     >>> printable("s3://me:pw@bucket/a b?x=1"), printable("/data/é=1/f.parquet")
     ('s3://bucket/a b', '/data/é=1/f.parquet')
     """
-    if "://" not in path:
-        return path
-    parts = urlsplit(path)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return _CREDENTIALS.sub(r"\1", path).partition("?")[0] if "://" in path else path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +269,7 @@ class Storage:
             if not _from_store(error):
                 raise
             reason = self.options.redact(f"{type(error).__name__}: {error}")
-            where = printable(path)
+            where = self.options.redact(printable(path))
             message = f"cannot {verb} {where}: {reason}; check the path, the permissions and the credentials"
             raise StorageError(message, path=where) from self._cause(error)
 
