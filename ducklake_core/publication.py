@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.arrow.positions import DeleteTarget, Deletions, rewrite_delete_file
+from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import Snapshot, TableState
 from ducklake_core.commit.actions import Action, StagedDeleteFile
 from ducklake_core.commit.committer import Committed, Committer
@@ -17,6 +18,7 @@ from ducklake_core.engines import delete_by_key, delete_matching
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
 from ducklake_core.format import paths
 from ducklake_core.format.predicates import Predicate
+from ducklake_core.rebase import rebase_definitions, rebase_table
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.scan.plan import ScanPlan
 from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
@@ -126,10 +128,10 @@ class Publication:
             try:
                 return committer.commit(transaction)
             except CommitConflictError as conflict:
-                if replan == REPLANS or definitions:
+                if replan == REPLANS:
                     raise
                 time.sleep(min(0.02 * 1.5**replan, _LONGEST_PAUSE) * random.uniform(0.3, 1.0))  # noqa: S311
-                base = self._replan(tables, conflict)
+                base, definitions = self._replan(definitions, tables, conflict)
         raise AssertionError("the loop above returns or raises")
 
     def _staged(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> StagedTransaction:
@@ -145,33 +147,27 @@ class Publication:
             extra_info=self._extra_info,
         )
 
-    def _replan(self, tables: Sequence[StagedTable], conflict: CommitConflictError) -> Snapshot:
-        """Move every staged table to the newest snapshot, with its data files and freshly found deletes.
+    def _replan(
+        self, definitions: tuple[Action, ...], tables: Sequence[StagedTable], conflict: CommitConflictError
+    ) -> tuple[Snapshot, tuple[Action, ...]]:
+        """Move everything staged to the newest snapshot, with its data files and freshly found deletes.
 
         The outcome is as if the transaction had begun after the other one.
 
         Raises:
-            CommitConflictError: The given one, when a table's columns or keys are no longer what its files follow.
+            CommitConflictError: The given one, when a table's columns or keys are no longer what its files follow, or when
+                the transaction drops things.
         """
         with self._lake.reader() as reader:
             base = reader.latest_snapshot()
+            known = {state.name.casefold(): state for state in reader.schemas(base.id)}
+            definitions = rebase_definitions(definitions, tables, known, conflict)
             for staged in tables:
-                try:
-                    fresh = (
-                        reader.table(staged.state.schema_name, staged.state.name, base.id)
-                        if staged.committed is None
-                        else reader.table_by_id(staged.committed.id, base.id)
-                    )
-                except NotFoundError:
-                    raise conflict from None
-                if staged.alter is not None or not _fits(staged.state, fresh):
-                    raise conflict
-                # A table that both have created alike is theirs now, and our rows go there.
-                staged.create, staged.committed, staged.state = None, fresh, fresh
+                rebase_table(staged, _current(reader, staged, base), conflict)
         for staged in tables:
             self._lake.storage.delete(staged.paths(staged.deletions.delete_files))
             self.find_deletions(staged, base)
-        return base
+        return base, definitions
 
     def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
         target = self._targets[table_id]
@@ -185,13 +181,14 @@ class Publication:
         self._lake.storage.delete(self._superseded)
 
 
-def _fits(ours: TableState, theirs: TableState) -> bool:
-    """Whether files written for one state of a table are right for another."""
-    same_columns = [(node.id, node.name, node.type, node.nullable) for node in ours.schema.walk()] == [
-        (node.id, node.name, node.type, node.nullable) for node in theirs.schema.walk()
-    ]
-    ours_keys, theirs_keys = (state.partition_spec.fields if state.partition_spec else () for state in (ours, theirs))
-    return same_columns and ours_keys == theirs_keys and ours.path == theirs.path
+def _current(reader: CatalogReader, staged: StagedTable, base: Snapshot) -> TableState | None:
+    """The table as it is now: by id, or by name where the transaction creates it."""
+    try:
+        if staged.committed is not None:
+            return reader.table_by_id(staged.committed.id, base.id)
+        return reader.table(staged.state.schema_name, staged.state.name, base.id)
+    except NotFoundError:
+        return None
 
 
 def _nothing(staged: StagedTable, base: Snapshot) -> WriteResult:

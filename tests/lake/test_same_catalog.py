@@ -21,7 +21,10 @@ ROWS = pa.table(
     }
 )
 COLUMNS = "a INTEGER, s VARCHAR, f DOUBLE"
-DATA = "SELECT range::INT AS a, CASE WHEN range % 7 <> 0 THEN 'text ' || range END AS s, CASE WHEN range = 3 THEN 'nan'::DOUBLE ELSE (range + 1) / 4 END AS f FROM range({}, {})"
+DATA = (
+    "SELECT range::INT AS a, CASE WHEN range % 7 <> 0 THEN 'text ' || range END AS s, "
+    "CASE WHEN range = 3 THEN 'nan'::DOUBLE ELSE (range + 1) / 4 END AS f FROM range({}, {})"
+)
 
 Steps = tuple[Callable[[Oracle], None], Callable[[DuckLake], None]]
 
@@ -34,7 +37,10 @@ def _schema_and_table() -> Steps:
         lake.create_table('"Raw data"."odd.na""me"', ROWS.schema)
 
     return lambda duck: duck.run(
-        'CREATE SCHEMA "Raw data"', "CREATE SCHEMA raw", f"CREATE TABLE raw.t ({COLUMNS})", f'CREATE TABLE "Raw data"."odd.na""me" ({COLUMNS})'
+        'CREATE SCHEMA "Raw data"',
+        "CREATE SCHEMA raw",
+        f"CREATE TABLE raw.t ({COLUMNS})",
+        f'CREATE TABLE "Raw data"."odd.na""me" ({COLUMNS})',
     ), ours
 
 

@@ -1,0 +1,398 @@
+"""The face: what one call does to a lake, judged by the reference."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.commit.committer import Committer
+from ducklake_core.errors import (
+    AlreadyExistsError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    NotFoundError,
+    SchemaError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from tests.support.oracle import LakeAddress
+
+Attach = Callable[..., Any]
+
+
+def rows(start: int, stop: int, day: date = date(2013, 1, 1)) -> pa.Table:
+    return pa.table(
+        {
+            "k": pa.array(range(start, stop), pa.int64()),
+            "day": pa.array([day + timedelta(days=k % 3) for k in range(start, stop)]),
+            "s": pa.array([f"value {k}" for k in range(start, stop)]),
+        }
+    )
+
+
+@pytest.fixture
+def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
+    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def small(sqlite_address: LakeAddress) -> Iterator[DuckLake]:
+    """A lake for what does not depend on the database."""
+    made = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    yield made
+    made.close()
+
+
+def files_of(address: LakeAddress) -> set[Path]:
+    return {path for path in Path(address.data_path).rglob("*.parquet")}
+
+
+def keys(duck: Any, table: str = "t", where: str = "true") -> list[int]:
+    return [row[0] for row in duck.rows(f"SELECT k FROM {table} WHERE {where} ORDER BY k")]
+
+
+def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    first = lake.write("t", rows(0, 30), partition_by=["day"])
+    assert (first.created_table, first.rows_added, first.files_added) == (True, 30, 3)
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+        duck.run("INSERT INTO t VALUES (100, DATE '2013-01-01', 'inlined'), (101, DATE '2013-01-02', 'inlined')")
+        done = lake.table("t").overwrite(rows(200, 201, date(2012, 12, 30)), where="day = DATE '2013-01-01'")
+        assert (done.rows_deleted, done.rows_added, done.files_removed, done.delete_files_added) == (11, 1, 1, 0)
+        assert keys(duck) == sorted([k for k in range(30) if k % 3] + [101, 200])
+        assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 30
+
+
+def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    table = lake.create_table("t", rows(0, 0))
+    table.append(rows(0, 30))
+    first = table.delete("k < 5")
+    second = table.delete("k % 2 = 0 OR k = 29" if False else "k IN (6, 8, 10)")
+    assert (first.rows_deleted, first.delete_files_added, second.rows_deleted, second.delete_files_added) == (5, 1, 3, 1)
+    with oracle(lake_address) as duck:
+        assert keys(duck) == [k for k in range(5, 30) if k not in (6, 8, 10)]
+        assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 25
+        duck.run("DELETE FROM t WHERE k = 29")
+        table.delete(None)
+        assert keys(duck) == []
+    assert lake.table_info("t").row_count == 0
+
+
+def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", rows(0, 30))
+    lake.write("other", rows(0, 3))
+    lake.table("t").delete("k < 5")
+    with lake.transaction() as tx:
+        tx.delete("t", "k = 7")
+        between = lake.table("other").append(rows(3, 4))
+    assert tx.result.snapshot is not None
+    assert tx.result.snapshot.id == between.snapshot_id + 1
+    with oracle(lake_address) as duck:
+        assert 7 in keys(duck, f"t AT (VERSION => {between.snapshot_id})")
+        assert keys(duck) == [k for k in range(5, 30) if k != 7]
+    named = {row["path"] for row in _live_delete_files(lake)}
+    on_disk = {path.name for path in files_of(lake_address) if path.name.endswith("-delete.parquet")}
+    scheduled = 1
+    assert named < on_disk
+    assert len(on_disk) == len(named) + scheduled
+
+
+def _live_delete_files(lake: DuckLake) -> list[Any]:
+    from sqlalchemy import select
+
+    with lake.database.read() as connection:
+        return list(connection.execute(select(lake.database.tables["delete_file"])).mappings())
+
+
+def test_upsert_replaces_matching_rows_and_adds_the_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", rows(0, 20))
+    with oracle(lake_address) as duck:
+        duck.run("INSERT INTO t VALUES (50, DATE '2013-01-01', 'inlined')")
+        new = pa.table({"K": pa.array([3, 50, 70], pa.int64()), "day": [date(2020, 1, 1)] * 3, "s": ["new"] * 3})
+        done = lake.write("t", new, mode="upsert", on=["k"])
+        assert (done.rows_added, done.rows_deleted) == (3, 2)
+        assert keys(duck) == [*range(20), 50, 70]
+        assert keys(duck, where="s = 'new'") == [3, 50, 70]
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [({"k": [1, 1]}, "more than once"), ({"k": [1, None]}, "NULL")],
+)
+def test_keys_of_an_upsert_must_be_unique_and_known(small: DuckLake, sqlite_address: LakeAddress, bad: dict[str, Any], match: str) -> None:
+    small.write("t", rows(0, 3))
+    before = files_of(sqlite_address)
+    data = pa.table({"k": pa.array(bad["k"], pa.int64()), "day": [date(2020, 1, 1)] * 2, "s": ["x"] * 2})
+    with pytest.raises(SchemaError, match=match):
+        small.table("t").upsert(data, on=["k"])
+    assert files_of(sqlite_address) == before
+    with pytest.raises(UsageError, match="key columns"):
+        small.table("t").upsert(data, on=[])
+
+
+def test_rows_outside_the_slice_are_refused_and_leave_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.write("t", rows(0, 9))
+    before, snapshot = files_of(sqlite_address), small.snapshot()
+    with pytest.raises(UsageError, match="2013-01-02"):
+        small.table("t").overwrite(rows(0, 9), where="day = DATE '2013-01-01'")
+    assert files_of(sqlite_address) == before
+    assert small.snapshot() == snapshot
+
+
+def test_first_write_creates_schema_and_table_and_rows_at_once(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    done = lake.write('raw."we""ird, näme"', rows(0, 5), partition_by=["bucket(2, k)"], author="me", message="hi", extra_info={"run": 1})
+    assert done.snapshot_id == 1
+    assert done.snapshot.author == "me"
+    with oracle(lake_address) as duck:
+        assert duck.value('SELECT count(*) FROM raw."we""ird, näme"') == 5
+        (row,) = duck.rows("SELECT author, commit_message, commit_extra_info FROM ducklake_snapshots('lake') WHERE snapshot_id = 1")
+        assert row[:2] == ("me", "hi")
+        assert '"run": 1' in row[2]
+    assert [info.table for info in lake.tables("raw")] == ['raw."we""ird, näme"']
+    assert lake.table('raw."we""ird, näme"').info().partition_by == ("bucket(2, k)",)
+
+
+def test_columns_are_added_and_widened_in_the_same_commit(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", pa.table({"a": pa.array([1, 2], pa.int32())}))
+    wider = pa.table({"b": ["x"], "A": pa.array([2**40], pa.int64())})
+    with pytest.raises(SchemaError, match="additive"):
+        lake.write("t", wider)
+    done = lake.write("t", wider, schema_evolution="additive")
+    assert len(done.schema_changes) == 2
+    with oracle(lake_address) as duck:
+        assert duck.rows("SELECT a, b FROM t ORDER BY a") == [(1, None), (2, None), (2**40, "x")]
+        assert duck.rows("SELECT a FROM t WHERE a > 5") == [(2**40,)]
+        duck.run("INSERT INTO t VALUES (7, 'y')")
+        assert duck.value("SELECT count(*) FROM t WHERE b IS NULL") == 2
+    assert lake.table("t").scan(where="b = 'y'").to_arrow().num_rows == 1
+
+
+def test_the_same_commit_id_writes_once(lake: DuckLake) -> None:
+    first = lake.write("t", rows(0, 3), commit_id="run-1/step")
+    again = lake.write("t", rows(0, 3), commit_id="run-1/step")
+    assert (first.repeated, again.repeated, again.snapshot_id, again.table_id) == (False, True, first.snapshot_id, first.table_id)
+    assert lake.table_info("t").row_count == 3
+    found = lake.find_commit("run-1/step")
+    assert found is not None
+    assert found.id == first.snapshot_id
+    lake.write("t", rows(0, 3), commit_id="run-2/step")
+    assert lake.table_info("t").row_count == 6
+
+
+def test_several_tables_in_one_snapshot(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("old", rows(0, 3))
+    with lake.transaction(message="all") as tx:
+        tx.create_schema("s")
+        tx.create_table("s.t", rows(0, 0))
+        tx.append("s.t", rows(0, 5))
+        tx.append("s.t", rows(5, 7))
+        tx.overwrite("old", rows(7, 9))
+        assert not lake.has_table("s.t")
+    assert [write.rows_added for write in tx.result.writes] == [7, 2]
+    with oracle(lake_address) as duck:
+        assert keys(duck, "s.t") == [*range(7)]
+        assert keys(duck, "old") == [7, 8]
+    assert lake.snapshot().id == 2
+
+
+def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.write("t", rows(0, 3))
+    before = files_of(sqlite_address)
+
+    def fail() -> None:
+        with small.transaction() as tx:
+            tx.append("t", rows(3, 5))
+            tx.write("new", rows(3, 5))
+            assert len(files_of(sqlite_address)) > len(before)
+            raise RuntimeError("changed my mind")
+
+    with pytest.raises(RuntimeError, match="changed my mind"):
+        fail()
+    assert files_of(sqlite_address) == before
+    assert small.snapshot().id == 1
+
+
+def test_nothing_to_change_is_no_snapshot(small: DuckLake) -> None:
+    small.write("t", rows(0, 3))
+    done = small.table("t").append(rows(0, 0))
+    assert (done.committed, done.rows_added, done.snapshot_id) == (False, 0, 1)
+    assert small.table("t").delete("k > 99").committed is False
+    with small.transaction() as tx:
+        pass
+    assert tx.result.snapshot is None
+    assert small.snapshot().id == 1
+
+
+def test_overwriting_with_no_rows_empties_the_slice(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", rows(0, 9))
+    done = lake.table("t").overwrite(rows(0, 0), where="day = DATE '2013-01-01'")
+    assert (done.rows_deleted, done.committed) == (3, True)
+    with oracle(lake_address) as duck:
+        assert keys(duck) == [1, 2, 4, 5, 7, 8]
+
+
+def test_time_travel_and_history(lake: DuckLake) -> None:
+    lake.write("t", rows(0, 3))
+    lake.table("t").append(rows(3, 6))
+    lake.write("u", rows(0, 1))
+    assert [snapshot.id for snapshot in lake.table("t").snapshots()] == [1, 2]
+    old = lake.table("t", at=1)
+    assert old.scan(columns=["k"]).to_arrow().num_rows == 3
+    assert lake.table("t", at=lake.snapshot(1).time).snapshot_id == 1
+    with pytest.raises(UsageError, match="at snapshot 1"):
+        old.append(rows(0, 1))
+    with pytest.raises(NotFoundError, match="snapshot 0"):
+        lake.table("t", at=0)
+    with pytest.raises(NotFoundError):
+        lake.table("t", at=datetime(2000, 1, 1, tzinfo=UTC))
+
+
+def test_sizes_and_column_summaries_come_from_the_catalog(small: DuckLake) -> None:
+    small.write("t", rows(0, 30), partition_by=["month(day)"], comment="flights")
+    small.table("t").delete("k < 3")
+    info = small.table_info("t")
+    assert (info.row_count, info.file_count, info.deleted_row_count, info.partition_by) == (27, 1, 3, ("month(day)",))
+    assert info.comment == "flights"
+    summary = small.table("t").column_summaries()["k"]
+    assert (summary.value_count, summary.null_count, summary.min_value, summary.max_value) == (30, 0, 0, 29)
+
+
+def test_what_does_not_exist_or_exists_already(small: DuckLake) -> None:
+    small.write("t", rows(0, 3))
+    with pytest.raises(NotFoundError, match=r"no table main\.x at snapshot 1"):
+        small.table("x")
+    with pytest.raises(NotFoundError, match="no table x at snapshot 1"):
+        small.write("x", rows(0, 1), create=False)
+    with pytest.raises(AlreadyExistsError, match="T"):
+        small.create_table("T", rows(0, 0))
+    with pytest.raises(AlreadyExistsError):
+        small.create_schema("MAIN")
+    assert small.create_schema("main", if_not_exists=True) is None
+    assert small.drop_table("x", if_exists=True) is None
+    with pytest.raises(UsageError, match="1 tables"):
+        small.drop_schema("main")
+    with pytest.raises(UsageError, match=r"pandas|list"):
+        small.write("t", [1, 2])
+    with pytest.raises(UsageError, match="where belongs to overwrite"):
+        small.write("t", rows(0, 1), where="k = 0")
+    assert not small.has_table("x.y")
+
+
+def test_a_transaction_refuses_what_it_would_get_wrong(small: DuckLake) -> None:
+    small.write("t", rows(0, 3))
+    with pytest.raises(UnsupportedFeatureError, match="overwrite first"), small.transaction() as tx:
+        tx.append("t", rows(3, 4))
+        tx.overwrite("t", rows(4, 5))
+    assert small.table_info("t").row_count == 3
+    with pytest.raises(UsageError, match="not open"):
+        tx.append("t", rows(3, 4))
+
+
+def test_commit_messages_can_be_required(small: DuckLake) -> None:
+    small.set_option("require_commit_message", value=True)
+    with pytest.raises(UsageError, match="require_commit_message"):
+        small.write("t", rows(0, 1))
+    small.write("t", rows(0, 1), message="because")
+    assert small.options()["require_commit_message"] == "true"
+
+
+def test_lakes_are_picklable_and_quiet_about_passwords() -> None:
+    from ducklake_core.catalog.database import Database
+    from ducklake_core.catalog.state import LakeInfo
+    from ducklake_core.catalog.url import parse_catalog_url
+    from ducklake_core.storage.filesystems import Storage, StorageOptions
+
+    database = Database(parse_catalog_url("postgresql://me:hunter22@db/lake"))
+    storage = Storage(options=StorageOptions(by_protocol={"s3": {"secret": "hunter33"}}))
+    lake = DuckLake(database, LakeInfo(version="1.0", data_path="s3://b/", encrypted=False), storage)
+    copy = pickle.loads(pickle.dumps(lake))
+    for text in (repr(lake), repr(copy), repr(copy.storage)):
+        assert "hunter" not in text
+
+
+def test_overwrites_of_different_slices_both_succeed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", rows(0, 30))
+    errors: list[BaseException] = []
+
+    def overwrite(number: int) -> None:
+        try:
+            own = DuckLake.connect(lake_address.url)
+            day = date(2013, 1, 1) + timedelta(days=number)
+            fresh = pa.table({"k": pa.array([1000 + number], pa.int64()), "day": [day], "s": ["fresh"]})
+            own.table("t").overwrite(fresh, where=f"day = DATE '{day}'")
+            own.close()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=overwrite, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    with oracle(lake_address) as duck:
+        assert keys(duck) == [1000, 1001, 1002]
+
+
+def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", rows(0, 30))
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        with lake.transaction() as tx:
+            tx.overwrite("t", rows(90, 93), where="k < 10 OR k >= 90")
+            duck.run("DELETE FROM t WHERE k IN (3, 12)", "INSERT INTO t VALUES (5, DATE '2013-01-01', 'late'), (40, DATE '2013-01-01', 'late')")
+        assert keys(duck) == sorted([*(k for k in range(10, 30) if k != 12), 40, 90, 91, 92])
+        assert tx.result.writes[0].rows_deleted == 10
+        with lake.transaction() as tx:
+            tx.append("t", rows(200, 202))
+            duck.run("DELETE FROM t WHERE k = 11")
+        assert keys(duck, where="k IN (11, 200, 201)") == [200, 201]
+
+
+def test_changed_columns_are_a_conflict_and_own_files_go(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", rows(0, 30))
+    before = files_of(lake_address)
+
+    def race(duck: Any) -> None:
+        with lake.transaction() as tx:
+            tx.append("t", rows(30, 33))
+            duck.run("ALTER TABLE t ADD COLUMN late INT")
+
+    with oracle(lake_address) as duck, pytest.raises(CommitConflictError, match=r"main\.t.*altered it in snapshot 2"):
+        race(duck)
+    assert files_of(lake_address) == before
+
+
+def test_two_first_writes_share_the_table(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    with lake.transaction() as tx:
+        tx.write("s.t", rows(0, 3), partition_by=["month(day)"])
+        other = DuckLake.connect(lake_address.url)
+        other.write("s.t", rows(3, 6), partition_by=["month(day)"])
+        other.close()
+    assert tx.result.writes[0].created_table is False
+    with oracle(lake_address) as duck:
+        assert keys(duck, "s.t") == [*range(6)]
+    with pytest.raises(CommitConflictError, match="created or renamed a table to this name"), lake.transaction() as tx:
+        tx.write("s.u", rows(0, 3))
+        lake.write("s.u", pa.table({"different": [1]}))
+
+
+def test_files_stay_when_the_outcome_is_unknown(small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.write("t", rows(0, 3))
+    before = files_of(sqlite_address)
+
+    def lose(self: Committer, transaction: object) -> None:
+        raise CommitOutcomeUnknownError("lost")
+
+    monkeypatch.setattr(Committer, "commit", lose)
+    with pytest.raises(CommitOutcomeUnknownError):
+        small.table("t").append(rows(3, 6))
+    assert len(files_of(sqlite_address)) == len(before) + 1
