@@ -34,7 +34,7 @@ def _runner(tasks: Sequence[MergeTask]) -> Callable[[Iterator[pa.RecordBatch]], 
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
-            chosen: list[int] = batch.column(0).to_pylist()  # type: ignore[assignment]
+            chosen: list[int] = batch.column(0).to_pylist()
             for number in chosen:
                 result = pa.array([pickle.dumps(_outcome(every[number]))], pa.binary())
                 yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()), result], names=["number", "result"])
