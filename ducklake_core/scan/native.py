@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.files import DataFile
+from ducklake_core.format import pruning
+from ducklake_core.format.files import ColumnStatistics, DataFile
+from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow
-from ducklake_core.format.types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types import FLOATS, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
 # Types whose Parquet form Spark's reader turns into the very Spark type that the column has.
 _NATIVE_TYPES = frozenset(
@@ -102,6 +104,20 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
         obstacle = _column_obstacle(column, file, features)
         if obstacle:
             return obstacle
+    return None
+
+
+def nan_obstacle(predicate: Predicate | None, statistics: Mapping[int, ColumnStatistics], schema: Schema) -> str | None:
+    """Why Spark must not filter this file itself, or None when it may.
+
+    Bounds in Parquet footers leave NaN out, and Spark's filter on them drops row groups whose NaNs it would keep.
+    """
+    if predicate is None:
+        return None
+    wanted = pruning.columns(predicate)
+    for leaf in schema.leaves():
+        if leaf.id in wanted and leaf.type in FLOATS and (leaf.id not in statistics or statistics[leaf.id].contains_nan is not False):
+            return f"column {leaf.name!r} may hold NaN, which Spark's Parquet filter loses"
     return None
 
 

@@ -15,7 +15,7 @@ from ducklake_core.format.files import ColumnStatistics, DataFile
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
-from ducklake_core.scan.native import ReadFeatures, check_readable, column_versions, native_obstacle, prefers_arrow
+from ducklake_core.scan.native import ReadFeatures, check_readable, column_versions, nan_obstacle, native_obstacle, prefers_arrow
 from ducklake_core.scan.plan import VIRTUAL_COLUMNS, FileTask, PruningReport, ScanPlan
 
 
@@ -120,7 +120,7 @@ def _task(
     check_readable(file, table.qualified_name)
     hides = file.partial_max is not None and file.partial_max > table.snapshot_id
     snapshot_filter = table.snapshot_id if hides else None
-    obstacle = native_obstacle(file, features, snapshot_filter)
+    obstacle = native_obstacle(file, features, snapshot_filter) or nan_obstacle(predicate, statistics, table.schema)
     return FileTask(
         file=file,
         snapshot_filter=snapshot_filter,
