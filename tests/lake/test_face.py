@@ -32,8 +32,8 @@ def rows(start: int, stop: int, day: date = date(2013, 1, 1)) -> pa.Table:
     return pa.table(
         {
             "k": pa.array(range(start, stop), pa.int64()),
-            "day": pa.array([day + timedelta(days=k % 3) for k in range(start, stop)]),
-            "s": pa.array([f"value {k}" for k in range(start, stop)]),
+            "day": pa.array([day + timedelta(days=k % 3) for k in range(start, stop)], pa.date32()),
+            "s": pa.array([f"value {k}" for k in range(start, stop)], pa.string()),
         }
     )
 
@@ -76,7 +76,7 @@ def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddr
     table = lake.create_table("t", rows(0, 0))
     table.append(rows(0, 30))
     first = table.delete("k < 5")
-    second = table.delete("k % 2 = 0 OR k = 29" if False else "k IN (6, 8, 10)")
+    second = table.delete("k IN (6, 8, 10)")
     assert (first.rows_deleted, first.delete_files_added, second.rows_deleted, second.delete_files_added) == (5, 1, 3, 1)
     with oracle(lake_address) as duck:
         assert keys(duck) == [k for k in range(5, 30) if k not in (6, 8, 10)]
@@ -142,7 +142,7 @@ def test_keys_of_an_upsert_must_be_unique_and_known(small: DuckLake, sqlite_addr
 def test_rows_outside_the_slice_are_refused_and_leave_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
     small.write("t", rows(0, 9))
     before, snapshot = files_of(sqlite_address), small.snapshot()
-    with pytest.raises(UsageError, match="2013-01-02"):
+    with pytest.raises(UsageError, match=r"2013, 1, 2.*outside"):
         small.table("t").overwrite(rows(0, 9), where="day = DATE '2013-01-01'")
     assert files_of(sqlite_address) == before
     assert small.snapshot() == snapshot
