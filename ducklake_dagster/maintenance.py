@@ -10,7 +10,6 @@ import dagster as dg
 from pydantic import Field
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import DuckLakeError
 
 POOL = "ducklake_maintenance"
 _MOST_LINES = 100
@@ -54,7 +53,7 @@ def build_maintenance_job(
     """A job that merges small files, then expires snapshots, then deletes files that no snapshot needs, in this order.
 
     Every setting is run config, with the values given here as defaults.  A table that cannot be merged does not stop the others;
-    the step fails at its end and names it.  What was done is metadata of each step.
+    the step fails at its end and says what went wrong, and the steps after it wait for the next run.  What was done is metadata of each step.
 
     Args:
         name: Name of the job.
@@ -131,7 +130,7 @@ def build_compaction_sensor(
         lake: DuckLake = getattr(context.resources, lake_key).connect()
         asked = False
         for table in _table_names(lake, tables):
-            mergeable = _source_files(lake.merge_adjacent_files(table=table, dry_run=True))
+            mergeable = lake.merge_adjacent_files(table, dry_run=True).files_merged
             if mergeable < min_files:
                 continue
             opened = lake.table(table)
@@ -150,20 +149,18 @@ def _merge_op(lake_key: str, pool: str | None) -> dg.OpDefinition:
     @dg.op(name="merge_adjacent_files", required_resource_keys={lake_key}, pool=pool, ins={"after": dg.In(dg.Nothing)})
     def merge(context: dg.OpExecutionContext, config: MergeConfig) -> None:
         lake: DuckLake = getattr(context.resources, lake_key).connect()
-        failures: dict[str, str] = {}
-        metadata: dict[str, Any] = {"dry_run": config.dry_run}
-        for table in _table_names(lake, config.tables):
-            try:
-                result = lake.merge_adjacent_files(table=table, dry_run=config.dry_run)
-            except DuckLakeError as error:
-                # One bad table must not keep the others from being merged; the step still fails at its end.
-                failures[table] = str(error)
-                continue
-            context.log.info("%s: %s", table, result)
-            metadata.update({f"{table}/{fact}": value for fact, value in _facts(result).items()})
+        results = [lake.merge_adjacent_files(table, dry_run=config.dry_run) for table in config.tables or [None]]
+        failures = [failure for result in results for failure in result.failures]
+        metadata: dict[str, Any] = {"dry_run": config.dry_run, "report": _report(results)}
+        for merged in (merged for result in results for merged in result.tables if merged.files_merged):
+            metadata[f"{merged.table}/files_merged"] = merged.files_merged
+            metadata[f"{merged.table}/files_created"] = merged.files_created
+            metadata[f"{merged.table}/bytes_read"] = merged.bytes_read
+        context.log.info("%s", metadata["report"])
         context.add_output_metadata(metadata)
         if failures:
-            raise dg.Failure(f"could not merge files of {', '.join(failures)}", metadata=failures, allow_retries=False)
+            # Every table had its turn by now.
+            raise dg.Failure("; ".join(failures), allow_retries=False)
 
     return merge
 
@@ -212,6 +209,10 @@ def _facts(result: Any) -> dict[str, Any]:
             facts[field.name] = value
         elif isinstance(value, tuple):
             facts[field.name] = len(value)
-    lines = str(result).splitlines()
-    facts["report"] = "\n".join([*lines[:_MOST_LINES], "..."] if len(lines) > _MOST_LINES else lines)
+    facts["report"] = _report([result])
     return facts
+
+
+def _report(results: Sequence[object]) -> str:
+    lines = [line for result in results for line in str(result).splitlines()]
+    return "\n".join([*lines[:_MOST_LINES], f"... and {len(lines) - _MOST_LINES} lines more"] if len(lines) > _MOST_LINES else lines)

@@ -189,6 +189,10 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         options = self.storage.options()
         return dict.fromkeys(self.storage.protocols(), options) if options else {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Dagster's own state of a resource cannot be pickled; the settings say everything.
+        return _rebuild, (type(self), {name: getattr(self, name) for name in type(self).model_fields})
+
     def _open(self) -> DuckLake:
         try:
             return self._connect()
@@ -215,3 +219,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             metadata_schema=self.catalog.metadata_schema,
             storage_options=self.storage_options(),
         )
+
+
+def _rebuild(cls: type[DuckLakeResource], settings: dict[str, Any]) -> DuckLakeResource:
+    return cls(**settings)

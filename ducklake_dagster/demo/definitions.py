@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from datetime import timedelta
 
 import dagster as dg
@@ -21,6 +23,9 @@ from ducklake_dagster import (
 )
 from ducklake_dagster.demo import assets as flight_assets
 from ducklake_dagster.demo.places import CATALOG, FILES
+
+# Spark's Python workers must find the same packages as this process.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 SPARK_CONFIG = {
     "spark.master": "local[2]",

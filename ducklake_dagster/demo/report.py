@@ -57,7 +57,7 @@ def tables(console: Console, lake: DuckLake) -> None:
     table = Table("table", "partitioned by", title="Tables", title_justify="left")
     for heading in ("rows", "files", "bytes", "delete files"):
         table.add_column(heading, justify="right")
-    for info in lake.tables():
+    for info in (lake.table_info(listed.table) for listed in lake.tables()):
         numbers = (info.row_count, info.file_count, info.file_size_bytes, info.delete_file_count)
         table.add_row(info.table, ", ".join(info.partition_by), *(f"{number:,}" for number in numbers))
     console.print(table)

@@ -1,0 +1,123 @@
+"""The lake resource: addresses, secrets, creation, pickling."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from ducklake_core.errors import CatalogUnavailableError, DuckLakeError
+from ducklake_dagster import (
+    AzureStorage,
+    DuckLakeIOManager,
+    DuckLakeResource,
+    GCSStorage,
+    LocalStorage,
+    PostgresCatalog,
+    S3Storage,
+    SqliteCatalog,
+)
+from tests.support.postgres import PostgresServer
+
+SECRET = "p@ss/w:rd 'x"
+Run = Callable[..., dg.ExecuteInProcessResult]
+
+
+def secretive() -> DuckLakeResource:
+    return DuckLakeResource(
+        catalog=PostgresCatalog(host="db", database="la ke", user="u@x", password=SECRET, options={"sslmode": "require"}),
+        storage=S3Storage(data_path="s3://bucket/lake/", access_key_id=SECRET, secret_access_key=SECRET, region="eu-west-1"),
+    )
+
+
+def test_addresses_are_quoted_and_options_named_as_fsspec_names_them() -> None:
+    resource = secretive()
+    assert resource.catalog.url() == ("postgresql+psycopg://u%40x:p%40ss%2Fw%3Ard%20%27x@/la%20ke?host=db&port=5432&sslmode=require")
+    s3 = {"key": SECRET, "secret": SECRET, "client_kwargs": {"region_name": "eu-west-1"}}
+    assert resource.storage_options() == {"s3": s3}
+    catalog = SqliteCatalog(path="x.sqlite")
+    azure = AzureStorage(data_path="abfss://c/x/", account_name="a", account_key=SECRET)
+    assert set(DuckLakeResource(catalog=catalog, storage=azure).storage_options()) == {"abfs", "abfss", "az"}
+    google = GCSStorage(data_path="gs://b/x/", project="p")
+    assert DuckLakeResource(catalog=catalog, storage=google).storage_options()["gs"] == {"project": "p"}
+    assert DuckLakeResource(catalog=catalog, storage=LocalStorage(data_path="files/")).storage_options() == {}
+
+
+def test_secrets_are_in_no_text_and_masked_in_dagster() -> None:
+    resource = secretive()
+    assert SECRET not in repr(resource)
+    assert SECRET not in str(resource)
+    schema = str(dg.Definitions(resources={"lake": resource}).resources)
+    assert SECRET not in schema
+    for model, fields in ((PostgresCatalog, ["password"]), (S3Storage, ["access_key_id", "secret_access_key", "session_token"])):
+        for field in fields:
+            assert model.model_fields[field].json_schema_extra == {"dagster__is_secret": True}
+
+
+def test_a_lake_is_created_only_when_allowed(tmp_path: Path) -> None:
+    where: dict[str, Any] = {
+        "catalog": SqliteCatalog(path=str(tmp_path / "deep" / "lake.sqlite")),
+        "storage": LocalStorage(data_path=f"{tmp_path}/files/"),
+    }
+    with pytest.raises(DuckLakeError):
+        DuckLakeResource(**where).connect()
+    assert not (tmp_path / "deep").exists()
+    created = DuckLakeResource(**where, create_if_missing=True)
+    assert created.connect() is created.connect()
+    assert DuckLakeResource(**where).connect().snapshots()[0].id == 0
+
+
+def test_a_lake_in_postgresql_is_created_once(postgres: PostgresServer, tmp_path: Path) -> None:
+    catalog = PostgresCatalog(host=postgres.socket, database=postgres.new_database(), user=postgres.user)
+    resources = [
+        DuckLakeResource(catalog=catalog, storage=LocalStorage(data_path=f"{tmp_path}/files/"), create_if_missing=True) for _ in range(2)
+    ]
+    assert [resource.connect().snapshot().id for resource in resources] == [0, 0]
+
+
+def test_an_unreachable_catalog_is_not_taken_for_a_missing_lake() -> None:
+    catalog = PostgresCatalog(host="127.0.0.1", port=1, database="lake", password=SECRET)
+    resource = DuckLakeResource(catalog=catalog, storage=LocalStorage(data_path="files/"), create_if_missing=True)
+    with pytest.raises(CatalogUnavailableError) as failure:
+        resource.connect()
+    assert SECRET not in str(failure.value)
+
+
+def test_resources_travel_to_other_processes(lake_resource: DuckLakeResource) -> None:
+    lake_resource.connect()
+    assert pickle.loads(pickle.dumps(lake_resource)).connect().snapshot().id == 0
+
+
+def test_environment_variables_are_read_at_run_time(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: Any) -> None:
+    monkeypatch.setenv("LAKE_FILE", str(tmp_path / "env.sqlite"))
+    lake = DuckLakeResource(
+        catalog=SqliteCatalog(path=dg.EnvVar("LAKE_FILE")), storage=LocalStorage(data_path=f"{tmp_path}/files/"), create_if_missing=True
+    )
+
+    @dg.asset
+    def things(lake: DuckLakeResource) -> pa.Table:
+        assert lake.connect().tables() == []
+        return pa.table({"n": [1]})
+
+    dg.materialize([things], resources={"lake": lake, "io_manager": DuckLakeIOManager(lake=lake)}, instance=instance)
+    assert (tmp_path / "env.sqlite").exists()
+
+
+def test_importing_the_package_loads_no_engine_and_no_database() -> None:
+    program = (
+        "import sys, ducklake_dagster\n"
+        "heavy = {'pyspark', 'duckdb', 'sqlalchemy', 'psycopg', 'pyarrow'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+        "from ducklake_dagster import *\n"
+        "heavy = {'pyspark', 'duckdb'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
