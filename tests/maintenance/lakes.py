@@ -69,7 +69,9 @@ def readings(address: LakeAddress, names: list[str] | None = None) -> dict[tuple
     with attached(address) as duck:
         snapshots = [int(str(row[0])) for row in duck.rows("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1")]
         for snapshot in snapshots:
-            for name in names if names is not None else tables_at(duck, snapshot):
+            for name in tables_at(duck, snapshot):
+                if names is not None and name not in names:
+                    continue
                 rows = duck.rows(f"SELECT rowid, * FROM {name} AT (VERSION => {snapshot})")
                 found[snapshot, name] = sorted(rows, key=repr)
     return found

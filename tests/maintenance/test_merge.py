@@ -110,8 +110,11 @@ def test_catalog_afterwards_is_the_references(
     lake.close()
     with attached(theirs) as duck:
         reported = duck.rows("CALL ducklake_merge_adjacent_files('lake', 't')")
-    assert reported == [("main", "t", result.files_merged, result.files_created)]
-    assert catalog_rows(lake_address, without=WRITTEN_DIFFERENTLY) == catalog_rows(theirs, without=WRITTEN_DIFFERENTLY)
+    assert {row[:2] for row in reported} == {("main", "t")}
+    assert [sum(row[place] for row in reported) for place in (2, 3)] == [result.files_merged, result.files_created]
+    # The reference numbers the files of several partitions in the order of a hash table.
+    without = WRITTEN_DIFFERENTLY | ({"data_file_id"} if partitioned else set())
+    assert catalog_rows(lake_address, without=without) == catalog_rows(theirs, without=without)
 
 
 def test_merged_by_us_then_changed_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
@@ -120,9 +123,10 @@ def test_merged_by_us_then_changed_by_the_reference(lake_address: LakeAddress, o
     lake.merge_adjacent_files()
     with oracle(lake_address, FILES_ONLY) as duck:
         duck.run("DELETE FROM t WHERE id % 2 = 0", "UPDATE t SET label = 'u' WHERE id < 20", insert_now("t", 900), insert_now("t", 950))
-        expected = sorted(duck.rows("SELECT rowid, id, label FROM t"))
+        # Without row ids: the reference's own merge loses those of updated rows.
+        expected = sorted(duck.rows("SELECT id, label FROM t"))
         duck.run("CALL ducklake_merge_adjacent_files('lake')", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
-        assert sorted(duck.rows("SELECT rowid, id, label FROM t")) == expected
+        assert sorted(duck.rows("SELECT id, label FROM t")) == expected
     before = readings(lake_address)
     assert lake.merge_adjacent_files().failures == ()
     after = readings(lake_address)
@@ -184,9 +188,9 @@ def test_limits_and_options(lake_address: LakeAddress, oracle: Callable[..., Any
 def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n + 50})" for n in range(6)))
-        size = int(duck.value("SELECT max(data_file_size_bytes) FROM ducklake_list_files('lake', 't')"))
-        duck.run(f"CALL lake.set_option('target_file_size', '{2 * size}')")
+        size = int(duck.value("SELECT min(data_file_size_bytes) FROM ducklake_list_files('lake', 't')"))
     lake = DuckLake.connect(lake_address.url)
+    lake.set_option("target_file_size", 2 * size, table="t")
     result = lake.merge_adjacent_files("t")
     assert (result.files_merged, result.files_created) == (6, 3)
     lake.close()
@@ -194,7 +198,7 @@ def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[...
 
 def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
-    before = readings(lake_address, ["t"])
+    before = readings(lake_address, ['"main"."t"'])
     lake = DuckLake.connect(lake_address.url)
     lost = next(path for path in Path(lake_address.data_path).rglob("*.parquet") if "day=2024-01-01" in str(path))
     kept = lost.read_bytes()
@@ -208,7 +212,7 @@ def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> 
     assert lost.name in bad.failures[0]
     assert bad.files_created == 1
     lost.write_bytes(kept)
-    assert {k: v for k, v in readings(lake_address, ["t"]).items() if k in before} == before
+    assert {k: v for k, v in readings(lake_address, ['"main"."t"']).items() if k in before} == before
     lake.close()
 
 
