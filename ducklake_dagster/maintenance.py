@@ -52,8 +52,9 @@ def build_maintenance_job(
 ) -> dg.JobDefinition:
     """A job that merges small files, then expires snapshots, then deletes files that no snapshot needs, in this order.
 
-    Every setting is run config, with the values given here as defaults.  A table that cannot be merged does not stop the others;
-    the step fails at its end and says what went wrong, and the steps after it wait for the next run.  What was done is metadata of each step.
+    Every setting is run config, with the values given here as defaults.  What was done is metadata of each step.  A table that
+    cannot be merged does not stop the others; the step fails at its end and says what went wrong, and the steps after it wait for
+    the next run.
 
     Args:
         name: Name of the job.
@@ -149,7 +150,8 @@ def _merge_op(lake_key: str, pool: str | None) -> dg.OpDefinition:
     @dg.op(name="merge_adjacent_files", required_resource_keys={lake_key}, pool=pool, ins={"after": dg.In(dg.Nothing)})
     def merge(context: dg.OpExecutionContext, config: MergeConfig) -> None:
         lake: DuckLake = getattr(context.resources, lake_key).connect()
-        results = [lake.merge_adjacent_files(table, dry_run=config.dry_run) for table in config.tables or [None]]
+        tables: Sequence[str | None] = config.tables or [None]
+        results = [lake.merge_adjacent_files(table, dry_run=config.dry_run) for table in tables]
         failures = [failure for result in results for failure in result.failures]
         metadata: dict[str, Any] = {"dry_run": config.dry_run, "report": _report(results)}
         for merged in (merged for result in results for merged in result.tables if merged.files_merged):

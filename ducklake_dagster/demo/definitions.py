@@ -26,6 +26,7 @@ from ducklake_dagster.demo.places import CATALOG, FILES
 
 # Spark's Python workers must find the same packages as this process.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 SPARK_CONFIG = {
     "spark.master": "local[2]",

@@ -30,16 +30,15 @@ def run_line(console: Console, what: str, result: ExecuteInProcessResult, second
 
 
 def maintenance_lines(console: Console, result: ExecuteInProcessResult, seconds: float) -> None:
-    """The last line of what each step says about itself."""
+    """What each step says about itself: files that were merged, and sums."""
     console.print(f"[green]✓[/] maintenance job  [dim]run {result.run_id[:8]}, {seconds:.1f} s")
     for event in result.get_step_success_events():
         step = str(event.step_key)
-        outputs = [e for e in result.events_for_node(step) if e.event_type_value == "STEP_OUTPUT"]
-        for output in outputs:
-            for name, value in output.step_output_data.metadata.items():
-                if name.endswith("report"):
-                    table = name.removesuffix("report").strip("/")
-                    console.print(f"    {step:<21} {table + ': ' if table else ''}{str(value.value).splitlines()[-1]}")
+        for output in result.events_for_node(step):
+            if output.event_type_value == "STEP_OUTPUT":
+                lines = str(output.step_output_data.metadata["report"].value).splitlines()
+                for line in [line for line in lines if ": merged" in line] + lines[-1:]:
+                    console.print(f"    {step:<21} {line}")
 
 
 def snapshots(console: Console, lake: DuckLake) -> None:

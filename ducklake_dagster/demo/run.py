@@ -102,6 +102,9 @@ def _story(demo: Demo) -> None:
     if before != after:
         raise RuntimeError("re-materialising a day changed the number of rows")
 
+    demo.title("Who committed what")
+    report.snapshots(demo.console, demo.lake)
+
     demo.title("Maintenance: merge small files, expire old snapshots, delete what nothing needs")
     # Nothing else works on this lake, so the age floors that protect readers and writers may be zero.
     now = {"older_than_days": 0.0, "min_age_hours": 0.0}
@@ -111,6 +114,8 @@ def _story(demo: Demo) -> None:
 def main() -> None:
     """Make the lake anew and tell what happens."""
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 140
     started = time.monotonic()
     _clear()
     os.environ["DAGSTER_HOME"] = str(DAGSTER_HOME)
@@ -119,7 +124,6 @@ def main() -> None:
         demo = Demo(console, instance)
         _story(demo)
         demo.title("The lake")
-        report.snapshots(console, demo.lake)
         report.tables(console, demo.lake)
         report.query(console, demo.lake)
         report.other_doors(console)
