@@ -1,6 +1,6 @@
 """The data files of a table at a snapshot, with everything that hides rows of them, pruned by a predicate.
 
-A handful of statements whatever the number of files: each is ordered by file id, and the streams are merged here.
+A handful of statements whatever the number of files, each on one table and ordered by file id; they are merged here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from ducklake_core.format.predicates import ColumnReference, Predicate
 # Below this many files a plain fetch is cheaper than the extra round trips of a cursor on the server.
 _STREAM_FROM = 5000
 _ROWS_PER_FETCH = 2000
+_MOST_IDS = 1000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,19 +59,30 @@ class DataFiles:
     def __iter__(self) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
         queries = _Queries(self._reader, self._table, self._predicate)
         self.counts = queries.counts()
+        rows = self._reader.connection.execute(queries.files()).all()
         with ExitStack() as stack:
-            run = _runner(stack, self._reader, self.counts.files_kept)
-            streams = _Streams(
-                deletes=run(queries.delete_files()),
-                partition_values=run(queries.partition_values()) if self._table.partition_specs else None,
-                statistics=run(queries.statistics(self._wanted)) if self._wanted else None,
-                inlined_deletes=run(queries.inlined_deletes()) if self._table.has_inlined_deletes else None,
-            )
-            for row in run(queries.files()):
+            streams = _Streams(self._open(queries, [row.data_file_id for row in rows], stack))
+            for row in rows:
                 file = _data_file(row, self._table, streams)
                 statistics = {found.column_id: _statistics(found) for found in streams.take("statistics", file.id)}
                 if self._keeps(file, statistics):
                     yield file, {column: found for column, found in statistics.items() if column in self._returned}
+
+    def _open(self, queries: _Queries, files: list[int], stack: ExitStack) -> dict[str, CursorResult[Any]]:
+        """One statement for each kind of rows that may exist for these files."""
+        if not files:
+            return {}
+        table = self._table
+        wanted: dict[str, Select[Any]] = {"deletes": queries.delete_files(files)}
+        if table.partition_specs:
+            wanted["partition_values"] = queries.partition_values(files)
+        if self._wanted:
+            wanted["statistics"] = queries.statistics(files, self._wanted)
+        if table.has_inlined_deletes:
+            wanted["inlined_deletes"] = queries.inlined_deletes(files)
+        options = {"yield_per": _ROWS_PER_FETCH} if len(files) >= _STREAM_FROM else {}
+        run = self._reader.connection.execute
+        return {name: stack.enter_context(run(query, execution_options=options)) for name, query in wanted.items()}
 
     def _keeps(self, file: DataFile, statistics: dict[int, ColumnStatistics]) -> bool:
         if self._predicate is None:
@@ -134,33 +146,29 @@ class _Queries:
         file = self._tables["data_file"]
         return select(file).where(self._kept()).order_by(file.c.data_file_id)
 
-    def delete_files(self) -> Select[Any]:
+    def delete_files(self, files: list[int]) -> Select[Any]:
         deletes = self._tables["delete_file"]
-        return (
-            self._of_kept(deletes).where(live(deletes, self._table.snapshot_id)).order_by(deletes.c.data_file_id, deletes.c.delete_file_id)
-        )
+        query = select(deletes).where(live(deletes, self._table.snapshot_id)).order_by(deletes.c.data_file_id, deletes.c.delete_file_id)
+        return self._of(query, deletes, files)
 
-    def partition_values(self) -> Select[Any]:
+    def partition_values(self, files: list[int]) -> Select[Any]:
         value = self._tables["file_partition_value"]
-        return self._of_kept(value).order_by(value.c.data_file_id, value.c.partition_key_index)
+        return self._of(select(value).order_by(value.c.data_file_id, value.c.partition_key_index), value, files)
 
-    def statistics(self, columns: frozenset[int]) -> Select[Any]:
+    def statistics(self, files: list[int], columns: frozenset[int]) -> Select[Any]:
         stats = self._tables["file_column_stats"]
-        return self._of_kept(stats).where(stats.c.column_id.in_(sorted(columns))).order_by(stats.c.data_file_id)
+        query = select(stats).where(stats.c.column_id.in_(sorted(columns))).order_by(stats.c.data_file_id)
+        return self._of(query, stats, files)
 
-    def inlined_deletes(self) -> Select[Any]:
+    def inlined_deletes(self, files: list[int]) -> Select[Any]:
         source = self._tables.inlined_delete(self._table.id)
-        visible = select(source.c.file_id.label("data_file_id"), source.c.row_id).where(source.c.begin_snapshot <= self._table.snapshot_id)
+        visible = select(source.c.file_id.label("data_file_id"), source.c.row_id).where(
+            source.c.begin_snapshot <= self._table.snapshot_id, _among(source.c.file_id, files)
+        )
         return visible.distinct().order_by(source.c.file_id, source.c.row_id)
 
-    def _of_kept(self, source: Table) -> Select[Any]:
-        file = self._tables["data_file"]
-        return (
-            select(source)
-            .join(file, file.c.data_file_id == source.c.data_file_id)
-            .where(source.c.table_id == self._table.id)
-            .where(self._kept())
-        )
+    def _of(self, query: Select[Any], source: Table, files: list[int]) -> Select[Any]:
+        return query.where(source.c.table_id == self._table.id, _among(source.c.data_file_id, files))
 
     def _where_statistics(self, condition: Callable[[Bounds], ColumnElement[bool]], column: ColumnReference) -> ColumnElement[bool]:
         # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.
@@ -215,21 +223,21 @@ class _Grouped:
 class _Streams:
     """What belongs to the files, by kind; a kind that cannot have rows has no stream."""
 
-    def __init__(self, **streams: CursorResult[Any] | None) -> None:
-        self._streams = {name: _Grouped(rows) for name, rows in streams.items() if rows is not None}
+    def __init__(self, streams: dict[str, CursorResult[Any]]) -> None:
+        self._streams = {name: _Grouped(rows) for name, rows in streams.items()}
 
     def take(self, name: str, file_id: int) -> Iterator[Row[Any]]:
         stream = self._streams.get(name)
         return iter(()) if stream is None else stream.take(file_id)
 
 
-def _runner(stack: ExitStack, reader: CatalogReader, files: int) -> Callable[[Select[Any]], CursorResult[Any]]:
-    options = {"yield_per": _ROWS_PER_FETCH} if files >= _STREAM_FROM else {}
+def _among(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
+    """The row belongs to one of the files, or, when they are many, at least lies in their range.
 
-    def run(query: Select[Any]) -> CursorResult[Any]:
-        return stack.enter_context(reader.connection.execute(query, execution_options=options))
-
-    return run
+    Never a join: catalogs have no indexes, and without fresh table statistics PostgreSQL takes tables for tiny and joins
+    them row by row, which takes minutes where a scan takes milliseconds.
+    """
+    return column.in_(files) if len(files) <= _MOST_IDS else column.between(files[0], files[-1])
 
 
 def _data_file(row: Row[Any], table: TableState, streams: _Streams) -> DataFile:
