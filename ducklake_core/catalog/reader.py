@@ -83,7 +83,7 @@ class CatalogReader:
         snapshot = self.catalog["snapshot"]
         times = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id.desc())
         # Times are compared here: where they are text, the database would compare letters.
-        with self.connection.execution_options(yield_per=1000).execute(times) as rows:
+        with self.connection.execute(times, execution_options={"yield_per": 1000}) as rows:
             found = next((row.snapshot_id for row in rows if row.snapshot_time <= timestamp), None)
         if found is None:
             raise NotFoundError(f"there is no snapshot at or before {timestamp.astimezone(UTC).isoformat()}", timestamp=timestamp)
