@@ -147,7 +147,8 @@ def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_coun
     low, high = (
         (date_text(first // _DAY), date_text(last // _DAY)) if column.type == DATE else (timestamp_text(first), timestamp_text(last))
     )
-    return replace(_nulls(column, False, record_count), min_value=low, max_value=high)
+    # A year of timestamptz may be one before Christ, which the reference numbers like those after.
+    return replace(_nulls(column, False, record_count), min_value=None if column.type == TIMESTAMPTZ else low, max_value=high)
 
 
 def _range_of(known: list[int]) -> tuple[int, int]:

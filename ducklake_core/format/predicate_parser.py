@@ -68,6 +68,7 @@ _TYPE_NAMES = {
     "TIMESTAMP_S": "timestamp_s", "TIMESTAMP_MS": "timestamp_ms", "TIMESTAMP_NS": "timestamp_ns", "TIMESTAMPTZ": "timestamptz",
     "TEXT": "varchar", "VARCHAR": "varchar", "VARBINARY": "blob", "BLOB": "blob", "UUID": "uuid", "JSON": "json",
 }  # fmt: skip
+_PLAIN_ARGUMENTS = frozenset({"this", "expression", "expressions", "low", "high"})
 
 
 class _Text(NamedTuple):
@@ -192,6 +193,16 @@ class _Parser:
 
     def predicate(self, node: exp.Expression) -> Predicate:
         node = _plain(node)
+        if node.args.get("negate"):
+            plain = node.copy()
+            plain.set("negate", None)
+            return negation(self.predicate(plain))
+        if isinstance(node, exp.Predicate | exp.In) and any(value and name not in _PLAIN_ARGUMENTS for name, value in node.args.items()):
+            # A variant of the operator, such as BETWEEN SYMMETRIC.
+            return self.expression(node)
+        return self.plain_predicate(node)
+
+    def plain_predicate(self, node: exp.Expression) -> Predicate:
         match node:
             case exp.And():
                 return conjunction((self.predicate(node.this), self.predicate(node.expression)))
@@ -321,7 +332,7 @@ class _Parser:
     def in_list(self, node: exp.In) -> Predicate:
         column = self.column(node.this)
         constants = [self.constant(item) for item in node.expressions]
-        if column is None or not constants or node.args.get("field") is not None or node.args.get("unnest") is not None:
+        if column is None or not constants:
             return self.expression(node)
         literals = [None if c is None else self.typed(c, column.type) for c in constants]
         known = [literal for literal in literals if literal is not None]

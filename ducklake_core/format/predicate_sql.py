@@ -251,7 +251,7 @@ def _blob(value: object, dialect: Dialect) -> str:
     assert isinstance(value, bytes | bytearray | memoryview)
     if dialect == "spark":
         return f"X'{bytes(value).hex().upper()}'"
-    return f"from_hex('{bytes(value).hex()}')"
+    return "CAST('" + "".join(f"\\x{byte:02X}" for byte in bytes(value)) + "' AS BLOB)"
 
 
 def _time(microseconds: int, dialect: Dialect) -> str:

@@ -98,8 +98,15 @@ def _calendar_array(array: pa.Array, part: str) -> pa.Array:
         return pa.array(hours, mask=mask).cast(pa.string())
     days = pa.array(np.floor_divide(numbers, per_day), mask=mask).dictionary_encode()
     index = ("year", "month", "day").index(part)
-    texts = [None if day is None else str(civil_from_days(day)[index]) for day in days.dictionary.to_pylist()]
+    zoned = not is_date and arrow.tz is not None
+    texts = [None if day is None else str(_part_of(day, index, zoned)) for day in days.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(days.indices)
+
+
+def _part_of(day: int, index: int, zoned: bool) -> int:
+    part = civil_from_days(day)[index]
+    # The reference numbers years before Christ of timestamptz from 1 upwards, and those of other types from 0 downwards.
+    return 1 - part if zoned and index == 0 and part < 1 else part
 
 
 def _bucket_array(array: pa.Array, data_type: DataType, buckets: int) -> pa.Array:

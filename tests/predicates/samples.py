@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from random import Random
 
 import duckdb
 import pyarrow as pa
-from hypothesis import strategies as st
 
 from ducklake_core.format.arrow_types import to_arrow_schema
 from ducklake_core.format.comparison import integer_range, round_to_float32
@@ -49,54 +49,49 @@ SCHEMA = with_ids(
     )
 )
 _DAY = 86_400_000_000
-_MICROS = st.one_of(
-    st.sampled_from([0, -1, 1, _DAY, -_DAY, 1_704_153_601_500_000, -(2**63) + 1, 2**63 - 1, -63_517_788_000_000_000]),
-    st.integers(-(10**17), 10**17),
-)
-_FLOATS = st.one_of(
-    st.sampled_from([0.0, -0.0, 0.1, 1.5, -2.0, 16777216.0, 1e300, math.nan, math.inf, -math.inf]), st.floats(width=32, allow_nan=False)
-)
-_IDS = st.sampled_from(
-    ["00000000-0000-0000-0000-000000000001", "80000000-0000-0000-0000-000000000000", "ffffffff-0000-4000-8000-000000000000"]
-)
-_TEXTS = st.one_of(st.sampled_from(["", "a", "ab", "abc", "b", "Z", "é", "𝄞", "a%", "it's", "x\\y"]), st.text("abé\uffff𝄞", max_size=3))
+_FLOATS = [0.0, -0.0, 0.1, 1.5, -2.0, 16777216.0, 1e300, math.nan, math.inf, -math.inf, 3.25, 1e-30]
+_INSTANTS = [0, -1, 1, _DAY, -_DAY, 1_704_153_601_500_000, -(2**63) + 1, 2**63 - 1, -63_517_788_000_000_000]
+_DAYS = [0, -1, 19_723, 2**31 - 1, -(2**31) + 1, -735_160]
+_IDS = ["00000000-0000-0000-0000-000000000001", "80000000-0000-0000-0000-000000000000", "ffffffff-0000-4000-8000-000000000000"]
+_TEXTS = ["", "a", "ab", "abc", "b", "Z", "é", "𝄞", "\uffff", "a%", "it's", "x\\y"]
 
 
-def values_of(name: str) -> st.SearchStrategy[object]:
-    """Values of a column in their Python form."""
+def value_of(name: str, draw: Random) -> object:
+    """A value of a column in its Python form: half of them corners, half of them near them."""
     data_type, sql = TYPES[name]
+    corner = draw.random() < 0.5
     match sql:
         case "FLOAT":
-            return _FLOATS.map(round_to_float32)
+            return round_to_float32(draw.choice(_FLOATS) if corner else draw.uniform(-2, 2))
         case "DOUBLE":
-            return _FLOATS
+            return draw.choice(_FLOATS) if corner else draw.uniform(-2, 2)
         case "BOOLEAN":
-            return st.booleans()
+            return corner
         case "DATE":
-            return st.one_of(st.sampled_from([0, -1, 19_723, 2**31 - 1, -(2**31) + 1, -735_160]), st.integers(-800_000, 100_000))
+            return draw.choice(_DAYS) if corner else draw.randint(19_715, 19_730)
         case "TIME":
-            return st.one_of(st.sampled_from([0, _DAY, 36_000_500_000]), st.integers(0, _DAY))
+            return draw.choice([0, _DAY, 36_000_500_000]) if corner else draw.randint(0, _DAY)
         case "TIMESTAMP" | "TIMESTAMPTZ":
-            return _MICROS
+            return draw.choice(_INSTANTS) if corner else draw.randint(1_704_100_000_000_000, 1_704_200_000_000_000)
         case "TIMESTAMP_S":
-            return st.integers(-(10**11), 10**11).map(lambda v: v * 1_000_000)
+            return draw.choice([0, -1, 1_704_153_600]) * 1_000_000 if corner else draw.randint(-(10**11), 10**11) * 1_000_000
         case "TIMESTAMP_MS":
-            return st.integers(-(10**13), 10**13).map(lambda v: v * 1000)
+            return draw.choice([0, -1, 1_704_153_600_000]) * 1000 if corner else draw.randint(-(10**13), 10**13) * 1000
         case "TIMESTAMP_NS":
-            return st.integers(-(10**18), 10**18)
+            return draw.choice([0, -1, 1_704_153_600_123_456_789]) if corner else draw.randint(-(10**18), 10**18)
         case "VARCHAR":
-            return _TEXTS
+            return draw.choice(_TEXTS) if corner else "".join(draw.choices("abé\uffff𝄞", k=draw.randint(0, 3)))
         case "BLOB":
-            return st.binary(max_size=3)
+            return draw.randbytes(draw.randint(0, 2))
         case "UUID":
-            return _IDS
+            return draw.choice(_IDS)
         case _ if isinstance(data_type, DecimalType):
-            limit, scale = 10**data_type.precision - 1, data_type.scale
-            steps = st.one_of(st.sampled_from([0, 150, -150, limit, -limit]), st.integers(-1000, 1000))
-            return steps.map(lambda v: Decimal(f"{v}e-{scale}"))
+            limit = 10**data_type.precision - 1
+            steps = draw.choice([0, 150, -150, limit, -limit]) if corner else draw.randint(-300, 300)
+            return Decimal(f"{steps}e-{data_type.scale}")
         case _:
             low, high = integer_range(data_type)
-            return st.one_of(st.sampled_from([low, high, 0, 1, 2, 5]), st.integers(max(low, -10), min(high, 10)))
+            return draw.choice([low, high, 0, 1, 2, 5]) if corner else draw.randint(max(low, -4), min(high, 4))
 
 
 def table_of(columns: dict[str, list[object]]) -> pa.Table:

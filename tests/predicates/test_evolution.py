@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from ducklake_core.errors import SchemaError
@@ -68,9 +69,8 @@ def test_the_same_types_widen_as_in_the_reference(tmp_path: Path) -> None:
                 try:
                     duck.run(f"ALTER TABLE t ALTER c{i} TYPE {sql_name(target)}")
                     accepted = True
-                except Exception as problem:
-                    assert "widening type promotions" in str(problem)
-                    accepted = False
+                except duckdb.Error as problem:
+                    accepted = "widening type promotions" not in str(problem)
                 duck.run("ROLLBACK")
                 expected = accepted and not stricter_than_the_reference(source, target)
                 assert widens(source, target) == expected, (str(source), str(target), accepted)
@@ -114,7 +114,8 @@ STATEMENTS = [
 def test_the_rows_are_those_that_the_reference_writes(tmp_path: Path) -> None:
     with attached(sqlite_lake(tmp_path)) as duck:
         duck.run(
-            "CREATE TABLE t (a INTEGER, s STRUCT(x INTEGER, y STRUCT(p INTEGER)), li INTEGER[], l STRUCT(q INTEGER)[], m MAP(VARCHAR, INTEGER))"
+            "CREATE TABLE t (a INTEGER, s STRUCT(x INTEGER, y STRUCT(p INTEGER)), li INTEGER[], l STRUCT(q INTEGER)[],"
+            " m MAP(VARCHAR, INTEGER))"
         )
         duck.run(*STATEMENTS)
     catalog = sqlite3.connect(tmp_path / "catalog.sqlite")
@@ -179,7 +180,7 @@ def test_types_that_engines_lack_travel_as_others() -> None:
 
 def test_not_null_columns_must_be_there() -> None:
     table = with_ids(Schema(columns=(Field(name="a", type=INT32, nullable=False), Field(name="b", type=INT32))))
-    with pytest.raises(SchemaError, match="'a' .* is NOT NULL"):
+    with pytest.raises(SchemaError, match=r"'a' .* is NOT NULL"):
         reconcile(table, Schema(columns=(Field(name="b", type=INT32),)), "additive", 3)
 
 
