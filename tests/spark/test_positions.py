@@ -1,0 +1,106 @@
+"""Row-level changes with Spark: the rows that DuckDB would delete, found and hidden on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import duckdb
+import pytest
+from pyspark.sql import SparkSession
+
+from ducklake_core.arrow.positions import DeleteTarget, Deletions
+from ducklake_core.arrow.positions import find_positions as find_with_arrow
+from ducklake_core.errors import SchemaError
+from ducklake_core.scan.plan import ScanPlan
+from ducklake_core.spark.positions import find_key_positions, find_positions
+from tests.support.oracle import LakeAddress, Oracle
+from tests.support.scans import STORAGE, OpenLake, open_lake
+
+OracleFactory = Callable[..., AbstractContextManager[Oracle]]
+
+
+@pytest.fixture
+def lake(oracle: OracleFactory, sqlite_address: LakeAddress) -> OpenLake:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+        duck.run(
+            "CREATE TABLE t (a INTEGER, g VARCHAR, u UUID)",
+            "INSERT INTO t SELECT i, 'g' || i % 5, ('b8888f6d-9c7f-4026-b8e2-' || lpad(i::VARCHAR, 12, '0'))::UUID FROM range(100) r(i)",
+            "INSERT INTO t SELECT i, NULL, NULL FROM range(100, 200) r(i)",
+            "INSERT INTO t SELECT i, 'other', NULL FROM range(200, 300) r(i)",
+            "DELETE FROM t WHERE a < 50 AND a % 2 = 0",
+            "DELETE FROM t WHERE a IN (51, 53)",
+            "INSERT INTO t VALUES (1000, 'g1', NULL), (1001, 'g2', NULL)",
+        )
+    return open_lake(sqlite_address)
+
+
+def target(lake: OpenLake, plan: ScanPlan) -> DeleteTarget:
+    directory = plan.tasks[0].file.path.rpartition("/")[0] + "/"
+    return DeleteTarget(directory=directory, data_path=lake.info.data_path, write_id="00c0ffee", assumed_snapshot=plan.snapshot_id + 1)
+
+
+def rows_left(lake: OpenLake, plan: ScanPlan, found: Deletions) -> set[int]:
+    """Values of ``a`` that remain: what is visible now, less what the deletions hide."""
+    everything = lake.scan("t", columns=["a", "filename", "file_row_number", "rowid"]).to_arrow().to_pylist()
+    path_of = {task.file.id: task.file.path for task in plan.tasks}
+    ended = {path_of[file.data_file_id] for file in found.ended}
+    inlined = {(name, row_id) for name, ids in found.inlined for row_id in ids}
+    hidden = set()
+    for staged in found.delete_files:
+        directory = plan.tasks[0].file.path.rpartition("/")[0]
+        hidden |= set(duckdb.sql(f"SELECT file_path, pos FROM '{directory}/{staged.path}'").fetchall())
+    return {
+        row["a"]
+        for row in everything
+        if row["filename"] not in ended
+        and (row["filename"], row["file_row_number"]) not in hidden
+        and (row["filename"], row["rowid"]) not in inlined
+    }
+
+
+@pytest.mark.parametrize(
+    ("condition", "gone"),
+    [
+        ("g = 'g1' OR a BETWEEN 190 AND 220", {*range(1, 100, 5), *range(190, 221), 1000}),
+        ("a % 3 = 0", {*range(0, 300, 3)}),
+        ("a < 250", set(range(250))),
+    ],
+)
+def test_spark_hides_what_matches(lake: OpenLake, spark: SparkSession, condition: str, gone: set[int]) -> None:
+    plan = lake.scan("t", columns=["a"], where=condition).plan().plan
+    before = {row["a"] for row in lake.scan("t", columns=["a"]).to_arrow().to_pylist()}
+    found = find_positions(plan, target(lake, plan), STORAGE, spark)
+    assert rows_left(lake, plan, found) == before - gone
+    assert found.row_count == len(before & gone)
+    if "%" not in condition:
+        local = find_with_arrow(plan, target(lake, plan), STORAGE)
+        assert [(file.data_file_id, file.delete_count, file.new_count) for file in found.delete_files] == [
+            (file.data_file_id, file.delete_count, file.new_count) for file in local.delete_files
+        ]
+        assert (found.ended, found.inlined) == (local.ended, local.inlined)
+
+
+def test_spark_hides_rows_by_key(lake: OpenLake, spark: SparkSession) -> None:
+    plan = lake.scan("t", columns=["a", "g"]).plan().plan
+    rows = [(1000, "g1", 1), (5, "g0", 2), (6, "g1", 3), (7, "g2", 4), (150, "x", 5), (9999, "y", 6)]
+    data = spark.createDataFrame(rows, "a long, g string, n int")
+    found = find_key_positions(plan, target(lake, plan), STORAGE, data, ["a", "g"])
+    before = {row["a"] for row in lake.scan("t", columns=["a"]).to_arrow().to_pylist()}
+    assert before - rows_left(lake, plan, found) == {1000, 5, 7}
+    assert found.row_count == 3
+
+
+def test_uuid_keys_match_in_any_spelling(lake: OpenLake, spark: SparkSession) -> None:
+    plan = lake.scan("t", columns=["u"]).plan().plan
+    data = spark.createDataFrame([("B8888F6D-9C7F-4026-B8E2-000000000077",)], "u string")
+    found = find_key_positions(plan, target(lake, plan), STORAGE, data, ["u"])
+    before = {row["a"] for row in lake.scan("t", columns=["a"]).to_arrow().to_pylist()}
+    assert before - rows_left(lake, plan, found) == {77}
+
+
+@pytest.mark.parametrize(("rows", "message"), [([(1, "a"), (None, "b")], "NULL in 1 rows"), ([(1, "a"), (1, "a")], "1 rows whose key")])
+def test_keys_that_say_nothing_are_refused(lake: OpenLake, spark: SparkSession, rows: list[tuple[object, ...]], message: str) -> None:
+    plan = lake.scan("t", columns=["a", "g"]).plan().plan
+    with pytest.raises(SchemaError, match=message):
+        find_key_positions(plan, target(lake, plan), STORAGE, spark.createDataFrame(rows, "a int, g string"), ["a", "g"])
