@@ -54,7 +54,7 @@ def small(sqlite_address: LakeAddress) -> Iterator[DuckLake]:
 
 
 def files_of(address: LakeAddress) -> set[Path]:
-    return {path for path in Path(address.data_path).rglob("*.parquet")}
+    return set(Path(address.data_path).rglob("*.parquet"))
 
 
 def keys(duck: Any, table: str = "t", where: str = "true") -> list[int]:
@@ -289,10 +289,14 @@ def test_what_does_not_exist_or_exists_already(small: DuckLake) -> None:
 
 def test_a_transaction_refuses_what_it_would_get_wrong(small: DuckLake) -> None:
     small.write("t", rows(0, 3))
-    with pytest.raises(UnsupportedFeatureError, match="overwrite first"), small.transaction() as tx:
+    tx = small.transaction()
+    with tx:
         tx.append("t", rows(3, 4))
-        tx.overwrite("t", rows(4, 5))
-    assert small.table_info("t").row_count == 3
+        with pytest.raises(UnsupportedFeatureError, match="overwrite first"):
+            tx.overwrite("t", rows(4, 5))
+        with pytest.raises(UsageError, match="no result"):
+            tx.result  # noqa: B018
+    assert small.table_info("t").row_count == 4
     with pytest.raises(UsageError, match="not open"):
         tx.append("t", rows(3, 4))
 
@@ -348,7 +352,8 @@ def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lak
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         with lake.transaction() as tx:
             tx.overwrite("t", rows(90, 93), where="k < 10 OR k >= 90")
-            duck.run("DELETE FROM t WHERE k IN (3, 12)", "INSERT INTO t VALUES (5, DATE '2013-01-01', 'late'), (40, DATE '2013-01-01', 'late')")
+            late = "(5, DATE '2013-01-01', 'late'), (40, DATE '2013-01-01', 'late')"
+            duck.run("DELETE FROM t WHERE k IN (3, 12)", f"INSERT INTO t VALUES {late}")
         assert keys(duck) == sorted([*(k for k in range(10, 30) if k != 12), 40, 90, 91, 92])
         assert tx.result.writes[0].rows_deleted == 10
         with lake.transaction() as tx:
@@ -380,9 +385,16 @@ def test_two_first_writes_share_the_table(lake: DuckLake, lake_address: LakeAddr
     assert tx.result.writes[0].created_table is False
     with oracle(lake_address) as duck:
         assert keys(duck, "s.t") == [*range(6)]
-    with pytest.raises(CommitConflictError, match="created or renamed a table to this name"), lake.transaction() as tx:
-        tx.write("s.u", rows(0, 3))
-        lake.write("s.u", pa.table({"different": [1]}))
+
+
+def test_two_different_tables_of_one_name_are_a_conflict(small: DuckLake) -> None:
+    def race() -> None:
+        with small.transaction() as tx:
+            tx.write("u", rows(0, 3))
+            small.write("u", pa.table({"different": [1]}))
+
+    with pytest.raises(CommitConflictError, match="created or renamed a table to this name"):
+        race()
 
 
 def test_files_stay_when_the_outcome_is_unknown(small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
