@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,33 +20,56 @@ if TYPE_CHECKING:
 _KEY = "__ducklake_key_{}"
 
 
-def distribute(df: DataFrame, spec: PartitionSpec, schema: Schema) -> DataFrame:
+def plain_name(position: int) -> str:
+    """The name under which a frame's column travels, whatever the user called it."""
+    return f"c{position}"
+
+
+def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema: Schema) -> DataFrame:
     """The frame's rows shuffled by partition values, followed by columns that nobody needs any more.
 
     Spark may split a large partition among several tasks, and put small ones together into one.
+
+    Args:
+        df: A frame whose columns have plain names.
+        names: What the user calls its columns.
+        spec: The partition keys.
+        schema: The table's columns.
     """
-    names = [_KEY.format(number) for number in range(len(spec.fields))]
-    buckets = [field for field in spec.fields if field.transform == "bucket"]
-    others = [(name, field) for name, field in zip(names, spec.fields, strict=True) if field.transform != "bucket"]
-    keyed = df.withColumns({name: partition_expression(df, field) for name, field in others}) if others else df
+    keys = [_KEY.format(number) for number in range(len(spec.fields))]
+    columns = [_position(names, field.column) for field in spec.fields]
+    missing = [field.column for field, column in zip(spec.fields, columns, strict=True) if column is None]
+    if missing:
+        # Their value is the same in all rows, the column's default.
+        rest = tuple(field for field in spec.fields if field.column not in missing)
+        return distribute(df, names, PartitionSpec(fields=rest), schema) if rest else df
+    by_key = {
+        key: partition_expression(df, plain_name(column), field)
+        for key, column, field in zip(keys, columns, spec.fields, strict=True)
+        if field.transform != "bucket" and column is not None
+    }
+    buckets = tuple(field for field in spec.fields if field.transform == "bucket")
+    keyed = df.withColumns(by_key) if by_key else df
     if buckets:
-        bucket_names = [name for name, field in zip(names, spec.fields, strict=True) if field.transform == "bucket"]
-        keyed = _with_buckets(keyed, PartitionSpec(fields=tuple(buckets)), schema, bucket_names)
-    return keyed.hint("rebalance", *names)
+        keyed = _with_buckets(keyed, names, PartitionSpec(fields=buckets), schema, [key for key in keys if key not in by_key])
+    return keyed.hint("rebalance", *keys)
 
 
-def partition_expression(df: DataFrame, field: PartitionField) -> Column:
+def _position(names: Sequence[str], wanted: str) -> int | None:
+    return next((position for position, name in enumerate(names) if name.casefold() == wanted.casefold()), None)
+
+
+def partition_expression(df: DataFrame, name: str, field: PartitionField) -> Column:
     """Partition value of a row in Spark SQL, except for buckets; calendar parts in UTC whatever the session's time zone."""
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import TimestampType
 
-    name = next(name for name in df.columns if name.casefold() == field.column.casefold())
-    column = F.col(quoted(name))
+    column = F.col(name)
     if field.transform == "identity":
         return column
     if isinstance(df.schema[name].dataType, TimestampType):
         # A timestamp without zone is counted on from the epoch, as year() and hour() of one with zone ask the session.
-        column = F.expr(f"timestampadd(MICROSECOND, unix_micros({quoted(name)}), TIMESTAMP_NTZ'1970-01-01 00:00:00')")
+        column = F.expr(f"timestampadd(MICROSECOND, unix_micros({name}), TIMESTAMP_NTZ'1970-01-01 00:00:00')")
     match field.transform:
         case "year":
             return F.year(column)
@@ -57,33 +81,27 @@ def partition_expression(df: DataFrame, field: PartitionField) -> Column:
             return F.hour(column)
 
 
-def quoted(name: str) -> str:
-    """A column name as Spark SQL takes it literally.
-
-    >>> quoted("a.b`c")
-    '`a.b``c`'
-    """
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _with_buckets(df: DataFrame, spec: PartitionSpec, schema: Schema, names: list[str]) -> DataFrame:
+def _with_buckets(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema: Schema, keys: list[str]) -> DataFrame:
     from pyspark.sql.types import StringType, StructField, StructType
 
     # The bucket hash has no Spark function, so the numbers come from a pass through Arrow of their own.
-    target = StructType([*df.schema.fields, *(StructField(name, StringType(), True) for name in names)])
-    return df.mapInArrow(_bucket_adder(spec, schema, names), target)
+    target = StructType([*df.schema.fields, *(StructField(key, StringType(), True) for key in keys)])
+    return df.mapInArrow(_bucket_adder(names, spec, schema, keys), target)
 
 
-def _bucket_adder(spec: PartitionSpec, schema: Schema, names: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    keys = schema.select([field.column for field in spec.fields])
+def _bucket_adder(
+    names: Sequence[str], spec: PartitionSpec, schema: Schema, keys: list[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    # Whether NULL is allowed is for the writer to say.
+    hashed = Schema(columns=tuple(replace(column, nullable=True) for column in schema.select({f.column: None for f in spec.fields})))
+    positions = [position for column in hashed if (position := _position(names, column.name)) is not None]
 
     def add_buckets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wanted = {column.name.casefold() for column in keys}
         for batch in batches:
-            present = [name for name in batch.schema.names if name.casefold() in wanted]
             with carried():
-                values = partition_arrays(spec, keys, cast_to(batch.select(present), keys))
-            fields = [pa.field(name, pa.string()) for name in names]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *values], schema=pa.schema([*batch.schema, *fields]))
+                values = pa.RecordBatch.from_arrays([batch.column(p) for p in positions], names=list(hashed.names))
+                buckets = partition_arrays(spec, hashed, cast_to(values, hashed))
+            fields = [pa.field(key, pa.string()) for key in keys]
+            yield pa.RecordBatch.from_arrays([*batch.columns, *buckets], schema=pa.schema([*batch.schema, *fields]))
 
     return add_buckets

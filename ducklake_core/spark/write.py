@@ -7,7 +7,8 @@ with ``spark-submit``, ``spark.sparkContext.addPyFile`` in a classic session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from ducklake_core.errors import CorruptFileError, DuckLakeError
 from ducklake_core.format import paths
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.statistics import verify_written_file
-from ducklake_core.spark.distribution import distribute, quoted
+from ducklake_core.spark.distribution import distribute, plain_name
 from ducklake_core.spark.session import large_batches
 from ducklake_core.spark.types import year_month_columns
 
@@ -44,18 +45,19 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
         StorageError: A file cannot be written.
         pyspark.errors.PySparkException: The frame itself fails. In every case of failure the files of this write are deleted.
     """
-    columns = len(df.columns)
+    names = df.columns
     frame = _for_python(df)
     if state.partition_spec is not None and state.distribute:
-        frame = distribute(frame, state.partition_spec, state.schema)
-    report = frame.mapInArrow(_partition_writer(state, columns), _REPORT)
+        frame = distribute(frame, names, state.partition_spec, state.schema)
+    report = frame.mapInArrow(_partition_writer(state, names), _REPORT)
     try:
         with large_batches(df.sparkSession):
             rows = report.collect()
         files = tuple(file_from_json(row["file"]) for row in rows)
         _verify(files, state)
     except Exception as error:
-        sweep(state, keep=frozenset())
+        with suppress(DuckLakeError):
+            sweep(state, keep=frozenset())
         known = None if isinstance(error, DuckLakeError) else error_from_text(str(error))
         if known is not None:
             raise known from error
@@ -77,7 +79,7 @@ def sweep(state: WriteState, *, keep: frozenset[str]) -> None:
     state.storage.delete(path for path in found if path not in kept)
 
 
-def _partition_writer(state: WriteState, columns: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _partition_writer(state: WriteState, names: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
@@ -86,7 +88,7 @@ def _partition_writer(state: WriteState, columns: int) -> Callable[[Iterator[pa.
         with carried(), DatasetWriter(state) as writer:
             for batch in batches:
                 # What follows the frame's own columns only told which rows belong together.
-                writer.write(batch if batch.num_columns == columns else batch.select(list(range(columns))))
+                writer.write(pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=list(names)))
             reports = [file_to_json(file) for file in writer.close()]
             attempts = pa.array([attempt] * len(reports), pa.int32())
             yield pa.RecordBatch.from_pydict({"attempt": attempts, "file": pa.array(reports, pa.string())})
@@ -95,16 +97,19 @@ def _partition_writer(state: WriteState, columns: int) -> Callable[[Iterator[pa.
 
 
 def _for_python(df: DataFrame) -> DataFrame:
-    """The frame with year-month intervals as text, because Arrow in Python has no type for them."""
+    """The frame as Python can receive it: columns under plain names, year-month intervals as text."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    # mapInArrow looks columns up by unquoted name, and so fails on names with dots.
+    plain = df.toDF(*(plain_name(position) for position in range(len(df.columns))))
+
     def months(name: str) -> Column:
-        interval = F.col(quoted(name))
-        count = F.extract(F.lit("YEAR"), interval) * 12 + F.extract(F.lit("MONTH"), interval)
+        count = F.extract(F.lit("YEAR"), F.col(name)) * 12 + F.extract(F.lit("MONTH"), F.col(name))
         return F.concat(count.cast("string"), F.lit(" months"))
 
-    intervals = {name: months(name) for name in year_month_columns(df.schema)}
-    return df.withColumns(intervals) if intervals else df
+    # Arrow in Python has no type for intervals of months.
+    intervals = {name: months(name) for name in year_month_columns(plain.schema)}
+    return plain.withColumns(intervals) if intervals else plain
 
 
 def _verify(files: tuple[WrittenFile, ...], state: WriteState) -> None:

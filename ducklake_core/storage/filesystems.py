@@ -75,7 +75,7 @@ def _strings(value: object) -> Iterator[str]:
 
 
 # A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
-_CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*(?::[^@]*)?@", re.IGNORECASE)
+_CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*:[^@]*@", re.IGNORECASE)
 
 
 def canonical_protocol(protocol: str) -> str:
