@@ -169,6 +169,10 @@ def _comparison(comparison: Comparison, dialect: Dialect) -> str:
     if isinstance(left, SqlExpression) or isinstance(right, SqlExpression):
         return f"({_operand(left, dialect)} {op} {_operand(right, dialect)})"
     domain = common_domain(left.type, right.type)
+    if BOOLEAN in (left.type, right.type) and left.type != right.type:
+        # Spark compares booleans with nothing else.
+        sides = (f"CAST({_operand(o, dialect)} AS INT)" if o.type == BOOLEAN else _operand(o, dialect) for o in (left, right))
+        return f"({f' {op} '.join(sides)})"
     return f"({_in_domain(left, domain, dialect)} {op} {_in_domain(right, domain, dialect)})"
 
 
