@@ -97,9 +97,7 @@ class _Own:
 
 
 def _table_rules(own: OwnKind, *rows: tuple[str, str, str]) -> tuple[Rule, ...]:
-    return tuple(
-        Rule(name=f"{own}-{other}", own=own, other=other, scope="table", outcome=outcome, why=why) for other, outcome, why in rows
-    )
+    return tuple(Rule(name=f"{own}-{other}", own=own, other=other, scope="table", outcome=outcome, why=why) for other, outcome, why in rows)
 
 
 def _stricter(own: OwnKind, other: str, outcome: str, why: str, scope: Scope = "table") -> Rule:

@@ -167,9 +167,7 @@ class _Resolver:
         if action.partition_spec is not None:
             self.new_specs[table_id] = self._insert_partition_spec(table_id, action.partition_spec)
         if action.comment is not None:
-            self._insert(
-                "tag", object_id=table_id, begin_snapshot=self.snapshot_id, end_snapshot=None, key="comment", value=action.comment
-            )
+            self._insert("tag", object_id=table_id, begin_snapshot=self.snapshot_id, end_snapshot=None, key="comment", value=action.comment)
         self._new_columns(table_id, action.schema, inlined=action.inlined)
         self._log("created_table", QualifiedName(schema=action.schema_name, name=action.name))
 
@@ -277,9 +275,7 @@ class _Resolver:
 
     def _totals(self, table_id: int) -> TableTotals:
         if table_id not in self.totals:
-            self.totals[table_id] = TableTotals(
-                table_id, self.head.statistics.get(table_id), self.head.column_statistics.get(table_id, ())
-            )
+            self.totals[table_id] = TableTotals(table_id, self.head.statistics.get(table_id), self.head.column_statistics.get(table_id, ()))
         return self.totals[table_id]
 
     def _real(self, object_id: int) -> int:
@@ -333,9 +329,7 @@ class _Resolver:
 
     def _insert_partition_spec(self, table_id: int, spec: PartitionSpec) -> int:
         partition_id = self._catalog_id()
-        self._insert(
-            "partition_info", partition_id=partition_id, table_id=table_id, begin_snapshot=self.snapshot_id, end_snapshot=None
-        )
+        self._insert("partition_info", partition_id=partition_id, table_id=table_id, begin_snapshot=self.snapshot_id, end_snapshot=None)
         for index, key in enumerate(spec.fields):
             self._insert(
                 "partition_column",

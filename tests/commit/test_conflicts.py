@@ -34,9 +34,7 @@ STAGED = StagedDeleteFile(data_file_id=10, path="d.parquet", delete_count=1, new
 OWN: dict[str, Action] = {
     "create_schema": CreateSchema(schema_id=-1, name="New", uuid="u", path="new/"),
     "drop_schema": DropSchema(schema_id=3, name="sales"),
-    "create_table": CreateTable(
-        table_id=-1, schema_id=3, schema_name="sales", name="Fresh", uuid="u", path="fresh/", schema=COLUMNS
-    ),
+    "create_table": CreateTable(table_id=-1, schema_id=3, schema_name="sales", name="Fresh", uuid="u", path="fresh/", schema=COLUMNS),
     "drop_table": DropTable(table_id=7, schema_name="sales", name="t"),
     "alter_table": AlterColumns(table_id=7, schema_name="sales", name="t", ended=(), added=(), schema=COLUMNS),
     "insert": AppendFiles(table_id=7, schema=COLUMNS, files=()),
