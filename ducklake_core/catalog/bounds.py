@@ -72,11 +72,16 @@ def excluded(predicate: Predicate, files_where: FilesWhere, abilities: Abilities
         case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
             return files_where(lambda bounds: _outside_prefix(bounds, prefix, abilities), column)
         case IsNull(operand=ColumnReference() as column) if len(column.path) == 1:
-            return files_where(lambda bounds: false() if bounds.null_count is None else bounds.null_count == 0, column)
+            return files_where(lambda bounds: _lacks(bounds.null_count, bounds.value_count), column)
         case Not(operand=IsNull(operand=ColumnReference() as column)) if len(column.path) == 1:
-            return files_where(lambda bounds: false() if bounds.value_count is None else bounds.value_count == 0, column)
+            return files_where(lambda bounds: _lacks(bounds.value_count, bounds.null_count), column)
         case _:
             return None
+
+
+def _lacks(count: ColumnElement[int] | None, other: ColumnElement[int] | None) -> ColumnElement[bool]:
+    """No row of that kind, as long as there are some of the other: the reference writes two zeros for types that it does not count."""
+    return false() if count is None or other is None else and_(count == 0, other > 0)
 
 
 def _compared(
