@@ -15,6 +15,7 @@ from tests.support.oracle import LakeAddress
 # Dagster warns about what it does itself; these are not ours to mend.
 DAGSTER_WARNINGS = (
     "ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning",
+    "ignore:Parameter `owners` of initializer `SensorDefinition:dagster_shared.utils.warnings.BetaWarning",
     "ignore:Parameter `allow_nonexistent_upstream_partitions`:dagster_shared.utils.warnings.BetaWarning",
 )
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

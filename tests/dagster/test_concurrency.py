@@ -1,0 +1,46 @@
+"""Two processes materialise partitions of one table at once: both succeed, nothing is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from ducklake_dagster import DuckLakeResource, LocalStorage, SqliteCatalog
+
+PROGRAM = """
+import sys
+from datetime import date
+import dagster as dg
+import pyarrow as pa
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog
+
+folder, keys = sys.argv[1], sys.argv[2:]
+storage = LocalStorage(data_path=f"{folder}/files/")
+lake = DuckLakeResource(catalog=SqliteCatalog(path=f"{folder}/lake.sqlite"), storage=storage, create_if_missing=True)
+
+@dg.asset(partitions_def=dg.DailyPartitionsDefinition("2026-03-01"), metadata={"partition_expr": "day"})
+def numbers(context) -> pa.Table:
+    return pa.table({"day": pa.array([date.fromisoformat(context.partition_key)] * 3, pa.date32()), "n": [1, 2, 3]})
+
+for key in keys * 2:
+    dg.materialize([numbers], partition_key=key, resources={"io_manager": DuckLakeIOManager(lake=lake)},
+                   run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}})
+"""
+
+
+def test_two_processes_write_different_partitions_of_one_table(tmp_path: Path) -> None:
+    days = [f"2026-03-{day:02d}" for day in range(1, 9)]
+    # Both begin by creating the lake and the table.
+    workers = [
+        subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path), *days[part::2]], stderr=subprocess.PIPE, text=True)
+        for part in (0, 1)
+    ]
+    for worker in workers:
+        _, errors = worker.communicate(timeout=240)
+        assert worker.returncode == 0, errors
+    resource = DuckLakeResource(catalog=SqliteCatalog(path=f"{tmp_path}/lake.sqlite"), storage=LocalStorage(data_path=f"{tmp_path}/files/"))
+    lake = resource.connect()
+    rows = lake.table("numbers").scan(["day", "n"]).to_arrow().to_pylist()
+    assert sorted((row["day"].isoformat(), row["n"]) for row in rows) == [(day, n) for day in days for n in (1, 2, 3)]
+    assert [snapshot.id for snapshot in lake.snapshots()] == list(range(len(days) * 2 + 1))

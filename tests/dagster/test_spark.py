@@ -1,0 +1,123 @@
+"""Spark frames through the IO manager: what the matrix does with Arrow, once for each path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from ducklake_dagster import DuckLakeResource
+from tests.support.oracle import LakeAddress
+
+Run = Callable[..., dg.ExecuteInProcessResult]
+DAYS = dg.DailyPartitionsDefinition("2026-03-27", timezone="Europe/Berlin", end_date="2026-04-01")
+REGIONS = dg.StaticPartitionsDefinition(["eu", "o'us"])
+BOTH = dg.MultiPartitionsDefinition({"day": DAYS, "region": REGIONS})
+RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
+
+
+class Session(dg.ConfigurableResource):
+    """Anything with ``spark_session`` will do."""
+
+    @property
+    def spark_session(self) -> SparkSession:
+        return SparkSession.active()
+
+
+def frame(spark: SparkSession, rows: list[tuple[Any, ...]], columns: str = "id INT, day DATE, region STRING") -> DataFrame:
+    return spark.createDataFrame(rows, columns)
+
+
+def day(number: int) -> date:
+    return date(2026, 3, number)
+
+
+def stored(resource: DuckLakeResource, name: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in resource.connect().table(name).scan().to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["session resource", "running session"])
+def test_partitions_are_replaced_and_read_as_lazy_frames(
+    spark: SparkSession, run: Run, lake_resource: DuckLakeResource, given: bool, oracle: Callable[..., Any], sqlite_address: LakeAddress
+) -> None:
+    rows = [(1, day(27), "eu"), (2, day(28), "eu"), (3, day(28), "o'us"), (4, day(29), "eu")]
+
+    @dg.asset(partitions_def=BOTH, metadata={"partition_expr": {"day": "day", "region": "region"}, "out_of_slice": "filter"})
+    def numbers() -> DataFrame:
+        return frame(spark, rows)
+
+    seen: list[Any] = []
+
+    @dg.asset(partitions_def=DAYS)
+    def reader(numbers: DataFrame) -> None:
+        seen.append(sorted(row.id for row in numbers.select("id").collect()))
+
+    io = {"spark": Session()} if given else {}
+    run([numbers], io=io, tags={RANGE_START: "2026-03-27|eu", RANGE_END: "2026-03-28|o'us"})
+    assert stored(lake_resource, "numbers") == rows[:3]
+    rows[2] = (30, day(28), "o'us")
+    run([numbers], io=io, partition_key="2026-03-28|o'us")
+    assert stored(lake_resource, "numbers") == [*rows[:2], rows[2]]
+    run([numbers, reader], io={**io, "default_frame": "spark"}, selection=[reader], partition_key="2026-03-28")
+    assert seen == [[2, 30]]
+    with oracle(sqlite_address) as duck:
+        assert duck.value("SELECT sum(id) FROM lake.numbers") == 33
+
+
+@pytest.mark.parametrize("mode", ["overwrite", "append", "upsert"])
+def test_a_row_outside_is_refused_and_nothing_is_committed(
+    spark: SparkSession, run: Run, lake_resource: DuckLakeResource, mode: str
+) -> None:
+    rows = [(1, day(28), "eu")]
+
+    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day", "write_mode": mode, "upsert_keys": ["id"]})
+    def numbers() -> DataFrame:
+        return frame(spark, rows)
+
+    run([numbers], partition_key="2026-03-28")
+    before = lake_resource.connect().snapshot().id
+    rows.append((2, day(29), "eu"))
+    assert not run([numbers], partition_key="2026-03-28", raise_on_error=False).success
+    assert (stored(lake_resource, "numbers"), lake_resource.connect().snapshot().id) == (rows[:1], before)
+    rows[:] = [(1, day(28), "changed")]
+    run([numbers], partition_key="2026-03-28")
+    assert len(stored(lake_resource, "numbers")) == (2 if mode == "append" else 1)
+
+
+def test_an_empty_frame_empties_the_slice_and_new_columns_are_added(spark: SparkSession, run: Run, lake_resource: DuckLakeResource) -> None:
+    content: dict[str, DataFrame] = {"frame": frame(spark, [(1, day(28), "eu"), (2, day(29), "eu")])}
+
+    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day", "schema_evolution": "additive"})
+    def numbers() -> DataFrame:
+        return content["frame"]
+
+    run([numbers], tags={RANGE_START: "2026-03-28", RANGE_END: "2026-03-29"})
+    content["frame"] = content["frame"].where("false")
+    run([numbers], partition_key="2026-03-29")
+    assert stored(lake_resource, "numbers") == [(1, day(28), "eu")]
+    content["frame"] = frame(spark, [(3, day(30), "eu")]).withColumn("note", F.lit("x")).withColumn("id", F.col("id").cast("long"))
+    run([numbers], partition_key="2026-03-30")
+    assert stored(lake_resource, "numbers") == [(1, day(28), "eu", None), (3, day(30), "eu", "x")]
+
+
+def test_frames_of_both_kinds_meet(spark: SparkSession, run: Run, lake_resource: DuckLakeResource) -> None:
+    @dg.asset
+    def small() -> pa.Table:
+        return pa.table({"id": [1, 2, 3]})
+
+    @dg.asset
+    def large(small: DataFrame) -> DataFrame:
+        return small.withColumn("double", F.col("id") * 2)
+
+    @dg.asset
+    def again(large: pa.Table) -> pa.Table:
+        return large.select(["double"])
+
+    run([small, large, again])
+    assert stored(lake_resource, "again") == [(2,), (4,), (6,)]
