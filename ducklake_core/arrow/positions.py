@@ -76,8 +76,8 @@ class Deletions:
     @property
     def row_count(self) -> int:
         """Rows that are visible before and gone after."""
-        in_files = sum(file.new_count for file in (*self.delete_files, *self.ended))
-        return in_files + sum(len(row_ids) for _, row_ids in self.inlined)
+        files: tuple[FileDeletion, ...] = (*self.delete_files, *self.ended)
+        return sum(file.new_count for file in files) + sum(len(row_ids) for _, row_ids in self.inlined)
 
 
 def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, keys: KeySet | None = None) -> Deletions:

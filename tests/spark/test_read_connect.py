@@ -1,0 +1,64 @@
+"""Scans through Spark Connect, in a process of its own, as a session is either classic or Connect."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tests.support.oracle import LakeAddress, Oracle
+
+SCRIPT = """
+import json, sys
+from pyspark.sql import SparkSession
+from ducklake_core.arrow.positions import DeleteTarget
+from ducklake_core.spark.positions import find_key_positions, find_positions
+from tests.support.oracle import LakeAddress
+from tests.support.scans import STORAGE, open_lake
+
+address = LakeAddress(**json.loads(sys.argv[1]))
+session = SparkSession.builder.remote("local[2]").config("spark.sql.session.timeZone", "Asia/Kolkata").getOrCreate()
+lake = open_lake(address)
+plan = lake.scan("t").plan().plan
+directory = plan.tasks[0].file.path.rpartition("/")[0] + "/"
+target = DeleteTarget(directory=directory, data_path=address.data_path, write_id="00c0ffee", assumed_snapshot=99)
+keys = session.createDataFrame([(5,), (150,), (1000,)], "a int")
+answers = {
+    "module": type(session).__module__,
+    "ways": sorted({str(task.native_obstacle) for task in plan.tasks}),
+    "rows": [list(row) for row in lake.scan("t").to_spark(session).selectExpr("a", "unix_micros(tz)", "cast(ts as string)").collect()],
+    "filtered": [row[0] for row in lake.scan("t", columns=["a"], where="a % 50 = 0").to_spark(session).collect()],
+    "matching": find_positions(lake.scan("t", where="a < 60").plan().plan, target, STORAGE, session).row_count,
+    "keyed": find_key_positions(lake.scan("t", columns=["a"]).plan().plan, target, STORAGE, keys, ["a"]).row_count,
+}
+print("ANSWERS " + json.dumps(answers))
+"""
+
+
+def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+        duck.run(
+            "CREATE TABLE t (a INTEGER, tz TIMESTAMPTZ, ts TIMESTAMP)",
+            "INSERT INTO t SELECT i, '2020-07-01 00:00:00+00', '2020-07-01 00:00:00' FROM range(100) r(i)",
+            "INSERT INTO t SELECT i, '1969-12-31 23:59:59+00', NULL FROM range(100, 200) r(i)",
+            "DELETE FROM t WHERE a BETWEEN 10 AND 40",
+            "INSERT INTO t VALUES (1000, NULL, '1500-01-01 00:00:00')",
+        )
+        expected = duck.rows("SELECT a, epoch_us(tz), ts::VARCHAR FROM t ORDER BY ALL")
+    address = json.dumps({name: getattr(sqlite_address, name) for name in ("url", "attach", "data_path", "backend")})
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, address], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    answers = json.loads(done.stdout.rpartition("ANSWERS ")[2])
+    assert "connect" in answers["module"]
+    assert answers["ways"] == ["None", "rows of the file are deleted"]
+    assert sorted(tuple(row) for row in answers["rows"]) == expected
+    assert sorted(answers["filtered"]) == [0, 50, 100, 150, 1000]
+    assert answers["matching"] == 60 - 31
+    assert answers["keyed"] == 3
