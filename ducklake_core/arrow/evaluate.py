@@ -186,21 +186,25 @@ def _compare(left: Any, op: Operator, right: Any) -> pa.BooleanArray:
         return plain
     # Arrow finds every comparison with NaN false (true for <>): say what NaN as the greatest number gives instead.
     first, second = pc.is_nan(left), pc.is_nan(right)
-    both, either = pc.and_(first, second), pc.or_(first, second)
+    either = pc.or_(first, second)
+    return pc.if_else(either, _with_nan(first, op, second), plain)
+
+
+def _with_nan(first: pa.BooleanArray, op: Operator, second: pa.BooleanArray) -> pa.BooleanArray:
+    """Outcomes where at least one side is NaN, from which sides are."""
     match op:
         case "=":
-            with_nan = both
+            return pc.and_(first, second)
         case "<>":
-            with_nan = pc.invert(both)
+            return pc.invert(pc.and_(first, second))
         case "<":
-            with_nan = pc.and_(pc.invert(first), second)
+            return pc.and_(pc.invert(first), second)
         case "<=":
-            with_nan = second
+            return second
         case ">":
-            with_nan = pc.and_(first, pc.invert(second))
+            return pc.and_(first, pc.invert(second))
         case ">=":
-            with_nan = first
-    return pc.if_else(either, with_nan, plain)
+            return first
 
 
 def _in_list(predicate: InList, batch: Data) -> pa.BooleanArray:

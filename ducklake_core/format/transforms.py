@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from ducklake_core.format.values import python_values, to_cast_text
 
 __all__ = ["bucket_of", "check_spec", "partition_arrays", "partition_may_match", "partition_must_match", "partition_statistics"]
 
-Data = pa.RecordBatch | pa.Table
+Data: TypeAlias = "pa.RecordBatch | pa.Table"
 
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 

@@ -1,0 +1,99 @@
+"""Predicates built from Python values instead of SQL text: nothing has to be quoted, so nothing can be injected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from uuid import UUID as Uuid
+
+from ducklake_core.errors import UsageError
+from ducklake_core.format.comparison import common_domain
+from ducklake_core.format.literals import number_literal, text_literal
+from ducklake_core.format.predicate_parser import bind_column
+from ducklake_core.format.predicates import FALSE, ColumnReference, Comparison, InList, IsNull, Literal, Operator, Predicate, conjunction
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import BLOB, BOOLEAN, DATE, FLOAT64, INT128, TIMESTAMP, TIMESTAMPTZ, DataType
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def compare(schema: Schema, column: str | tuple[str, ...], operator: Operator, value: object) -> Predicate:
+    """``column operator value``; a column below structs is a tuple of names.
+
+    >>> from ducklake_core.format.types import INT32, Field
+    >>> from ducklake_core.format.predicate_parser import to_sql
+    >>> schema = Schema(columns=(Field(id=1, name="day", type=DATE), Field(id=2, name="n", type=INT32)))
+    >>> to_sql(compare(schema, "day", ">=", date(2013, 2, 1)), "duckdb"), to_sql(compare(schema, "N", "<", 5), "spark")
+    ('("day" >= DATE \\'2013-02-01\\')', '(`n` < 5)')
+
+    Raises:
+        NotFoundError: There is no such column.
+        UsageError: The value cannot be compared with the column; None cannot with any (see :func:`is_null`).
+    """
+    bound = _bound(schema, column)
+    return Comparison(left=bound, operator=operator, right=literal(value, bound.type))
+
+
+def between(schema: Schema, column: str | tuple[str, ...], start: object, end: object) -> Predicate:
+    """``start <= column < end``: the half-open range that time partitions have."""
+    return conjunction((compare(schema, column, ">=", start), compare(schema, column, "<", end)))
+
+
+def one_of(schema: Schema, column: str | tuple[str, ...], values: Iterable[object]) -> Predicate:
+    """Whether the column has one of the values; FALSE when there are none."""
+    bound = _bound(schema, column)
+    literals = tuple(literal(value, bound.type) for value in values)
+    return InList(operand=bound, values=literals) if literals else FALSE
+
+
+def is_null(schema: Schema, column: str | tuple[str, ...]) -> Predicate:
+    """Whether the column is NULL."""
+    return IsNull(operand=_bound(schema, column))
+
+
+def _bound(schema: Schema, column: str | tuple[str, ...]) -> ColumnReference:
+    return bind_column((column,) if isinstance(column, str) else column, schema)
+
+
+def literal(value: object, data_type: DataType) -> Literal:
+    """A Python value as a constant to compare with a column of ``data_type``; naive datetimes have no zone, aware ones are UTC.
+
+    >>> from ducklake_core.format.types import INT32
+    >>> literal("2013-02-01", DATE).value, literal(datetime(1970, 1, 1, 0, 0, 1), TIMESTAMP).value, literal(1.5, INT32).type
+    (15737, 1000000, PrimitiveType(name='float64'))
+
+    Raises:
+        UsageError: It cannot be compared with such a column.
+    """
+    found = text_literal(value, data_type) if isinstance(value, str) else _typed(value, data_type)
+    if found is None or common_domain(data_type, found.type) is None:
+        raise UsageError(f"{value!r} cannot be compared with a column of type {data_type}")
+    return found
+
+
+def _typed(value: object, data_type: DataType) -> Literal | None:
+    match value:
+        case bool():
+            return Literal(value=value, type=BOOLEAN)
+        case int():
+            return Literal(value=value, type=INT128)
+        case float():
+            return Literal(value=value, type=FLOAT64)
+        case Decimal() if value.is_finite():
+            return number_literal(f"{value:f}")
+        case bytes():
+            return Literal(value=value, type=BLOB)
+        case datetime():
+            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+            elapsed = aware - _EPOCH
+            units = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
+            return Literal(value=units, type=TIMESTAMPTZ if value.tzinfo else TIMESTAMP)
+        case date():
+            return Literal(value=value.toordinal() - _EPOCH.toordinal(), type=DATE)
+        case time() if value.tzinfo is None:
+            return text_literal(value.isoformat(), data_type)
+        case Uuid():
+            return text_literal(str(value), data_type)
+        case _:
+            return None
