@@ -126,11 +126,11 @@ def _column_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> s
         refused = _refused_type(node.type)
         if refused:
             return f"column {column.name!r} holds {refused}"
-        # Columns and files of one snapshot: the file may have been written before the column was added.
-        if node.begin_snapshot >= file.begin_snapshot and node.initial_default is not None:
-            return f"column {column.name!r} has a default for rows older than it"
-        if node.begin_snapshot > file.begin_snapshot and _retyped(node, file, features):
-            return f"column {column.name!r} had another type"
+        if written_before(node, file):
+            if node.initial_default is not None:
+                return f"column {column.name!r} has a default for rows older than it"
+            if _retyped(node, file, features):
+                return f"column {column.name!r} had another type"
     return None
 
 
@@ -144,13 +144,27 @@ def _refused_type(data_type: DataType) -> str | None:
             assert_never(data_type)
 
 
+def written_before(node: Field, file: DataFile) -> bool:
+    """Whether a file may have been written before the present version of a column.
+
+    In one snapshot either may be the older. Files without ``row_id_start`` were rewritten: the reference dates them anew, but
+    leaves them the columns of their sources.
+    """
+    return file.row_id_start is None or node.begin_snapshot >= file.begin_snapshot
+
+
 def _retyped(node: Field, file: DataFile, features: ReadFeatures) -> bool:
-    for version in features.history.get(node.id, ()):
-        if version.begin_snapshot <= file.begin_snapshot and (version.end_snapshot is None or file.begin_snapshot < version.end_snapshot):
-            now = node.type.name if isinstance(node.type, PrimitiveType) else str(node.type)
-            same = version.type_text == now or not node.is_leaf
-            return not same and (version.type_text, now) not in _NATIVE_PROMOTIONS
-    return False
+    if not node.is_leaf:
+        return False
+    now = node.type.name if isinstance(node.type, PrimitiveType) else str(node.type)
+    versions = features.history.get(node.id, ())
+    held = {v.type_text for v in versions if file.row_id_start is None or _overlaps(v, file.begin_snapshot)}
+    return any(text != now and (text, now) not in _NATIVE_PROMOTIONS for text in held)
+
+
+def _overlaps(version: ColumnVersion, snapshot: int) -> bool:
+    """Whether a version was in force before or after a snapshot's changes."""
+    return version.begin_snapshot <= snapshot and (version.end_snapshot is None or snapshot <= version.end_snapshot)
 
 
 def prefers_arrow(sizes: list[int]) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from ducklake_core.format.arrow_types import to_arrow_schema
-from ducklake_core.format.files import DataFile
+from ducklake_core.format.files import DataFile, WrittenFile
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
 
@@ -113,3 +114,33 @@ class ScanPlan:
             predicate=self.predicate,
             column_positions=self.column_positions,
         )
+
+
+def written_plan(plan: ScanPlan, columns: Sequence[str], directory: str, files: Sequence[WrittenFile]) -> ScanPlan:
+    """A scan of files that are written to the same table but not committed.
+
+    Args:
+        plan: A scan of the table with at least these columns.
+        columns: Names to return.
+        directory: Full directory of the table, with a trailing slash.
+        files: The files, which hold these columns in their present types.
+    """
+    schema = plan.read_schema.select(columns)
+    tasks = tuple(FileTask(file=_uncommitted(file, number, directory, plan.snapshot_id)) for number, file in enumerate(files))
+    report = PruningReport(files_total=len(tasks), files_kept=len(tasks))
+    return replace(plan, schema=schema, read_schema=schema, virtual=(), predicate=None, tasks=tasks, inlined=None, pruning=report)
+
+
+def _uncommitted(file: WrittenFile, number: int, directory: str, snapshot_id: int) -> DataFile:
+    return DataFile(
+        id=-1 - number,
+        table_id=-1,
+        path=directory + file.path,
+        relative_path=file.path,
+        path_is_relative=True,
+        record_count=file.record_count,
+        file_size_bytes=file.file_size_bytes,
+        footer_size=file.footer_size,
+        row_id_start=None,
+        begin_snapshot=snapshot_id + 1,
+    )

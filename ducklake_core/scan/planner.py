@@ -110,8 +110,10 @@ def _tasks(
 
 
 def _changed_after(schema: Schema, files: list[DataFile]) -> bool:
-    oldest = min((file.begin_snapshot for file in files), default=0)
-    return any(node.begin_snapshot > oldest for node in schema.walk())
+    if any(file.row_id_start is None for file in files):
+        return True
+    oldest = min((file.begin_snapshot for file in files), default=None)
+    return oldest is not None and any(node.begin_snapshot >= oldest for node in schema.walk())
 
 
 def _task(

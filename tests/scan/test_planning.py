@@ -1,0 +1,106 @@
+"""Planning without a catalog or a file: which way a file is read, and how files are dealt out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
+from ducklake_core.format.predicate_parser import parse_predicate
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import FLOAT64, INT32, INT64, TIME, VARCHAR, DecimalType, Field, ListType, StructType
+from ducklake_core.scan.native import ColumnVersion, ReadFeatures, check_readable, nan_obstacle, native_obstacle
+from ducklake_core.scan.plan import FileTask
+from ducklake_core.spark.bundles import deal
+
+FILE = DataFile(
+    id=7, table_id=1, path="/lake/main/t/a.parquet", relative_path="a.parquet", record_count=10, file_size_bytes=100,
+    footer_size=None, row_id_start=0, begin_snapshot=5,
+)  # fmt: skip
+DELETES = DeleteFile(
+    id=1, data_file_id=7, path="d", format="parquet", delete_count=1, file_size_bytes=1, footer_size=None, begin_snapshot=6
+)  # fmt: skip
+
+
+def column(number: int, data_type: Any, **attributes: Any) -> Field:
+    return Field(id=number, name=f"c{number}", type=data_type, **{"begin_snapshot": 1, **attributes})
+
+
+def features(*columns: Field, virtual: tuple[str, ...] = (), history: dict[int, tuple[ColumnVersion, ...]] | None = None) -> ReadFeatures:
+    return ReadFeatures(schema=Schema(columns=columns), virtual=virtual, history=history or {})
+
+
+def version(begin: int, end: int | None, text: str) -> ColumnVersion:
+    return ColumnVersion(begin_snapshot=begin, end_snapshot=end, type_text=text)
+
+
+PLAIN = features(column(1, INT32))
+RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
+
+
+@pytest.mark.parametrize(
+    ("file", "wanted", "snapshot_filter", "obstacle"),
+    [
+        (FILE, PLAIN, None, None),
+        (replace(FILE, delete_files=(DELETES,)), PLAIN, None, "deleted"),
+        (replace(FILE, inlined_deletes=(1,)), PLAIN, None, "deleted"),
+        (FILE, PLAIN, 5, "later snapshots"),
+        (FILE, features(column(1, INT32), virtual=("rowid",)), None, "rowid"),
+        (replace(FILE, path="s3://bucket/a.parquet"), PLAIN, None, "local path"),
+        (replace(FILE, path="file:///lake/a.parquet"), PLAIN, None, None),
+        (replace(FILE, path="/lake/[x]/a.parquet"), PLAIN, None, "path"),
+        (replace(FILE, path="/lake/_a.parquet"), PLAIN, None, "path"),
+        (FILE, features(column(1, TIME)), None, "time"),
+        (FILE, features(column(1, ListType(element=column(2, TIME)))), None, "time"),
+        (FILE, features(column(1, DecimalType(precision=38, scale=2))), None, None),
+        # Added later: NULL without a default, which Spark gives too.
+        (FILE, features(column(1, INT32, begin_snapshot=6)), None, None),
+        (FILE, features(column(1, INT32, begin_snapshot=6, initial_default="1")), None, "default"),
+        # Of the same snapshot: nobody knows which came first.
+        (FILE, features(column(1, INT32, begin_snapshot=5, initial_default="1")), None, "default"),
+        (FILE, features(column(1, INT32, begin_snapshot=4, initial_default="1")), None, None),
+        (FILE, features(column(1, INT64, begin_snapshot=6), history=RETYPED), None, "another type"),
+        (replace(FILE, begin_snapshot=6), features(column(1, INT64, begin_snapshot=6), history=RETYPED), None, "another type"),
+        (replace(FILE, begin_snapshot=7), features(column(1, INT64, begin_snapshot=6), history=RETYPED), None, None),
+        # Rewritten files are dated anew, but keep the columns of their sources.
+        (replace(FILE, begin_snapshot=9, row_id_start=None), features(column(1, INT64, begin_snapshot=6), history=RETYPED), None, "type"),
+        (replace(FILE, begin_snapshot=9, row_id_start=None), features(column(1, INT32, initial_default="1")), None, "default"),
+        (replace(FILE, begin_snapshot=9, row_id_start=None), PLAIN, None, None),
+        (FILE, features(column(1, StructType(fields=(column(2, VARCHAR, begin_snapshot=9, initial_default="x"),)))), None, "default"),
+    ],
+)
+def test_way_of_a_file(file: DataFile, wanted: ReadFeatures, snapshot_filter: int | None, obstacle: str | None) -> None:
+    found = native_obstacle(file, wanted, snapshot_filter)
+    assert found is None if obstacle is None else found is not None and obstacle in found
+
+
+@pytest.mark.parametrize(("change", "name"), [({"encryption_key": "k"}, "encrypted"), ({"mapping_id": 3}, "by name")])
+def test_unreadable_files_are_refused_by_name(change: dict[str, Any], name: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=name):
+        check_readable(replace(FILE, **change), "main.t")
+
+
+def test_nan_keeps_spark_from_filtering() -> None:
+    schema = Schema(columns=(column(1, FLOAT64), column(2, INT32)))
+    clean, dirty = (
+        {1: ColumnStatistics(column_id=1, column_size_bytes=1, value_count=1, null_count=0, contains_nan=nan)} for nan in (False, True)
+    )
+    wanted = parse_predicate("c1 > 5", schema)
+    assert nan_obstacle(wanted, clean, schema) is None
+    assert nan_obstacle(wanted, dirty, schema) is not None
+    assert nan_obstacle(wanted, {}, schema) is not None
+    assert nan_obstacle(parse_predicate("c2 > 5", schema), dirty, schema) is None
+    assert nan_obstacle(None, dirty, schema) is None
+
+
+def test_files_are_dealt_by_bytes() -> None:
+    sizes = [1 << 30, *([1 << 20] * 40)]
+    bundles = deal([FileTask(file=replace(FILE, id=number, file_size_bytes=size)) for number, size in enumerate(sizes)])
+    assert sorted(task.file.id for bundle in bundles for task in bundle) == list(range(41))
+    assert [bundle for bundle in bundles if any(task.file.id == 0 for task in bundle)] == [bundles[0]]
+    assert len(bundles[0]) == 1
+    assert deal([]) == []
+    assert len(deal([FileTask(file=FILE)])) == 1
