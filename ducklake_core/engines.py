@@ -12,7 +12,7 @@ from ducklake_core.errors import UsageError
 from ducklake_core.format.arrow_types import from_arrow_schema
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.schema import Schema
-from ducklake_core.scan.plan import ScanPlan
+from ducklake_core.scan.plan import ScanPlan, written_plan
 
 if TYPE_CHECKING:
     from ducklake_core.arrow.positions import DeleteTarget, Deletions
@@ -63,24 +63,37 @@ def write_files(data: Any, state: WriteState) -> tuple[WrittenFile, ...]:
 def delete_matching(plan: ScanPlan, target: DeleteTarget, storage: Storage, data: Any = None) -> Deletions:
     """Write delete files for the rows that match a plan's predicate, on the engine of the data that replaces them."""
     if data is not None and engine_of(data) == "spark":
-        from ducklake_core.spark import positions as spark_positions
+        from ducklake_core.spark.positions import find_positions as find_with_spark
 
-        return spark_positions.find_positions(plan, target, storage, data.sparkSession)
+        return find_with_spark(plan, target, storage, data.sparkSession)
     from ducklake_core.arrow.positions import find_positions
 
     return find_positions(plan, target, storage)
 
 
-def delete_by_key(plan: ScanPlan, on: Sequence[str], data: Any, target: DeleteTarget, storage: Storage) -> Deletions:
+def delete_by_key(
+    plan: ScanPlan, on: Sequence[str], data: Any, written: Sequence[WrittenFile], target: DeleteTarget, storage: Storage
+) -> Deletions:
     """Write delete files for the rows whose key columns equal those of a row of the data, on the data's engine.
+
+    Args:
+        plan: A scan of the key columns.
+        on: Names of the key columns.
+        data: The frame.
+        written: The files that the frame was written to, below the target's directory.
+        target: Where to write delete files.
+        storage: How to reach files.
 
     Raises:
         SchemaError: NULL or repeated keys in the data.
     """
     if engine_of(data) == "spark":
         from ducklake_core.spark import positions as spark_positions
+        from ducklake_core.spark.read import read_plan
 
-        return spark_positions.find_key_positions(plan, target, storage, data, on)
+        # A frame may give other rows each time that it is computed: its keys are those of the rows that it did give.
+        keys = read_plan(written_plan(plan, on, target.directory, written), storage, data.sparkSession)
+        return spark_positions.find_key_positions(plan, target, storage, keys, on)
     from ducklake_core.arrow.keys import key_set
     from ducklake_core.arrow.positions import find_positions
 

@@ -17,6 +17,7 @@ from ducklake_core.commit.committer import Committer
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.names import join_name, split_name
 from ducklake_core.format.options import normalize_option
+from ducklake_core.known_tables import KnownTables
 from ducklake_core.results import TableInfo, WriteResult, single_result
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
@@ -101,6 +102,7 @@ class DuckLake:
         self._database = database
         self._info = info
         self._storage = storage
+        self.known_tables = KnownTables()
 
     def __repr__(self) -> str:
         return f"<DuckLake {self._database.address} with data path {self._info.data_path}>"

@@ -56,7 +56,10 @@ class StagedTable:
         differences: What that changes, readable.
         files: Written files.
         selection: Which committed rows to delete.
+        key_files: The files written by the call that selected; rows that later calls append are no keys of it.
         deletions: Those rows, found on the base snapshot.
+        written: Whether any call wrote to it.
+        remembered: Whether ``committed`` was taken from memory, which is good for appends only (see known_tables.py).
     """
 
     state: TableState
@@ -66,8 +69,10 @@ class StagedTable:
     differences: tuple[str, ...] = ()
     files: list[WrittenFile] = field(default_factory=list)
     selection: Selection | None = None
+    key_files: tuple[WrittenFile, ...] | None = None
     deletions: Deletions = field(default_factory=Deletions)
     written: bool = False
+    remembered: bool = False
 
     @property
     def name(self) -> str:

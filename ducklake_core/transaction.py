@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.catalog.state import SchemaState, Snapshot, TableState
+from ducklake_core.catalog.option_rows import StoredOptions, stored_options
+from ducklake_core.catalog.state import SchemaState, Snapshot
 from ducklake_core.catalog.visibility import same_name
 from ducklake_core.commit.actions import Action, DropSchema, DropTable
 from ducklake_core.commit.transaction import new_commit_id
@@ -57,7 +59,7 @@ class Transaction:
         self._base: Snapshot | None = None
         self._repeated: Snapshot | None = None
         self._result: TransactionResult | None = None
-        self._options = Options()
+        self._options = StoredOptions()
         self._last_local_id = 0
 
     def __enter__(self) -> Self:
@@ -65,8 +67,8 @@ class Transaction:
             self._repeated = self._lake.find_commit(self._publication.commit_id)
         with self._lake.reader() as reader:
             self._base = reader.latest_snapshot()
-            self._options = Options.from_mapping(reader.options())
-        if self._options.require_commit_message and not self._publication.message:
+            self._options = stored_options(reader.connection, self._lake.database.tables)
+        if Options.from_mapping(self._options.in_force()).require_commit_message and not self._publication.message:
             raise UsageError("this lake requires a commit message (option require_commit_message): pass message=...")
         return self
 
@@ -201,7 +203,8 @@ class Transaction:
             return
         _check_mode(mode, where, on)
         self._check_plain()
-        staged = self._target(name, data, create, partition_by, comment, schema_evolution)
+        target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
+        staged = self._target(target, schema_of(data), schema_evolution, only_append=mode == "append")
         if mode == "upsert":
             check_keys(on, staged.state)
             data = replayable(data)
@@ -228,17 +231,15 @@ class Transaction:
         self._publication.own(staged.paths(files))
         staged.files += files
 
-    def _target(
-        self, name: str, data: Any, create: bool, partition_by: Sequence[str], comment: str | None, mode: SchemaEvolution
-    ) -> StagedTable:
-        frame = schema_of(data)
-        staged = self._find_table(name)
+    def _target(self, target: Target, frame: Schema, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
+        name = target.name
+        staged = self._find_table(name, only_append=only_append)
         if staged is None:
-            if not create:
+            if not target.create:
                 raise NotFoundError(f"there is no table {name} at snapshot {self._open().id}", table=name, snapshot_id=self._open().id)
             schema_name, table_name = split_name(name)
             owner = self._find_schema(schema_name) or self._create_schema(schema_name)
-            return self._create_table(owner, table_name, frame, partition_by, comment)
+            return self._create_table(owner, table_name, frame, target.partition_by, target.comment)
         if staged.alter is None and not staged.files:
             staged.state, staged.alter, staged.differences = evolve(staged.state, frame, mode)
         else:
@@ -261,8 +262,7 @@ class Transaction:
     def _create_table(
         self, owner: SchemaState, name: str, columns: Schema, partition_by: Sequence[str], comment: str | None
     ) -> StagedTable:
-        with self._lake.reader() as reader:
-            options = reader.options(schema_id=owner.id if owner.id >= 0 else None)
+        options = self._options.in_force(owner.id if owner.id >= 0 else None)
         create, state = new_table(
             owner,
             name,
@@ -283,21 +283,30 @@ class Transaction:
         with self._lake.reader() as reader:
             return next((state for state in reader.schemas(self._open().id) if same_name(state.name, name)), None)
 
-    def _find_table(self, name: str) -> StagedTable | None:
+    def _find_table(self, name: str, *, only_append: bool = False) -> StagedTable | None:
         try:
-            return self._table(name)
+            return self._table(name, only_append=only_append)
         except NotFoundError:
             return None
 
-    def _table(self, name: str) -> StagedTable:
+    def _table(self, name: str, *, only_append: bool = False) -> StagedTable:
         schema_name, table_name = split_name(name)
         key = self._key(schema_name, table_name)
-        if key not in self._tables:
+        staged = self._tables.get(key)
+        if staged is not None and not (staged.remembered and not only_append):
+            return staged
+        state = self._lake.known_tables.at(self._open(), schema_name, table_name, self._options) if only_append else None
+        remembered = state is not None
+        if state is None:
             with self._lake.reader() as reader:
-                state: TableState = reader.table(schema_name, table_name, self._open().id)
-            if any(isinstance(action, DropTable) and action.table_id == state.id for action in self._definitions):
-                raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
-            self._tables[key] = StagedTable(state=state, committed=state)
+                state = reader.table(schema_name, table_name, self._open().id)
+            self._lake.known_tables.remember(schema_name, table_name, state)
+        if staged is not None:
+            staged.committed, staged.remembered = state, False
+            return staged
+        if any(isinstance(action, DropTable) and action.table_id == state.id for action in self._definitions):
+            raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
+        self._tables[key] = StagedTable(state=state, committed=state, remembered=remembered)
         return self._tables[key]
 
     @staticmethod
@@ -312,6 +321,16 @@ class Transaction:
         if self._base is None:
             raise UsageError("the transaction is not open: use it in a with block")
         return self._base
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The table that a write goes to, and how it is made when it is missing."""
+
+    name: str
+    create: bool
+    partition_by: tuple[str, ...]
+    comment: str | None
 
 
 def _check_mode(mode: WriteMode, where: Where, on: Sequence[str]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from sqlalchemy import Connection, delete, insert
+from sqlalchemy import Connection, delete, insert, select
 
 from ducklake_core.catalog.tables import CatalogTables
 
@@ -18,3 +19,29 @@ def store_option(
     same_id = metadata.c.scope_id.is_(None) if scope_id is None else metadata.c.scope_id == scope_id
     connection.execute(delete(metadata).where(metadata.c.key == key, same_scope, same_id))
     connection.execute(insert(metadata), {"key": key, "value": value, "scope": scope, "scope_id": scope_id})
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOptions:
+    """Every option of a lake: (key in lower case, value, scope, scope_id)."""
+
+    rows: tuple[tuple[str, str, str | None, int | None], ...] = ()
+
+    def in_force(self, schema_id: int | None = None, table_id: int | None = None) -> dict[str, str]:
+        """What holds for the lake, a schema or a table: table over schema over lake.
+
+        >>> stored = StoredOptions((("a", "1", None, None), ("a", "2", "table", 7), ("b", "3", "schema", 0)))
+        >>> stored.in_force(0, 7), stored.in_force()
+        ({'a': '2', 'b': '3'}, {'a': '1'})
+        """
+        found = {key: value for key, value, scope, _ in self.rows if scope is None}
+        for wanted in (("schema", schema_id), ("table", table_id)):
+            found |= {key: value for key, value, scope, scope_id in self.rows if scope_id is not None and (scope, scope_id) == wanted}
+        return found
+
+
+def stored_options(connection: Connection, tables: CatalogTables) -> StoredOptions:
+    """All options of the lake in one statement, settings of the lake itself included, as they share the table."""
+    metadata = tables["metadata"]
+    rows = connection.execute(select(metadata.c.key, metadata.c.value, metadata.c.scope, metadata.c.scope_id))
+    return StoredOptions(tuple((row.key.lower(), row.value, row.scope, row.scope_id) for row in rows))

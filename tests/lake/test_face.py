@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core import DuckLake
@@ -219,6 +220,26 @@ def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: L
         fail()
     assert files_of(sqlite_address) == before
     assert small.snapshot().id == 1
+
+
+def test_what_a_lake_remembers_follows_changes_of_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    table = lake.create_table("t", rows(0, 0).schema)
+    table.append(rows(0, 3))
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+        duck.run("CALL lake.set_option('parquet_compression', 'zstd', table_name => 't')")
+        table.append(rows(3, 6))
+        newest = max(files_of(lake_address), key=lambda path: path.stat().st_mtime_ns)
+        assert pq.ParquetFile(newest).metadata.row_group(0).column(0).compression == "ZSTD"
+        duck.run("DELETE FROM t WHERE k = 4")
+        table.append(rows(6, 7))
+        done = table.delete("k IN (4, 5)")
+        assert done.rows_deleted == 1
+        duck.run("ALTER TABLE t RENAME COLUMN s TO text")
+        with pytest.raises(SchemaError, match="'s'"):
+            table.append(rows(7, 8))
+        duck.run("DROP TABLE t", "CREATE TABLE t (k BIGINT, day DATE, s VARCHAR)")
+        lake.table("t").append(rows(8, 9))
+        assert keys(duck) == [8]
 
 
 def test_nothing_to_change_is_no_snapshot(small: DuckLake) -> None:

@@ -1,0 +1,35 @@
+"""Table states that were read before, good for as long as no catalog object changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ducklake_core.catalog.option_rows import StoredOptions
+from ducklake_core.catalog.state import Snapshot, TableState
+
+MOST_TABLES = 1000
+
+
+class KnownTables:
+    """Remembers table states by name, so that an append need not read them again.
+
+    Every change of columns, keys, names or tables moves ``schema_version``, by the same rule that lets sessions of the
+    reference keep their catalog. Two things may change without it and are never taken from here: options, and whether
+    a table has deletes in the catalog. So what is remembered is for writers of new files only.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[tuple[str, str], TableState] = {}
+
+    def remember(self, schema: str, table: str, state: TableState) -> None:
+        """Keep a state that was just read under the name it was asked for."""
+        if len(self._states) >= MOST_TABLES:
+            self._states.clear()
+        self._states[schema.casefold(), table.casefold()] = state
+
+    def at(self, snapshot: Snapshot, schema: str, table: str, options: StoredOptions) -> TableState | None:
+        """The table at a snapshot, None when it has to be read."""
+        state = self._states.get((schema.casefold(), table.casefold()))
+        if state is None or state.schema_version != snapshot.schema_version or state.snapshot_id > snapshot.id:
+            return None
+        return replace(state, snapshot_id=snapshot.id, options=options.in_force(state.schema_id, state.id))

@@ -1,0 +1,48 @@
+"""Overwrites and upserts that change the table's columns in the same commit: old rows are judged as the new columns see them."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from tests.support.oracle import LakeAddress
+
+
+@pytest.fixture
+def lake(sqlite_address: LakeAddress) -> DuckLake:
+    return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+
+
+def test_a_condition_on_a_widened_column(lake: DuckLake) -> None:
+    lake.write("t", pa.table({"d": [date(2020, 1, 1), date(2020, 1, 2)]}))
+    day = "d >= TIMESTAMP '2020-01-01' AND d < TIMESTAMP '2020-01-02'"
+    data = pa.table({"d": pa.array([datetime(2020, 1, 1, 5)], pa.timestamp("us"))})  # noqa: DTZ001 - a timestamp without zone
+    lake.write("t", data, mode="overwrite", where=day, schema_evolution="additive")
+    assert sorted(lake.table("t").scan().to_arrow().column("d").to_pylist()) == [
+        datetime(2020, 1, 1, 5),  # noqa: DTZ001
+        datetime(2020, 1, 2),  # noqa: DTZ001
+    ]
+
+
+def test_a_condition_on_a_new_column_leaves_older_rows_alone(lake: DuckLake) -> None:
+    lake.write("t", pa.table({"v": [1, 2]}))
+    lake.write("t", pa.table({"v": [9], "n": ["x"]}), mode="overwrite", where="n = 'x'", schema_evolution="additive")
+    assert sorted(lake.table("t").scan().to_arrow().column("v").to_pylist()) == [1, 2, 9]
+
+
+def test_buckets_of_the_former_type_prove_nothing(lake: DuckLake) -> None:
+    lake.create_table("t", pa.schema([("k", pa.int32())]), partition_by=["bucket(16, k)"])
+    lake.write("t", pa.table({"k": pa.array(range(40), pa.int32())}))
+    for key in range(40):
+        data = pa.table({"k": pa.array([key], pa.float64())})
+        lake.write("t", data, mode="overwrite", where=f"k = {key}::DOUBLE", schema_evolution="additive")
+    assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == list(range(40))
+
+
+def test_keys_wider_than_the_column_was(lake: DuckLake) -> None:
+    lake.write("t", pa.table({"k": pa.array([1, 2], pa.int32())}))
+    lake.write("t", pa.table({"k": pa.array([2, 2**40], pa.int64())}), mode="upsert", on=["k"], schema_evolution="additive")
+    assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == [1, 2, 2**40]
