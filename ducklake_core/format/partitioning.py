@@ -64,7 +64,9 @@ def parse_transform(text: str) -> tuple[TransformName, int | None]:
             raise UnsupportedFeatureError(f"partition transform {text!r} is not supported", transform=text)
 
 
-_USER_TRANSFORM = re.compile(r"\s*(?P<name>year|month|day|hour|bucket)\s*\(\s*(?:(?P<buckets>\d+)\s*,)?\s*(?P<column>.+?)\s*\)\s*", re.I)
+_USER_TRANSFORM = re.compile(
+    r"\s*(?P<name>year|month|day|hour|bucket)\s*\(\s*(?:(?P<buckets>\d+)\s*,)?\s*(?P<column>.+?)\s*\)\s*", re.IGNORECASE
+)
 
 
 def parse_partition_expression(text: str) -> tuple[str, TransformName, int | None]:

@@ -63,7 +63,7 @@ class StatisticsCollector:
                 low, high = found["min"].as_py(), found["max"].as_py()
                 key = (number, leaf.id)
                 old = self._long_bounds.get(key)
-                self._long_bounds[key] = (low, high) if old is None else (min(old[0], low), max(old[1], high))  # type: ignore[type-var]
+                self._long_bounds[key] = (low, high) if old is None else (min(old[0], low), max(old[1], high))
 
     def finish(self, metadata: pq.FileMetaData) -> tuple[ColumnStatistics, ...]:
         """Statistics of all leaves of user columns, from the finished file's footer."""

@@ -72,6 +72,8 @@ def _strings(value: object) -> Iterator[str]:
         case list() | tuple():
             for inner in value:
                 yield from _strings(inner)
+        case _:
+            pass
 
 
 # A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
@@ -334,4 +336,6 @@ def _modified(info: Mapping[str, Any]) -> datetime | None:
                 return datetime.fromtimestamp(seconds, UTC)
             case str() as text:
                 return datetime.fromisoformat(text)
+            case _:
+                pass
     return None

@@ -176,10 +176,10 @@ class FileWriter:
                 compression=_CODECS.get(options.parquet_compression, options.parquet_compression),
                 compression_level=options.parquet_compression_level,
                 data_page_version=f"{options.parquet_version}.0",
-                use_dictionary=_dictionary_columns(self._schema, first),  # type: ignore[arg-type]
+                use_dictionary=_dictionary_columns(self._schema, first),
                 store_decimal_as_integer=True,
                 store_schema=False,
-                metadata_collector=self._footers,  # type: ignore[call-arg]
+                metadata_collector=self._footers,
             )
 
     def _encode(self, row_group: pa.Table, arrow_bytes: int) -> None:
@@ -223,5 +223,5 @@ def _repeats(leaf: Field, column: Field, sample: pa.Table) -> bool:
     values = sample.column(column.name)
     if leaf is not column or isinstance(values.type, pa.BaseExtensionType):
         return True
-    distinct = pc.count_distinct(values, mode="only_valid").as_py()
-    return int(distinct) * 2 <= len(values) - values.null_count
+    distinct = int(pc.count_distinct(values, mode="only_valid").as_py())
+    return bool(distinct * 2 <= len(values) - values.null_count)

@@ -71,4 +71,8 @@ def report(*results: Result) -> None:
             )
     Console(width=140).print(table)
     for result in results:
-        print(json.dumps({"benchmark": result.name, "baseline": result.baseline, "seconds": result.seconds, "promised_ratio": result.promised_ratio}))
+        print(
+            json.dumps(
+                {"benchmark": result.name, "baseline": result.baseline, "seconds": result.seconds, "promised_ratio": result.promised_ratio}
+            )
+        )
