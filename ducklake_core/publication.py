@@ -6,6 +6,7 @@ import random
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.arrow.positions import DeleteTarget, Deletions, rewrite_delete_file
@@ -18,6 +19,7 @@ from ducklake_core.engines import delete_by_key, delete_matching
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
 from ducklake_core.format import paths
 from ducklake_core.format.predicates import Predicate
+from ducklake_core.format.schema import committed_at
 from ducklake_core.rebase import rebase_definitions, rebase_table
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.scan.plan import ScanPlan
@@ -78,7 +80,11 @@ class Publication:
             directory=state.path, data_path=self._lake.info.data_path, write_id=paths.write_id(), assumed_snapshot=base.id + 1
         )
         self._targets[state.id] = target
-        staged.deletions = self._find(staged, state, target)
+        if staged.key_files is None:
+            staged.key_files = tuple(staged.files)
+        # Predicate and keys are of the columns that the transaction leaves behind, which old files are read in as well.
+        wanted = replace(state, schema=committed_at(staged.state.schema, base.id + 1))
+        staged.deletions = self._find(staged, wanted, target)
         self._delete_files += staged.paths(staged.deletions.delete_files)
 
     def _find(self, staged: StagedTable, state: TableState, target: DeleteTarget) -> Deletions:
@@ -86,7 +92,7 @@ class Publication:
             case SelectRows(where=where, data=data):
                 return delete_matching(self._plan(state, where=where), target, self._lake.storage, data)
             case SelectKeys(on=on, data=data):
-                return delete_by_key(self._plan(state, on), on, data, target, self._lake.storage)
+                return delete_by_key(self._plan(state, on), on, data, staged.key_files or (), target, self._lake.storage)
             case None:
                 return Deletions()
 
@@ -132,6 +138,10 @@ class Publication:
                     raise
                 time.sleep(min(0.02 * 1.5**replan, _LONGEST_PAUSE) * random.uniform(0.3, 1.0))  # noqa: S311
                 base, definitions = self._replan(definitions, tables, conflict)
+                # From here on the commit looks at later snapshots only, and another run of this step may be an earlier one.
+                repeated = committer.find_commit(self.commit_id) if self.given else None
+                if repeated is not None:
+                    return Committed(snapshot=repeated, ids={}, repeated=True)
         raise AssertionError("the loop above returns or raises")
 
     def _staged(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> StagedTransaction:

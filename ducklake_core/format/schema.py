@@ -85,6 +85,16 @@ def _map_children(data_type: DataType, transform: object) -> DataType:
             return data_type
 
 
+def committed_at(schema: Schema, snapshot_id: int) -> Schema:
+    """The same schema, its nodes that are not committed yet counting as made by a snapshot."""
+
+    def dated(field: Field) -> Field:
+        begin = field.begin_snapshot or snapshot_id
+        return replace(field, begin_snapshot=begin, type=_map_children(field.type, dated))
+
+    return Schema(columns=tuple(dated(column) for column in schema.columns))
+
+
 def check_names(schema: Schema) -> None:
     """Refuse what no catalog can hold: no columns, empty names, names that differ only in case.
 
