@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_UP, Decimal
-from typing import NamedTuple, cast
+from typing import cast
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.format.comparison import FLIPPED, common_domain, domain_of, holds, integer_range, key_of
-from ducklake_core.format.literals import number_literal, text_literal, to_scale
+from ducklake_core.format.comparison import FLIPPED, common_domain, domain_of, holds, key_of
+from ducklake_core.format.literals import text_literal
 from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.format.predicates import (
     UNKNOWN,
@@ -33,17 +32,12 @@ from ducklake_core.format.predicates import (
     references,
 )
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.sql_constants import QuotedText, constant_of, unwrapped
 from ducklake_core.format.types import (
     BOOLEAN,
-    DATE,
-    FLOATS,
-    INTEGERS,
     JSON,
-    PRIMITIVES,
-    TIMESTAMP,
     VARCHAR,
     DataType,
-    DecimalType,
     StructType,
 )
 
@@ -61,20 +55,7 @@ _REFUSED: dict[type, str] = {
     exp.Star: "a star",
     exp.Rand: "a random value",
 }
-_TYPE_NAMES = {
-    "INT": "int32", "TINYINT": "int8", "SMALLINT": "int16", "BIGINT": "int64", "INT128": "int128", "UTINYINT": "uint8",
-    "USMALLINT": "uint16", "UINT": "uint32", "UBIGINT": "uint64", "UINT128": "uint128", "FLOAT": "float32", "DOUBLE": "float64",
-    "BOOLEAN": "boolean", "DATE": "date", "TIME": "time", "TIMESTAMP": "timestamp", "TIMESTAMPNTZ": "timestamp",
-    "TIMESTAMP_S": "timestamp_s", "TIMESTAMP_MS": "timestamp_ms", "TIMESTAMP_NS": "timestamp_ns", "TIMESTAMPTZ": "timestamptz",
-    "TEXT": "varchar", "VARCHAR": "varchar", "VARBINARY": "blob", "BLOB": "blob", "UUID": "uuid", "JSON": "json",
-}  # fmt: skip
 _PLAIN_ARGUMENTS = frozenset({"this", "expression", "expressions", "low", "high"})
-
-
-class _Text(NamedTuple):
-    """A quoted string whose type comes from what it is compared with."""
-
-    text: str
 
 
 def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
@@ -153,15 +134,9 @@ def _parse_text(text: str) -> exp.Expression:
     return root
 
 
-def _plain(node: exp.Expression) -> exp.Expression:
-    while isinstance(node, exp.Paren):
-        node = node.this
-    return node
-
-
 def _path(node: exp.Expression) -> tuple[str, ...] | None:
     """Names of a column or of a field of structs, None when the node is something else."""
-    node = _plain(node)
+    node = unwrapped(node)
     match node:
         case exp.Column() if not isinstance(node.this, exp.Star):
             return tuple(part.name for part in node.parts)
@@ -192,7 +167,7 @@ class _Parser:
         self.schema = schema
 
     def predicate(self, node: exp.Expression) -> Predicate:
-        node = _plain(node)
+        node = unwrapped(node)
         if node.args.get("negate"):
             plain = node.copy()
             plain.set("negate", None)
@@ -241,7 +216,7 @@ class _Parser:
         column = self.column(node)
         if column is not None and column.type == BOOLEAN:
             return column
-        if column is not None or isinstance(_plain(node), exp.Literal):
+        if column is not None or isinstance(unwrapped(node), exp.Literal):
             raise UsageError(f"{node.sql(dialect='duckdb')} in {self.text!r} is not a condition; compare it with something")
         return self.expression(node)
 
@@ -250,7 +225,7 @@ class _Parser:
         if path is None:
             return None
         bound, rest = _follow(path, self.schema)
-        if rest and isinstance(_plain(node), exp.Column | exp.Dot):
+        if rest and isinstance(unwrapped(node), exp.Column | exp.Dot):
             raise NotFoundError(f"column {'.'.join(bound.path)!r} of type {bound.type} has no field {rest[0]!r}", column=".".join(path))
         return None if rest else bound
 
@@ -274,9 +249,9 @@ class _Parser:
             return Comparison(left=first, operator=op, right=second) if same else self.compared(left, op, right)
         if first is None and second is not None:
             return self.comparison(whole, right, FLIPPED[op], left)
-        constant = self.constant(right)
+        constant = constant_of(right)
         if first is None:
-            return self.folded(self.constant(left), op, constant) or self.compared(left, op, right)
+            return self.folded(constant_of(left), op, constant) or self.compared(left, op, right)
         if constant is None:
             return self.compared(left, op, right)
         literal = self.typed(constant, first.type)
@@ -288,7 +263,7 @@ class _Parser:
         kind = next(kind for kind, name in _OPERATORS.items() if name == op)
         return self.expression(kind(this=left.copy(), expression=right.copy()))
 
-    def folded(self, left: _Text | Literal | None, op: Operator, right: _Text | Literal | None) -> Constant | None:
+    def folded(self, left: QuotedText | Literal | None, op: Operator, right: QuotedText | Literal | None) -> Constant | None:
         """Two constants compared right here; None where only the reference knows how."""
         if left is None or right is None:
             return None
@@ -302,36 +277,17 @@ class _Parser:
         assert domain is not None
         return Constant(value=holds(key_of(first.value, first.type, domain), op, key_of(second.value, second.type, domain)))
 
-    def typed(self, constant: _Text | Literal, data_type: DataType) -> Literal | None:
+    def typed(self, constant: QuotedText | Literal, data_type: DataType) -> Literal | None:
         """The constant beside a column of ``data_type``; None where the reference would have to cast the column."""
-        if isinstance(constant, _Text):
+        if isinstance(constant, QuotedText):
             return None if domain_of(data_type) is None else text_literal(constant.text, data_type)
         if constant.value is None:
             return constant
         return None if common_domain(data_type, constant.type) is None else constant
 
-    def constant(self, node: exp.Expression) -> _Text | Literal | None:
-        node = _plain(node)
-        match node:
-            case exp.Literal() if node.is_string:
-                return _Text(node.name)
-            case exp.Literal():
-                return number_literal(node.name)
-            case exp.Neg() if isinstance(_plain(node.this), exp.Literal) and not _plain(node.this).is_string:
-                return number_literal("-" + _plain(node.this).name)
-            case exp.Boolean():
-                return Literal(value=bool(node.this), type=BOOLEAN)
-            case exp.Null():
-                return Literal(value=None, type=BOOLEAN)
-            case exp.Cast() if not isinstance(node, exp.TryCast):
-                inner, target = self.constant(node.this), _data_type(node.to)
-                return None if inner is None or target is None else _cast(inner, target)
-            case _:
-                return None
-
     def in_list(self, node: exp.In) -> Predicate:
         column = self.column(node.this)
-        constants = [self.constant(item) for item in node.expressions]
+        constants = [constant_of(item) for item in node.expressions]
         if column is None or not constants:
             return self.expression(node)
         literals = [None if c is None else self.typed(c, column.type) for c in constants]
@@ -344,7 +300,7 @@ class _Parser:
     def is_test(self, node: exp.Is) -> Predicate:
         column, test = self.column(node.this), node.expression
         if isinstance(test, exp.Null):
-            constant = self.constant(node.this)
+            constant = constant_of(node.this)
             if constant is not None:
                 return Constant(value=isinstance(constant, Literal) and constant.value is None)
             return IsNull(operand=column) if column is not None else self.expression(node)
@@ -355,7 +311,7 @@ class _Parser:
     def not_distinct(self, node: exp.Binary) -> Predicate:
         """``column IS NOT DISTINCT FROM constant``, which is never NULL."""
         left, right = (node.this, node.expression) if self.column(node.this) is not None else (node.expression, node.this)
-        column, constant = self.column(left), self.constant(right)
+        column, constant = self.column(left), constant_of(right)
         literal = None if column is None or constant is None else self.typed(constant, column.type)
         if column is None or literal is None:
             return self.expression(exp.NullSafeEQ(this=node.this.copy(), expression=node.expression.copy()))
@@ -364,8 +320,8 @@ class _Parser:
         return conjunction((negation(IsNull(operand=column)), Comparison(left=column, operator="=", right=literal)))
 
     def like(self, node: exp.Like) -> Predicate:
-        column, pattern = self.column(node.this), self.constant(node.expression)
-        if column is None or column.type not in (VARCHAR, JSON) or not isinstance(pattern, _Text):
+        column, pattern = self.column(node.this), constant_of(node.expression)
+        if column is None or column.type not in (VARCHAR, JSON) or not isinstance(pattern, QuotedText):
             return self.expression(node)
         prefix = pattern.text.removesuffix("%")
         if "%" in prefix or "_" in prefix:
@@ -375,37 +331,7 @@ class _Parser:
         return StartsWith(operand=column, prefix=prefix)
 
     def starts_with(self, node: exp.Expression, subject: exp.Expression, start: exp.Expression) -> Predicate:
-        column, prefix = self.column(subject), self.constant(start)
-        if column is None or column.type not in (VARCHAR, JSON) or not isinstance(prefix, _Text):
+        column, prefix = self.column(subject), constant_of(start)
+        if column is None or column.type not in (VARCHAR, JSON) or not isinstance(prefix, QuotedText):
             return self.expression(node)
         return StartsWith(operand=column, prefix=prefix.text)
-
-
-def _data_type(node: exp.DataType) -> DataType | None:
-    name = str(node.this.value) if isinstance(node.this, exp.DataType.Type) else ""
-    if name == "DECIMAL":
-        sizes = [int(part.name) for part in node.expressions] or [18, 3]
-        return DecimalType(precision=sizes[0], scale=sizes[1] if len(sizes) > 1 else 0)
-    return PRIMITIVES.get(_TYPE_NAMES.get(name, ""))
-
-
-def _cast(constant: _Text | Literal, target: DataType) -> Literal | None:
-    """A constant cast to another type where that is exact and plain; None leaves the cast to the engine."""
-    if isinstance(constant, _Text):
-        return text_literal(constant.text, target)
-    value = constant.value
-    if value is None or constant.type == target:
-        return Literal(value=value, type=target)
-    if constant.type == DATE and target == TIMESTAMP and isinstance(value, int) and abs(value) < 2**26:
-        return Literal(value=value * 86_400_000_000, type=TIMESTAMP)
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        return None
-    if target in INTEGERS:
-        whole, (low, high) = int(Decimal(value).to_integral_value(rounding=ROUND_HALF_UP)), integer_range(target)
-        return Literal(value=whole, type=target) if low <= whole <= high else None
-    if isinstance(target, DecimalType):
-        try:
-            return Literal(value=to_scale(Decimal(value), target), type=target)
-        except ValueError:
-            return None
-    return text_literal(str(value), target) if target in FLOATS else None
