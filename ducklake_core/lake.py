@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ducklake_core.catalog.bootstrap import create_catalog, open_catalog
@@ -18,6 +18,7 @@ from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.names import join_name, split_name
 from ducklake_core.format.options import normalize_option
 from ducklake_core.known_tables import KnownTables
+from ducklake_core.lake_maintenance import MaintenanceVerbs
 from ducklake_core.results import TableInfo, WriteResult, single_result
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
@@ -26,13 +27,9 @@ from ducklake_core.transaction import Transaction
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
     from ducklake_core.format.predicates import Predicate
     from ducklake_core.format.schema import Schema
-    from ducklake_core.maintenance.cleanup import CleanupResult
-    from ducklake_core.maintenance.expire import ExpiryResult
-    from ducklake_core.maintenance.merge import MergeResult
 
 At: TypeAlias = int | datetime | None
 Where: TypeAlias = "str | Predicate | None"
@@ -40,7 +37,7 @@ WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 
 
-class DuckLake:
+class DuckLake(MaintenanceVerbs):
     """A DuckLake: one catalog database and the data path it points to.
 
     Objects are cheap, picklable (they carry addresses, not connections) and safe to keep: every call reads the newest
@@ -342,108 +339,6 @@ class DuckLake:
         The commit happens when the block ends; an exception inside the block discards everything, files included.
         """
         return Transaction(self, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
-
-    def expire_snapshots(
-        self,
-        *,
-        older_than: timedelta | datetime | None = None,
-        versions: Iterable[int] | None = None,
-        keep_last: int = 1,
-        min_age: timedelta = timedelta(hours=1),
-        dry_run: bool = False,
-    ) -> ExpiryResult:
-        """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.
-
-        Everything happens in one catalog transaction, next to writers that are committing. The newest snapshot always stays.
-
-        Args:
-            older_than: Age, or point in time (aware), before which snapshots expire, the bound itself excluded. The option
-                ``expire_older_than`` when nothing is given.
-            versions: Exactly these snapshots instead, whatever their age.
-            keep_last: Newest snapshots that stay whatever their age.
-            min_age: Floor under ``older_than``: a nearer bound is refused, because running queries and writes may use what is
-                younger. Lower it only when you know that nothing runs.
-            dry_run: Change nothing; the result lists what would go, and why.
-
-        Raises:
-            UsageError: The arguments contradict each other or the floor, or name the newest snapshot.
-            NotFoundError: A snapshot of ``versions`` does not exist.
-        """
-        from ducklake_core.maintenance.expire import expire_snapshots
-
-        return expire_snapshots(
-            self._database,
-            self._info,
-            older_than=older_than,
-            versions=versions,
-            keep_last=keep_last,
-            min_age=min_age,
-            dry_run=dry_run,
-        )
-
-    def cleanup_old_files(
-        self,
-        *,
-        older_than: timedelta | datetime | None = None,
-        min_age: timedelta = timedelta(hours=1),
-        dry_run: bool = False,
-    ) -> CleanupResult:
-        """Delete the files that expiry and compaction scheduled for deletion long enough ago. Makes no snapshot.
-
-        A file that is missing already counts as deleted; one that cannot be deleted is reported and stays scheduled; one that
-        the catalog still names is kept.
-
-        Args:
-            older_than: Time since a file was scheduled, or a point in time (aware), the bound excluded; the option
-                ``delete_older_than``, or 2 days, when not given. Queries that began before then may still read the files.
-            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
-            dry_run: Delete nothing; the result lists what would go.
-
-        Raises:
-            UsageError: The bound is nearer than the floor.
-        """
-        from ducklake_core.maintenance.cleanup import cleanup_old_files
-
-        return cleanup_old_files(self._database, self._info, self._storage, older_than=older_than, min_age=min_age, dry_run=dry_run)
-
-    def merge_adjacent_files(
-        self,
-        table: str | None = None,
-        *,
-        schema: str | None = None,
-        max_compacted_files: int | None = None,
-        min_file_size: int | None = None,
-        max_file_size: int | None = None,
-        spark: SparkSession | None = None,
-        dry_run: bool = False,
-    ) -> MergeResult:
-        """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work.
-
-        Rows, row ids and what earlier snapshots show stay as they are. The sources are scheduled for deletion at once, so
-        run :meth:`cleanup_old_files` only with an age that running queries do not exceed. Files with deletes are left alone, and
-        so are tables whose option ``auto_compact`` is false. A table that fails, or that another writer changes meanwhile, is
-        reported in the result and does not stop the others.
-
-        Args:
-            table: ``table`` or ``schema.table``; all tables when not given.
-            schema: Only tables of this schema.
-            max_compacted_files: Most files to make for each table.
-            min_file_size: Bytes; smaller files are left alone.
-            max_file_size: Bytes; files of this size or larger are left alone.
-            spark: Session whose executors do the work, a group of files each; without it this process does.
-            dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
-
-        Raises:
-            NotFoundError: No such table or schema.
-            UsageError: Bounds that contradict each other.
-        """
-        from ducklake_core.maintenance.merge import merge_adjacent_files
-        from ducklake_core.maintenance.merge_plan import MergeLimits
-
-        limits = MergeLimits(max_compacted_files=max_compacted_files, min_file_size=min_file_size, max_file_size=max_file_size)
-        return merge_adjacent_files(
-            self._database, self._info, self._storage, table=table, schema=schema, limits=limits, spark=spark, dry_run=dry_run
-        )
 
     def _state(self, name: str, at: At) -> TableState:
         with self.reader() as reader:

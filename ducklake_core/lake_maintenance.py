@@ -1,0 +1,128 @@
+"""The maintenance verbs of a lake, under the reference's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.storage.filesystems import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ducklake_core.maintenance.cleanup import CleanupResult
+    from ducklake_core.maintenance.expire import ExpiryResult
+    from ducklake_core.maintenance.merge import MergeResult
+
+
+class MaintenanceVerbs:
+    """What keeps a lake small and fast. Part of :class:`~ducklake_core.lake.DuckLake`."""
+
+    _database: Database
+    _info: LakeInfo
+    _storage: Storage
+
+    def expire_snapshots(
+        self,
+        *,
+        older_than: timedelta | datetime | None = None,
+        versions: Iterable[int] | None = None,
+        keep_last: int = 1,
+        min_age: timedelta = timedelta(hours=1),
+        dry_run: bool = False,
+    ) -> ExpiryResult:
+        """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.
+
+        Everything happens in one catalog transaction, next to writers that are committing. The newest snapshot always stays.
+
+        Args:
+            older_than: Age, or point in time (aware), before which snapshots expire, the bound itself excluded. The option
+                ``expire_older_than`` when nothing is given.
+            versions: Exactly these snapshots instead, whatever their age.
+            keep_last: Newest snapshots that stay whatever their age.
+            min_age: Floor under ``older_than``: a nearer bound is refused, because running queries and writes may use what is
+                younger. Lower it only when you know that nothing runs.
+            dry_run: Change nothing; the result lists what would go, and why.
+
+        Raises:
+            UsageError: The arguments contradict each other or the floor, or name the newest snapshot.
+            NotFoundError: A snapshot of ``versions`` does not exist.
+        """
+        from ducklake_core.maintenance.expire import expire_snapshots
+
+        return expire_snapshots(
+            self._database,
+            self._info,
+            older_than=older_than,
+            versions=versions,
+            keep_last=keep_last,
+            min_age=min_age,
+            dry_run=dry_run,
+        )
+
+    def cleanup_old_files(
+        self,
+        *,
+        older_than: timedelta | datetime | None = None,
+        min_age: timedelta = timedelta(hours=1),
+        dry_run: bool = False,
+    ) -> CleanupResult:
+        """Delete the files that expiry and compaction scheduled for deletion long enough ago. Makes no snapshot.
+
+        A file that is missing already counts as deleted; one that cannot be deleted is reported and stays scheduled; one that
+        the catalog still names is kept.
+
+        Args:
+            older_than: Time since a file was scheduled, or a point in time (aware), the bound excluded; the option
+                ``delete_older_than``, or 2 days, when not given. Queries that began before then may still read the files.
+            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
+            dry_run: Delete nothing; the result lists what would go.
+
+        Raises:
+            UsageError: The bound is nearer than the floor.
+        """
+        from ducklake_core.maintenance.cleanup import cleanup_old_files
+
+        return cleanup_old_files(self._database, self._info, self._storage, older_than=older_than, min_age=min_age, dry_run=dry_run)
+
+    def merge_adjacent_files(
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        max_compacted_files: int | None = None,
+        min_file_size: int | None = None,
+        max_file_size: int | None = None,
+        spark: SparkSession | None = None,
+        dry_run: bool = False,
+    ) -> MergeResult:
+        """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work.
+
+        Rows, row ids and what earlier snapshots show stay as they are. The sources are scheduled for deletion at once, so
+        run :meth:`cleanup_old_files` only with an age that running queries do not exceed. Files with deletes are left alone, and
+        so are tables whose option ``auto_compact`` is false. A table that fails, or that another writer changes meanwhile, is
+        reported in the result and does not stop the others.
+
+        Args:
+            table: ``table`` or ``schema.table``; all tables when not given.
+            schema: Only tables of this schema.
+            max_compacted_files: Most files to make for each table.
+            min_file_size: Bytes; smaller files are left alone.
+            max_file_size: Bytes; files of this size or larger are left alone.
+            spark: Session whose executors do the work, a group of files each; without it this process does.
+            dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
+
+        Raises:
+            NotFoundError: No such table or schema.
+            UsageError: Bounds that contradict each other.
+        """
+        from ducklake_core.maintenance.merge import merge_adjacent_files
+        from ducklake_core.maintenance.merge_plan import MergeLimits
+
+        limits = MergeLimits(max_compacted_files=max_compacted_files, min_file_size=min_file_size, max_file_size=max_file_size)
+        return merge_adjacent_files(
+            self._database, self._info, self._storage, table=table, schema=schema, limits=limits, spark=spark, dry_run=dry_run
+        )
