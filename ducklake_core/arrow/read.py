@@ -138,7 +138,9 @@ class _FileReader:
         predicate = None if self.task.covered else self.shape.predicate
         order = {place: index for index, place in enumerate(wanted)} if distinct else {place: place for place in wanted}
         columns = [names[place] for place in wanted] if distinct else None
-        for start, groups in row_group_runs(self.parquet.metadata, self.schema, self.shape.read_schema, self.places, predicate):
+        for start, groups in row_group_runs(
+            self.parquet.metadata, self.schema, self.shape.read_schema, self.places, predicate, self.task.rows
+        ):
             position = start
             for batch in self.parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads):
                 kept = self._visible(batch, position, deleted, order)

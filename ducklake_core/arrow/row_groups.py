@@ -21,6 +21,7 @@ def row_group_runs(
     read_schema: Schema,
     places: Sequence[int | None],
     predicate: Predicate | None,
+    rows: tuple[int, int] | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Runs of neighbouring row groups to read, each with the position in the file of its first row.
 
@@ -30,22 +31,28 @@ def row_group_runs(
         read_schema: Columns that the predicate is bound to.
         places: Place in the file of each of them.
         predicate: Rows wanted; None for all.
+        rows: When given, only row groups that begin in this range of positions.
     """
     usable = _usable_columns(metadata, file_schema, read_schema, places, predicate)
     position = start = 0
     run: list[int] = []
     for index in range(metadata.num_row_groups):
-        rows = metadata.row_group(index).num_rows
-        if predicate is None or not usable or pruning.may_match(predicate, _statistics(metadata.row_group(index), usable), rows):
+        count = metadata.row_group(index).num_rows
+        wanted = rows is None or rows[0] <= position < rows[1]
+        if wanted and _may_match(predicate, metadata.row_group(index), usable):
             if not run:
                 start = position
             run.append(index)
         elif run:
             yield start, run
             run = []
-        position += rows
+        position += count
     if run:
         yield start, run
+
+
+def _may_match(predicate: Predicate | None, group: pq.RowGroupMetaData, usable: list[tuple[int, Field]]) -> bool:
+    return predicate is None or not usable or pruning.may_match(predicate, _statistics(group, usable), group.num_rows)
 
 
 def _usable_columns(

@@ -26,6 +26,8 @@ class FileTask:
         native: Whether Spark's own Parquet reader gives exactly the right rows and types for this projection; when
             not, ``native_obstacle`` says why.
         covered: Whether statistics prove that every row satisfies the predicate, so that none need be evaluated.
+        rows: When set, a part of the file: the row groups that begin at a position from the first up to, not including, the
+            second number.
     """
 
     file: DataFile
@@ -33,6 +35,7 @@ class FileTask:
     native: bool = False
     native_obstacle: str | None = None
     covered: bool = False
+    rows: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

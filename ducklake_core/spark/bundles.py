@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
+import itertools
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,14 +31,37 @@ class Bundle:
     inlined: bytes | None = None
 
 
+def split(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[FileTask]:
+    """The same rows with large files in parts, so that one of them does not keep a single core busy.
+
+    Args:
+        tasks: Files to read.
+        least: So many parts in all, as far as they stay above a few megabytes.
+    """
+    most = min(_BUNDLE_BYTES, max(_OPEN_BYTES, sum(task.file.file_size_bytes for task in tasks) // least))
+    return [part for task in tasks for part in _parts(task, most)]
+
+
+def _parts(task: FileTask, most: int) -> Iterator[FileTask]:
+    count = min(-(-task.file.file_size_bytes // most), task.file.record_count)
+    if count <= 1:
+        yield task
+        return
+    ends = [task.file.record_count * number // count for number in range(count + 1)]
+    # The catalog's row count may be wrong; the last part takes whatever there is.
+    ends[-1] = sys.maxsize
+    for start, end in itertools.pairwise(ends):
+        yield replace(task, rows=(start, end))
+
+
 def deal(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[tuple[FileTask, ...]]:
     """Tasks in bundles of about equal cost, the costliest first.
 
     Args:
-        tasks: Files to read.
-        least: So many bundles at least, as far as there are files, to keep all cores busy.
+        tasks: Files, or parts of files, to read.
+        least: So many bundles at least, as far as there are tasks, to keep all cores busy.
     """
-    costs = [task.file.file_size_bytes + _OPEN_BYTES for task in tasks]
+    costs = [_cost(task) for task in tasks]
     count = min(len(tasks), max(least, -(-sum(costs) // _BUNDLE_BYTES)))
     bundles: list[list[FileTask]] = [[] for _ in range(count)]
     load = [(0, index) for index in range(count)]
@@ -45,6 +70,13 @@ def deal(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[tupl
         bundles[index].append(task)
         heapq.heappush(load, (weight + cost, index))
     return [tuple(bundle) for bundle in bundles]
+
+
+def _cost(task: FileTask) -> int:
+    size, count = task.file.file_size_bytes, max(1, task.file.record_count)
+    if task.rows is not None:
+        size = size * (min(task.rows[1], count) - task.rows[0]) // count
+    return size + _OPEN_BYTES
 
 
 def inlined_bundles(inlined: pa.Table | None) -> list[Bundle]:

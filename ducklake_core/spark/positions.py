@@ -31,7 +31,7 @@ from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import UUID
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.spark.arrow_form import to_spark_form
-from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles
+from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
 from ducklake_core.spark.read import arrow_form, needs_sql, quoted, spark_schema
 from ducklake_core.storage.filesystems import Storage
 
@@ -142,7 +142,7 @@ def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: Spark
     predicate = plan.predicate if keep_predicate else None
     shape = replace(plan.shape, schema=columns, virtual=_POSITION_SHAPE, predicate=predicate)
     number_of = {task.file.id: number for number, task in enumerate(plan.tasks)}
-    bundles = [*(Bundle(tasks=tasks) for tasks in deal(plan.tasks)), *inlined_bundles(plan.inlined)]
+    bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(plan.tasks))), *inlined_bundles(plan.inlined)]
     schema = spark_schema(columns).add(_FILE, "long").add(_POSITION, "long")
     numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
     return numbers.mapInArrow(_position_reader(bundles, number_of, shape, storage, arrow_form(schema)), schema)

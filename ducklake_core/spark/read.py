@@ -20,7 +20,7 @@ from ducklake_core.format.types import Field, ListType
 from ducklake_core.format.types import MapType as LakeMap
 from ducklake_core.format.types import StructType as LakeStruct
 from ducklake_core.scan.plan import FileTask, ScanPlan
-from ducklake_core.spark.bundles import Bundle, bundle_reader, deal, inlined_bundles
+from ducklake_core.spark.bundles import Bundle, bundle_reader, deal, inlined_bundles, split
 from ducklake_core.spark.types import to_spark_type
 from ducklake_core.storage.filesystems import Storage
 
@@ -46,7 +46,7 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession) -> DataFr
     others = [task for task in plan.tasks if not task.native]
     if native:
         branches.append(_native(plan, native, session))
-    bundles = [*(Bundle(tasks=tasks) for tasks in deal(others)), *inlined_bundles(plan.inlined)]
+    bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(others))), *inlined_bundles(plan.inlined)]
     if bundles or not branches:
         branches.append(_arrow(plan, bundles, storage, session))
     return reduce(lambda left, right: left.unionAll(right), branches)
