@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -47,6 +48,26 @@ def schema_of(data: Any) -> Schema:
     from ducklake_core.spark.types import from_spark_schema
 
     return from_spark_schema(data.schema)
+
+
+def fitted_schema(data: Any, table: Schema) -> Schema:
+    """The frame's columns, where those without a type of their own (all NULL) take the type of the table's column."""
+    frame = schema_of(data)
+    untyped = _untyped_columns(data)
+    columns = (
+        replace(column, type=known.type) if column.name in untyped and (known := table.find(column.name)) is not None else column
+        for column in frame
+    )
+    return Schema(columns=tuple(columns))
+
+
+def _untyped_columns(data: Any) -> frozenset[str]:
+    if isinstance(data, Schema):
+        return frozenset()
+    if isinstance(data, pa.Schema) or engine_of(data) == "arrow":
+        fields = data if isinstance(data, pa.Schema) else data.schema
+        return frozenset(field.name for field in fields if pa.types.is_null(field.type))
+    return frozenset(field.name for field in data.schema if field.dataType.typeName() == "void")
 
 
 def write_files(data: Any, state: WriteState) -> tuple[WrittenFile, ...]:

@@ -155,7 +155,8 @@ def _build_field(row: ColumnRow, children: dict[int | None, list[ColumnRow]]) ->
         id=row.column_id,
         name=row.column_name,
         type=_build_type(row, own),
-        nullable=bool(row.nulls_allowed),
+        # Only top-level columns can be NOT NULL; nested ones get a 0 from the reference's nested ALTERs, without effect.
+        nullable=bool(row.nulls_allowed) or row.parent_column is not None,
         initial_default=row.initial_default,
         default=default,
         default_is_expression=default is not None and (row.default_value_type or "").lower() == "expression",
