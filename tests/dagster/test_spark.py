@@ -25,6 +25,9 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 class Session(dg.ConfigurableResource):
     """Anything with ``spark_session`` will do."""
 
+    # Without any field Dagster asks pydantic for them in a way that pydantic warns about.
+    name: str = "session"
+
     @property
     def spark_session(self) -> SparkSession:
         return SparkSession.active()
