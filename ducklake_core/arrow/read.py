@@ -62,7 +62,7 @@ def read_task(task: FileTask, shape: ReadShape, storage: Storage, *, threads: bo
     deleted = deleted_positions(task.file, shape.snapshot_id, storage)
     with storage.open_input(task.file.path) as source:
         reader = _open(source, task, shape)
-        yield from reader.batches(deleted, threads)
+        yield from reader.batches(deleted, storage, threads)
 
 
 def deleted_positions(file: DataFile, snapshot_id: int, storage: Storage) -> np.ndarray:
@@ -118,6 +118,20 @@ def _output(batch: pa.RecordBatch, shape: ReadShape) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=shape.arrow_schema())
 
 
+def _decoded(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -> Iterator[pa.RecordBatch]:
+    """The batches of a file; only what decoding raises is the file's fault, not what is done with a batch."""
+    while True:
+        with storage.reporting("read", file.path):
+            try:
+                batch = next(batches, None)
+            except pa.ArrowInvalid as error:
+                where = printable(file.path)
+                raise CorruptFileError(f"{where} cannot be decoded: {error}", path=where) from error
+        if batch is None:
+            return
+        yield batch
+
+
 @dataclass(frozen=True, slots=True)
 class _FileReader:
     """An open file, with the place of every wanted column in it (None for columns that it lacks)."""
@@ -130,7 +144,7 @@ class _FileReader:
     row_id_place: int | None
     snapshot_id_place: int | None
 
-    def batches(self, deleted: np.ndarray, threads: bool) -> Iterator[pa.RecordBatch]:
+    def batches(self, deleted: np.ndarray, storage: Storage, threads: bool) -> Iterator[pa.RecordBatch]:
         wanted = sorted({place for place in (*self.places, self.row_id_place, self.snapshot_id_place) if place is not None})
         names = self.schema.names
         # With two columns of one name in the file, only reading all of them keeps the places right.
@@ -142,7 +156,8 @@ class _FileReader:
             self.parquet.metadata, self.schema, self.shape.read_schema, self.places, predicate, self.task.rows
         ):
             position = start
-            for batch in self.parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads):
+            decoded = self.parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads)
+            for batch in _decoded(decoded, self.task.file, storage):
                 kept = self._visible(batch, position, deleted, order)
                 position += batch.num_rows
                 if kept is not None and kept.num_rows:

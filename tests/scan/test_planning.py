@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from ducklake_core.arrow.read import read_task
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import FLOAT64, INT32, INT64, TIME, VARCHAR, DecimalType, Field, ListType, StructType
 from ducklake_core.scan.native import ColumnVersion, ReadFeatures, check_readable, nan_obstacle, native_obstacle
-from ducklake_core.scan.plan import FileTask, ReadShape
+from ducklake_core.scan.plan import FileTask
 from ducklake_core.spark.bundles import deal, split
-from ducklake_core.storage.filesystems import Storage
 
 FILE = DataFile(
     id=7, table_id=1, path="/lake/main/t/a.parquet", relative_path="a.parquet", record_count=10, file_size_bytes=100,
@@ -121,16 +116,3 @@ def test_large_files_are_split_without_gap_or_overlap() -> None:
     assert ranges[-1][1] > 10**15
     assert all(left[1] == right[0] for left, right in itertools.pairwise(ranges))
     assert len(deal(parts)) == 8
-
-
-def test_parts_of_a_file_hold_every_row_once(tmp_path: Path) -> None:
-    path = str(tmp_path / "a.parquet")
-    field = pa.field("c1", pa.int32(), metadata={"PARQUET:field_id": "1"})
-    pq.write_table(pa.table([pa.array(range(100), pa.int32())], pa.schema([field])), path, row_group_size=7)
-    file = replace(FILE, path=path, record_count=100, inlined_deletes=(3, 50))
-    shape = ReadShape(table="t", snapshot_id=9, schema=PLAIN.schema, read_schema=PLAIN.schema, virtual=("rowid",))
-    found = []
-    for rows in ((0, 10), (10, 11), (11, 55), (55, 10**18)):
-        for batch in read_task(FileTask(file=file, rows=rows), shape, Storage()):
-            found += zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True)
-    assert found == [(i, i) for i in range(100) if i not in (3, 50)]
