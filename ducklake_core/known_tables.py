@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ducklake_core.catalog.option_rows import StoredOptions
 from ducklake_core.catalog.state import Snapshot, TableState
+from ducklake_core.catalog.visibility import folded
 
 MOST_TABLES = 1000
 
@@ -25,11 +26,11 @@ class KnownTables:
         """Keep a state that was just read under the name it was asked for."""
         if len(self._states) >= MOST_TABLES:
             self._states.clear()
-        self._states[schema.casefold(), table.casefold()] = state
+        self._states[folded(schema), folded(table)] = state
 
     def at(self, snapshot: Snapshot, schema: str, table: str, options: StoredOptions) -> TableState | None:
         """The table at a snapshot, None when it has to be read."""
-        state = self._states.get((schema.casefold(), table.casefold()))
+        state = self._states.get((folded(schema), folded(table)))
         if state is None or state.schema_version != snapshot.schema_version or state.snapshot_id > snapshot.id:
             return None
         return replace(state, snapshot_id=snapshot.id, options=options.in_force(state.schema_id, state.id))

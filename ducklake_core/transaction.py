@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.catalog.option_rows import StoredOptions, stored_options
+from ducklake_core.catalog.other_entries import other_entries
 from ducklake_core.catalog.state import SchemaState, Snapshot
-from ducklake_core.catalog.visibility import same_name
+from ducklake_core.catalog.visibility import folded, same_name
 from ducklake_core.commit.actions import Action, DropSchema, DropTable
 from ducklake_core.commit.transaction import new_commit_id
 from ducklake_core.engines import check_keys, replayable, schema_of, write_files
@@ -63,11 +65,12 @@ class Transaction:
         self._last_local_id = 0
 
     def __enter__(self) -> Self:
-        if self._publication.given:
-            self._repeated = self._lake.find_commit(self._publication.commit_id)
         with self._lake.reader() as reader:
             self._base = reader.latest_snapshot()
             self._options = stored_options(reader.connection, self._lake.database.tables)
+        # After the base is known: the commit itself looks at later snapshots, so that no earlier run is overlooked.
+        if self._publication.given:
+            self._repeated = self._lake.find_commit(self._publication.commit_id)
         if Options.from_mapping(self._options.in_force()).require_commit_message and not self._publication.message:
             raise UsageError("this lake requires a commit message (option require_commit_message): pass message=...")
         return self
@@ -114,7 +117,8 @@ class Transaction:
 
         Raises:
             NotFoundError: No such schema.
-            UsageError: It is not empty.
+            UsageError: It is not empty, or this transaction has put something into it.
+            UnsupportedFeatureError: It has views or macros.
         """
         if self._repeated:
             return
@@ -122,7 +126,17 @@ class Transaction:
         if state is None or state.id < 0:
             raise NotFoundError(f"there is no schema {name!r} at snapshot {self._open().id}", schema=name)
         with self._lake.reader() as reader:
-            inside = [item for item in reader.tables(self._open().id) if item.schema_id == state.id]
+            inside = [item for item in reader.tables(self._open().id) if item.schema_id == state.id and not self._is_dropped(item.id)]
+            others = reader.views_and_macros(state.id, self._open().id)
+        if others:
+            # Left behind, they would keep the reference from opening the lake.
+            raise UnsupportedFeatureError(
+                f"schema {state.name!r} has views or macros ({', '.join(others)}), which this library cannot drop; do so with DuckDB",
+                schema=state.name,
+            )
+        staged = [table.name for table in self._tables.values() if table.state.schema_id == state.id and (table.create or table.written)]
+        if staged:
+            raise UsageError(f"{', '.join(staged)} was created or written in this same transaction", schema=state.name)
         if inside and not cascade:
             raise UsageError(f"schema {state.name!r} has {len(inside)} tables; drop them first, or pass cascade=True", schema=state.name)
         self._definitions += [DropTable(table_id=item.id, schema_name=item.schema_name, name=item.name) for item in inside]
@@ -179,11 +193,12 @@ class Transaction:
         if self._repeated:
             return
         self._check_plain()
-        staged = self._table(name)
-        predicate = None if where is None else parse_predicate(where, staged.state.schema)
-        staged.select(SelectRows(where=predicate))
-        staged.written = True
-        self._publication.find_deletions(staged, self._open())
+        with self._whole_or_nothing():
+            staged = self._table(name)
+            predicate = None if where is None else parse_predicate(where, staged.state.schema)
+            staged.select(SelectRows(where=predicate))
+            staged.written = True
+            self._publication.find_deletions(staged, self._open())
 
     def write(
         self,
@@ -202,19 +217,33 @@ class Transaction:
         if self._repeated:
             return
         _check_mode(mode, where, on)
+        self._open()
         self._check_plain()
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
-        staged = self._target(target, schema_of(data), schema_evolution, only_append=mode == "append")
-        if mode == "upsert":
-            check_keys(on, staged.state)
-            data = replayable(data)
-            staged.select(SelectKeys(on=tuple(on), data=data))
-        predicate = None if where is None else parse_predicate(where, staged.state.schema)
-        if mode == "overwrite":
-            staged.select(SelectRows(where=predicate, data=None if _is_stream(data) else data))
-        staged.written = True
-        self._write_rows(staged, data, predicate)
-        self._publication.find_deletions(staged, self._open())
+        with self._whole_or_nothing():
+            staged = self._target(target, schema_of(data), schema_evolution, only_append=mode == "append")
+            if mode == "upsert":
+                check_keys(on, staged.state)
+                data = replayable(data)
+                staged.select(SelectKeys(on=tuple(on), data=data))
+            predicate = None if where is None else parse_predicate(where, staged.state.schema)
+            if mode == "overwrite":
+                staged.select(SelectRows(where=predicate, data=None if _is_stream(data) else data))
+            staged.written = True
+            self._write_rows(staged, data, predicate)
+            if mode != "append":
+                self._publication.find_deletions(staged, self._open())
+
+    @contextmanager
+    def _whole_or_nothing(self) -> Iterator[None]:
+        """A call that fails leaves nothing staged, should its error be caught and the transaction go on."""
+        definitions, schemas = list(self._definitions), dict(self._schemas)
+        tables = {key: replace(staged, files=list(staged.files)) for key, staged in self._tables.items()}
+        try:
+            yield
+        except BaseException:
+            self._definitions, self._schemas, self._tables = definitions, schemas, tables
+            raise
 
     def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None) -> None:
         table = staged.state
@@ -256,12 +285,17 @@ class Transaction:
     def _create_schema(self, name: str) -> SchemaState:
         action, state = new_schema(name, self._local_id(), self._lake.info)
         self._definitions.append(action)
-        self._schemas[name.casefold()] = state
+        self._schemas[folded(name)] = state
         return state
 
     def _create_table(
         self, owner: SchemaState, name: str, columns: Schema, partition_by: Sequence[str], comment: str | None
     ) -> StagedTable:
+        if owner.id >= 0:
+            with self._lake.reader() as reader:
+                others = other_entries(reader.connection, reader.catalog, owner.id, self._open().id)
+            if any(kind == "view" and same_name(entry, name) for kind, entry in others):
+                raise AlreadyExistsError(f"there is a view {owner.name}.{name} already; tables and views share their names", table=name)
         options = self._options.in_force(owner.id if owner.id >= 0 else None)
         create, state = new_table(
             owner,
@@ -278,10 +312,15 @@ class Transaction:
         return staged
 
     def _find_schema(self, name: str) -> SchemaState | None:
-        if name.casefold() in self._schemas:
-            return self._schemas[name.casefold()]
+        if folded(name) in self._schemas:
+            return self._schemas[folded(name)]
         with self._lake.reader() as reader:
-            return next((state for state in reader.schemas(self._open().id) if same_name(state.name, name)), None)
+            found = next((state for state in reader.schemas(self._open().id) if same_name(state.name, name)), None)
+        dropped = {action.schema_id for action in self._definitions if isinstance(action, DropSchema)}
+        return found if found is not None and found.id not in dropped else None
+
+    def _is_dropped(self, table_id: int) -> bool:
+        return any(isinstance(action, DropTable) and action.table_id == table_id for action in self._definitions)
 
     def _find_table(self, name: str, *, only_append: bool = False) -> StagedTable | None:
         try:
@@ -304,14 +343,14 @@ class Transaction:
         if staged is not None:
             staged.committed, staged.remembered = state, False
             return staged
-        if any(isinstance(action, DropTable) and action.table_id == state.id for action in self._definitions):
+        if self._is_dropped(state.id):
             raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
         self._tables[key] = StagedTable(state=state, committed=state, remembered=remembered)
         return self._tables[key]
 
     @staticmethod
     def _key(schema: str, table: str) -> str:
-        return join_name(schema, table).casefold()
+        return folded(join_name(schema, table))
 
     def _local_id(self) -> int:
         self._last_local_id -= 1

@@ -21,8 +21,9 @@ def same_name(left: str, right: str) -> bool:
     >>> same_name("Flights", "FLIGHTS"), same_name("Ärger", "ärger")
     (True, False)
     """
-    return _fold(left) == _fold(right)
+    return folded(left) == folded(right)
 
 
-def _fold(name: str) -> str:
+def folded(name: str) -> str:
+    """The same text for names that :func:`same_name` finds equal."""
     return "".join(letter.lower() if letter.isascii() else letter for letter in name)

@@ -308,6 +308,13 @@ def test_what_does_not_exist_or_exists_already(small: DuckLake) -> None:
     assert not small.has_table("x.y")
 
 
+def test_names_of_views_are_taken(small: DuckLake, sqlite_address: LakeAddress, oracle: Attach) -> None:
+    with oracle(sqlite_address) as duck:
+        duck.run("CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT 1 AS one")
+    with pytest.raises(AlreadyExistsError, match=r"view s\.V"):
+        small.write("s.V", rows(0, 1))
+
+
 def test_a_transaction_refuses_what_it_would_get_wrong(small: DuckLake) -> None:
     small.write("t", rows(0, 3))
     tx = small.transaction()
