@@ -59,7 +59,8 @@ class Server:
                 # A shell in the background starts its children with SIGINT ignored, and then nothing could stop the server.
                 preexec_fn=_default_signals,  # noqa: PLW1509 - nothing but two signal handlers is touched
             )
-        def answers(self) -> bool:
+
+    def answers(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()
         try:
             with urllib.request.urlopen(f"{self.url}/server_info", timeout=5) as answer:
