@@ -10,7 +10,8 @@ VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := demo,dev
-PYTEST_FLAGS ?=
+# Two workers: one holds the Spark session, the other takes what needs none. `make PYTEST_FLAGS=... test` to choose otherwise.
+PYTEST_FLAGS ?= --numprocesses 2 --dist loadgroup
 
 # Spark finds its Python workers on PATH, and its Java through JAVA_HOME (written by .ci/java_home.py where Java 17+ is missing).
 export PATH := $(BIN):$(PATH)
