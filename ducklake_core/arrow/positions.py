@@ -154,6 +154,8 @@ def hide_positions(file: DataFile, positions: np.ndarray, shape: ReadShape, targ
     earlier = read_delete_file(storage, old)
     # A position that only the catalog hides stays out of the file, as with the reference: flushing moves it here.
     snapshots = earlier.snapshots if earlier.snapshots is not None else np.full(len(earlier.positions), old.begin_snapshot, dtype=np.int64)
+    # What a later snapshot than the base has deleted already is in the file as well: that snapshot makes the commit plan again.
+    positions = np.setdiff1d(positions, earlier.positions, assume_unique=True)
     combined = np.concatenate([earlier.positions, positions])
     order = np.argsort(combined, kind="stable")
     new = np.full(len(positions), target.assumed_snapshot, dtype=np.int64)
