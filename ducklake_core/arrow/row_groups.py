@@ -62,7 +62,9 @@ def _usable_columns(
     if predicate is None:
         return []
     wanted = pruning.columns(predicate)
-    leaf_of = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+    paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+    # A column called a.b and the field b of a struct a have the same path.
+    leaf_of = {path: i for i, path in enumerate(paths) if paths.count(path) == 1}
     found: list[tuple[int, Field]] = []
     for column, place in zip(read_schema, places, strict=True):
         if column.id not in wanted or place is None or not column.is_leaf:
