@@ -127,7 +127,7 @@ class Transaction:
             raise NotFoundError(f"there is no schema {name!r} at snapshot {self._open().id}", schema=name)
         with self._lake.reader() as reader:
             inside = [item for item in reader.tables(self._open().id) if item.schema_id == state.id and not self._is_dropped(item.id)]
-            others = reader.views_and_macros(state.id, self._open().id)
+            others = [entry for _, entry in other_entries(reader.connection, reader.catalog, state.id, self._open().id)]
         if others:
             # Left behind, they would keep the reference from opening the lake.
             raise UnsupportedFeatureError(

@@ -125,15 +125,6 @@ class CatalogReader:
         rows = self.connection.execute(listing_query(self.catalog, snapshot_id))
         return sorted((table_listing(row) for row in rows), key=lambda item: (item.schema_name, item.name))
 
-    def views_and_macros(self, schema_id: int, snapshot_id: int) -> list[str]:
-        """Names of what else lives in a schema at a snapshot."""
-        found: list[str] = []
-        for kind in ("view", "macro"):
-            source = self.catalog[kind]
-            query = select(source.c[f"{kind}_name"]).where(source.c.schema_id == schema_id, live(source, snapshot_id))
-            found += self.connection.execute(query).scalars()
-        return sorted(found)
-
     def inlined_counts(self, listings: Iterable[TableListing], snapshot_id: int) -> dict[int, InlinedCounts]:
         """Rows and deletes that tables hold in the catalog itself, by table id; tables without any are left out."""
         return inlined_counts(self.connection, self.catalog, [item.id for item in listings], snapshot_id)
