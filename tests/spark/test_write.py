@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +16,6 @@ from ducklake_core.format.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.paths import new_file_name
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.schema import with_ids
-from ducklake_core.spark.session import RECORDS_PER_BATCH_CONF, large_batches
 from ducklake_core.spark.types import from_spark_schema, to_spark_schema
 from ducklake_core.spark.write import write_frame
 from tests.support.oracle import new_connection
@@ -203,25 +201,11 @@ def test_what_lost_attempts_left_behind_is_swept(spark: SparkSession, tmp_path: 
     assert files_in(tmp_path) == [tmp_path / file.path]
 
 
-def test_the_users_settings_are_put_back(spark: SparkSession) -> None:
+def test_small_batches_make_the_same_file(spark: SparkSession, tmp_path: Path) -> None:
     session = spark.newSession()
-    before = session.conf.get(RECORDS_PER_BATCH_CONF)
-    entered, leave = threading.Event(), threading.Event()
-
-    def other() -> None:
-        with large_batches(session):
-            entered.set()
-            leave.wait(10)
-
-    thread = threading.Thread(target=other)
-    with large_batches(session):
-        thread.start()
-        assert entered.wait(10)
-    assert session.conf.get(RECORDS_PER_BATCH_CONF) != before
-    leave.set()
-    thread.join()
-    assert session.conf.get(RECORDS_PER_BATCH_CONF) == before
-    session.conf.set(RECORDS_PER_BATCH_CONF, "777")
-    with large_batches(session):
-        assert int(session.conf.get(RECORDS_PER_BATCH_CONF) or 0) > 777
-    assert session.conf.get(RECORDS_PER_BATCH_CONF) == "777"
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
+    df = session.range(0, 1000, 1, 1)
+    (file,) = write_frame(df, state_of(df, tmp_path))
+    parquet = pq.ParquetFile(f"{tmp_path}/{file.path}")
+    assert (parquet.num_row_groups, parquet.metadata.num_rows) == (1, 1000)
+    assert session.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "7"
