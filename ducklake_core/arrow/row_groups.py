@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -64,7 +65,8 @@ def _usable_columns(
     wanted = pruning.columns(predicate)
     paths = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     # A column called a.b and the field b of a struct a have the same path.
-    leaf_of = {path: i for i, path in enumerate(paths) if paths.count(path) == 1}
+    counts = Counter(paths)
+    leaf_of = {path: i for i, path in enumerate(paths) if counts[path] == 1}
     found: list[tuple[int, Field]] = []
     for column, place in zip(read_schema, places, strict=True):
         if column.id not in wanted or place is None or not column.is_leaf:
