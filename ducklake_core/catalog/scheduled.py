@@ -36,7 +36,7 @@ def scheduled_files(connection: Connection, tables: CatalogTables, info: LakeInf
     """The whole schedule, in no order. Times are for the caller to compare: where they are text, the database would compare letters."""
     schedule = tables["files_scheduled_for_deletion"]
     query = select(schedule.c.path, schedule.c.path_is_relative, schedule.c.schedule_start)
-    with connection.execution_options(yield_per=2000).execute(query) as rows:
+    with connection.execute(query, execution_options={"yield_per": 2000}) as rows:
         for row in rows:
             is_relative = row.path_is_relative is not False
             yield ScheduledFile(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
 from ducklake_core.catalog.database import Database
 from ducklake_core.commit.actions import AppendFiles, DropTable, EndFiles
@@ -168,6 +169,33 @@ def test_the_same_commit_id_commits_once(lake: HandmadeLake) -> None:
     assert found is not None
     assert found.id == first.snapshot.id
     assert committer.find_commit("run") is None
+
+
+class KilledDatabase(Database):
+    """A database whose server process is terminated right before the first COMMIT."""
+
+    killed = False
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        with super().write() as connection:
+            yield connection
+            if not self.killed:
+                self.killed = True
+                backend = connection.execute(select(func.pg_backend_pid())).scalar_one()
+                with super().read() as other:
+                    other.execute(select(func.pg_terminate_backend(backend, 5000)))
+
+
+def test_a_server_process_killed_at_commit(postgres: Any, tmp_path: Path) -> None:
+    lake = HandmadeLake(postgres.lake(tmp_path))
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    killed = KilledDatabase(lake.database.address)
+    committed = Committer(killed, policy=QUICK).commit(lake.staged(lake.append(1)))
+    assert (killed.killed, committed.attempts, committed.snapshot.id) == (True, 2, 2)
+    assert lake.latest().id == 2
+    killed.close()
+    lake.database.close()
 
 
 def test_nothing_to_do_is_no_snapshot(lake: HandmadeLake) -> None:
