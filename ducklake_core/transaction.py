@@ -15,7 +15,7 @@ from ducklake_core.catalog.state import SchemaState, Snapshot
 from ducklake_core.catalog.visibility import folded, same_name
 from ducklake_core.commit.actions import Action, DropSchema, DropTable
 from ducklake_core.commit.transaction import new_commit_id
-from ducklake_core.engines import check_keys, replayable, schema_of, write_files
+from ducklake_core.engines import check_keys, fitted_schema, replayable, schema_of, write_files
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.names import join_name, split_name
 from ducklake_core.format.options import Options
@@ -221,7 +221,7 @@ class Transaction:
         self._check_plain()
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
         with self._whole_or_nothing():
-            staged = self._target(target, schema_of(data), schema_evolution, only_append=mode == "append")
+            staged = self._target(target, data, schema_evolution, only_append=mode == "append")
             if mode == "upsert":
                 check_keys(on, staged.state)
                 data = replayable(data)
@@ -260,7 +260,7 @@ class Transaction:
         self._publication.own(staged.paths(files))
         staged.files += files
 
-    def _target(self, target: Target, frame: Schema, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
+    def _target(self, target: Target, data: Any, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
         name = target.name
         staged = self._find_table(name, only_append=only_append)
         if staged is None:
@@ -268,7 +268,8 @@ class Transaction:
                 raise NotFoundError(f"there is no table {name} at snapshot {self._open().id}", table=name, snapshot_id=self._open().id)
             schema_name, table_name = split_name(name)
             owner = self._find_schema(schema_name) or self._create_schema(schema_name)
-            return self._create_table(owner, table_name, frame, target.partition_by, target.comment)
+            return self._create_table(owner, table_name, schema_of(data), target.partition_by, target.comment)
+        frame = fitted_schema(data, staged.state.schema)
         if staged.alter is None and not staged.files:
             staged.state, staged.alter, staged.differences = evolve(staged.state, frame, mode)
         else:
