@@ -118,8 +118,8 @@ class FileWriter:
             StorageError: The file cannot be written; what there is of it was deleted.
         """
         try:
-            self.flush()
-            self._wait()
+            # The last row group is encoded here: nothing is left to gather meanwhile, and a small file needs no thread.
+            self._encode_gathered()
             return self._finish()
         except DuckLakeError:
             self.abort()
@@ -149,15 +149,25 @@ class FileWriter:
         """Hand the rows gathered so far to the encoder, as a row group of their own."""
         if not self._gathered:
             return
-        row_group = pa.Table.from_batches(self._gathered)
-        arrow_bytes = self._gathered_bytes
+        row_group, arrow_bytes = self._take()
+        assert self._encoder is not None
+        self._encoding = self._encoder.submit(self._encode, row_group, arrow_bytes)
+
+    def _encode_gathered(self) -> None:
+        if self._gathered:
+            self._encode(*self._take())
+        else:
+            self._wait()
+
+    def _take(self) -> tuple[pa.Table, int]:
+        """The gathered rows and their bytes, when the file is ready for them."""
+        row_group, arrow_bytes = pa.Table.from_batches(self._gathered), self._gathered_bytes
         self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
         # At most one row group is being encoded while one is gathered: memory stays at two row groups a file.
         self._wait()
         if self._writer is None:
             self._open(row_group)
-        assert self._encoder is not None
-        self._encoding = self._encoder.submit(self._encode, row_group, arrow_bytes)
+        return row_group, arrow_bytes
 
     def _wait(self) -> None:
         encoding, self._encoding = self._encoding, None
