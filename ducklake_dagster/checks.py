@@ -2,18 +2,16 @@
 
 # No `from __future__ import annotations`: Dagster compares the annotation of `context` with its classes.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
+from ducklake_core import DuckLake, Table
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
 
-if TYPE_CHECKING:
-    from ducklake_core import DuckLake
-
 Assets = Iterable[dg.AssetsDefinition | dg.AssetSpec]
-_Evaluate = Callable[["DuckLake", AssetTable], tuple[bool, str, Mapping[str, Any]]]
+_Evaluate = Callable[[DuckLake, AssetTable], tuple[bool, str, Mapping[str, Any]]]
 
 
 def build_row_count_change_checks(
@@ -72,9 +70,10 @@ def build_null_fraction_checks(
     lake_key: str = "lake",
     schema: str | None = None,
 ) -> Sequence[dg.AssetChecksDefinition]:
-    """Checks that bound the fraction of NULLs per column, by the statistics of the table's live files.
+    """Checks that bound the fraction of NULLs per column, by the statistics of the table's live files and its inlined rows.
 
-    A column that no statistics tell about fails the check, because nothing is known about it.
+    Rows that a delete hides in a file that stays still count, as in the catalog's own statistics.  A column that no statistics
+    tell about fails the check, because nothing is known about it.
 
     Args:
         assets: Assets that are DuckLake tables; each must have all of the columns.
@@ -92,24 +91,34 @@ def build_null_fraction_checks(
 
     def evaluate(lake: "DuckLake", table: AssetTable) -> tuple[bool, str, Mapping[str, Any]]:
         opened = lake.table(table.address.sql)
-        summaries = {name.casefold(): summary for name, summary in opened.column_summaries().items()}
         faults: list[str] = []
         metadata: dict[str, Any] = {"ducklake/snapshot_id": opened.snapshot_id}
         for column, largest in columns.items():
-            summary = summaries.get(column.casefold())
-            if summary is None:
-                faults.append(f"there is no column {column!r}")
-            elif summary.null_count is None or summary.value_count is None:
-                faults.append(f"the files have no statistics of {column!r}")
-            else:
-                rows = summary.null_count + summary.value_count
-                fraction = summary.null_count / rows if rows else 0.0
-                metadata[f"null_fraction/{column}"] = fraction
-                if fraction > largest:
-                    faults.append(f"{fraction:.2%} of {column!r} is NULL, more than {largest:.2%}")
+            fraction = _null_fraction(opened, column)
+            if isinstance(fraction, str):
+                faults.append(fraction)
+                continue
+            metadata[f"null_fraction/{column}"] = fraction
+            if fraction > largest:
+                faults.append(f"{fraction:.2%} of {column!r} is NULL, more than {largest:.2%}")
         return not faults, "; ".join(faults) or f"NULLs of {', '.join(columns)} are within bounds", metadata
 
     return [_one_step(assets, "null_fraction", evaluate, severity=severity, blocking=blocking, lake_key=lake_key, schema=schema)]
+
+
+def _null_fraction(table: Table, column: str) -> float | str:
+    """The fraction, or why there is none."""
+    found = table.schema.find(column)
+    summary = table.column_summaries().get(found.name) if found else None
+    if found is None or summary is None:
+        return f"there is no column {column!r}" if found is None else f"column {column!r} has no statistics of its own"
+    if summary.null_count is None or summary.value_count is None:
+        return f"the files have no statistics of {column!r}"
+    nulls, rows = summary.null_count, summary.null_count + summary.value_count
+    inlined = table.scan([found.name]).plan().plan.inlined
+    if inlined is not None:
+        nulls, rows = nulls + inlined[found.name].null_count, rows + inlined.num_rows
+    return nulls / rows if rows else 0.0
 
 
 def _one_step(

@@ -66,7 +66,10 @@ def build_maintenance_job(
         dry_run: Only report.
         pool: Dagster pool of the steps; limits live in the instance.
     """
-    merge, expire, cleanup = _merge_op(lake_key, pool), _expire_op(lake_key, pool), _cleanup_op(lake_key, pool)
+    # A definition's name is unique in a project, which may have several of these jobs; the steps are called the same in all of them.
+    merge = _merge_op(name, lake_key, pool).alias("merge_adjacent_files")
+    expire = _expire_op(name, lake_key, pool).alias("expire_snapshots")
+    cleanup = _cleanup_op(name, lake_key, pool).alias("cleanup_old_files")
     day = timedelta(days=1)
     config = dg.RunConfig(
         ops={
@@ -114,7 +117,7 @@ def build_compaction_sensor(
         minimum_interval_seconds: Seconds between evaluations.
         pool: Dagster pool of the job's step.
     """
-    merge = _merge_op(lake_key, pool)
+    merge = _merge_op(f"{name}_job", lake_key, pool).alias("merge_adjacent_files")
 
     @dg.job(name=f"{name}_job", config=dg.RunConfig(ops={"merge_adjacent_files": MergeConfig(tables=list(tables))}))
     def compaction() -> None:
@@ -146,8 +149,8 @@ def build_compaction_sensor(
     return sensor
 
 
-def _merge_op(lake_key: str, pool: str | None) -> dg.OpDefinition:
-    @dg.op(name="merge_adjacent_files", required_resource_keys={lake_key}, pool=pool, ins={"after": dg.In(dg.Nothing)})
+def _merge_op(job: str, lake_key: str, pool: str | None) -> dg.OpDefinition:
+    @dg.op(name=f"{job}__merge_adjacent_files", required_resource_keys={lake_key}, pool=pool, ins={"after": dg.In(dg.Nothing)})
     def merge(context: dg.OpExecutionContext, config: MergeConfig) -> None:
         lake: DuckLake = getattr(context.resources, lake_key).connect()
         tables: Sequence[str | None] = config.tables or [None]
@@ -167,8 +170,8 @@ def _merge_op(lake_key: str, pool: str | None) -> dg.OpDefinition:
     return merge
 
 
-def _expire_op(lake_key: str, pool: str | None) -> dg.OpDefinition:
-    @dg.op(name="expire_snapshots", required_resource_keys={lake_key}, pool=pool, ins={"after": dg.In(dg.Nothing)})
+def _expire_op(job: str, lake_key: str, pool: str | None) -> dg.OpDefinition:
+    @dg.op(name=f"{job}__expire_snapshots", required_resource_keys={lake_key}, pool=pool, ins={"after": dg.In(dg.Nothing)})
     def expire(context: dg.OpExecutionContext, config: ExpireConfig) -> None:
         lake: DuckLake = getattr(context.resources, lake_key).connect()
         result = lake.expire_snapshots(
@@ -183,8 +186,8 @@ def _expire_op(lake_key: str, pool: str | None) -> dg.OpDefinition:
     return expire
 
 
-def _cleanup_op(lake_key: str, pool: str | None) -> dg.OpDefinition:
-    @dg.op(name="cleanup_old_files", required_resource_keys={lake_key}, pool=pool, ins={"after": dg.In(dg.Nothing)})
+def _cleanup_op(job: str, lake_key: str, pool: str | None) -> dg.OpDefinition:
+    @dg.op(name=f"{job}__cleanup_old_files", required_resource_keys={lake_key}, pool=pool, ins={"after": dg.In(dg.Nothing)})
     def cleanup(context: dg.OpExecutionContext, config: CleanupConfig) -> None:
         lake: DuckLake = getattr(context.resources, lake_key).connect()
         result = lake.cleanup_old_files(

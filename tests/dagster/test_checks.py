@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -11,6 +12,7 @@ import pytest
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeResource, build_null_fraction_checks, build_row_count_change_checks
+from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 
@@ -53,13 +55,24 @@ def test_null_fractions_come_from_file_statistics(run: Run) -> None:
     assert check(gone=0.5) == (False, "there is no column 'gone'")
 
 
+def test_rows_that_live_in_the_catalog_count(
+    run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
+) -> None:
+    asset = things(2)
+    run([asset])
+    with oracle(sqlite_address) as duck:
+        duck.run("INSERT INTO lake.things VALUES (NULL, 'x'), (NULL, NULL)")
+    assert lake_resource.connect().table_info("things").inlined_row_count == 2
+    checks = build_null_fraction_checks(assets=[asset], columns={"n": 0.4, "Label": 0.25})
+    (check,) = run(checks, selection=dg.AssetSelection.all_asset_checks()).get_asset_check_evaluations()
+    assert check.description == "50.00% of 'n' is NULL, more than 40.00%"
+
+
 def test_no_file_is_read_and_a_missing_table_does_not_stop_the_others(run: Run, lake_resource: DuckLakeResource) -> None:
     asset, other = things(5), dg.AssetSpec("elsewhere", metadata={"schema": "no"})
     run([asset])
     for file in lake_resource.connect().table("things").scan().plan().plan.tasks:
-        import os
-
-        os.remove(file.file.path)
+        Path(file.file.path).unlink()
     checks = [
         *build_row_count_change_checks(assets=[asset, other]),
         *build_null_fraction_checks(assets=[asset], columns={"n": 0.0}),

@@ -81,6 +81,22 @@ def test_only_the_named_tables_are_merged(filled: DuckLakeResource, instance: dg
     assert [filled.connect().table_info(name).file_count for name in ("small", "other")] == [5, 1]
 
 
+def test_several_jobs_and_lakes_live_in_one_project(filled: DuckLakeResource) -> None:
+    jobs = [
+        build_maintenance_job(),
+        build_maintenance_job(name="nightly", pool=None),
+        build_maintenance_job(name="of_another", lake_key="b"),
+    ]
+    sensors = [build_compaction_sensor(), build_compaction_sensor(name="other", lake_key="b")]
+    dg.Definitions.validate_loadable(dg.Definitions(jobs=jobs, sensors=sensors, resources={**resources(filled), "b": filled}))
+
+
+def test_the_demo_project_loads() -> None:
+    from ducklake_dagster.demo.definitions import defs
+
+    dg.Definitions.validate_loadable(defs)
+
+
 def test_everything_ships_stopped() -> None:
     job = build_maintenance_job()
     assert build_maintenance_schedule(job).default_status is dg.DefaultScheduleStatus.STOPPED
