@@ -17,6 +17,8 @@ DAGSTER_WARNINGS = (
     "ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning",
     "ignore::dagster_shared.utils.warnings.BetaWarning",
 )
+# A project that `dagster dev` loads, not a test.
+collect_ignore = ["project.py"]
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
