@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from ducklake_core.rebase import rebase_definitions, rebase_table
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.scan.plan import ScanPlan
 from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
+from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
@@ -68,8 +70,26 @@ class Publication:
 
     def discard(self) -> None:
         """Delete all files of the transaction, after it surely failed. Files that cannot be deleted stay as orphans."""
-        self._lake.storage.delete([*self._data_files, *self._delete_files])
-        self._data_files, self._delete_files = [], []
+        self._discard_after(0, 0)
+
+    @contextmanager
+    def one_call(self) -> Iterator[None]:
+        """Delete the files that were noted inside the block when it fails, should the transaction go on without them."""
+        with self._discarding(after=(len(self._data_files), len(self._delete_files))):
+            yield
+
+    @contextmanager
+    def _discarding(self, after: tuple[int, int] = (0, 0)) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self._discard_after(*after)
+            raise
+
+    def _discard_after(self, data_files: int, delete_files: int) -> None:
+        self._lake.storage.delete([*self._data_files[data_files:], *self._delete_files[delete_files:]])
+        del self._data_files[data_files:]
+        del self._delete_files[delete_files:]
 
     def find_deletions(self, staged: StagedTable, base: Snapshot) -> None:
         """Find the rows that a table's selection means at a snapshot, and write their delete files."""
@@ -84,7 +104,11 @@ class Publication:
             staged.key_files = tuple(staged.files)
         # Predicate and keys are of the columns that the transaction leaves behind, which old files are read in as well.
         wanted = replace(state, schema=committed_at(staged.state.schema, base.id + 1))
-        staged.deletions = self._find(staged, wanted, target)
+        try:
+            staged.deletions = self._find(staged, wanted, target)
+        except BaseException:
+            sweep(self._lake.storage, target.directory, target.write_id)
+            raise
         self._delete_files += staged.paths(staged.deletions.delete_files)
 
     def _find(self, staged: StagedTable, state: TableState, target: DeleteTarget) -> Deletions:
@@ -136,10 +160,12 @@ class Publication:
             except CommitConflictError as conflict:
                 if replan == REPLANS:
                     raise
-                time.sleep(min(0.02 * 1.5**replan, _LONGEST_PAUSE) * random.uniform(0.3, 1.0))  # noqa: S311
-                base, definitions = self._replan(definitions, tables, conflict)
-                # From here on the commit looks at later snapshots only, and another run of this step may be an earlier one.
-                repeated = committer.find_commit(self.commit_id) if self.given else None
+                # The commit surely failed: whatever goes wrong before the next one, nobody needs its files.
+                with self._discarding():
+                    time.sleep(min(0.02 * 1.5**replan, _LONGEST_PAUSE) * random.uniform(0.3, 1.0))  # noqa: S311
+                    base, definitions = self._replan(definitions, tables, conflict)
+                    # From here on the commit looks at later snapshots only, and another run of this step may be an earlier one.
+                    repeated = committer.find_commit(self.commit_id) if self.given else None
                 if repeated is not None:
                     return Committed(snapshot=repeated, ids={}, repeated=True)
         raise AssertionError("the loop above returns or raises")
@@ -174,8 +200,10 @@ class Publication:
             definitions = rebase_definitions(definitions, tables, known, conflict)
             for staged in tables:
                 rebase_table(staged, _current(reader, staged, base), conflict)
+        # Those that the failed commit has written again for its snapshot are among them.
+        self._discard_after(len(self._data_files), 0)
+        self._superseded = []
         for staged in tables:
-            self._lake.storage.delete(staged.paths(staged.deletions.delete_files))
             self.find_deletions(staged, base)
         return base, definitions
 

@@ -240,7 +240,8 @@ class Transaction:
         definitions, schemas = list(self._definitions), dict(self._schemas)
         tables = {key: replace(staged, files=list(staged.files)) for key, staged in self._tables.items()}
         try:
-            yield
+            with self._publication.one_call():
+                yield
         except BaseException:
             self._definitions, self._schemas, self._tables = definitions, schemas, tables
             raise

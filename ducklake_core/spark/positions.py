@@ -31,9 +31,11 @@ from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import UUID
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.spark.arrow_form import to_spark_form
+from ducklake_core.spark.attempts import attempt_number, may_have_lost
 from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
 from ducklake_core.spark.read import arrow_form, needs_sql, quoted, spark_schema
 from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 _FILE = "_ducklake_file"
 _POSITION = "_ducklake_position"
 _COUNT = "_ducklake_count"
-_RESULT = "result binary"
+_RESULT = "result binary, attempt int"
 _INLINED = -1
 _POSITION_SHAPE = ("file_row_number",)
 
@@ -49,18 +51,25 @@ _POSITION_SHAPE = ("file_row_number",)
 def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, session: SparkSession) -> Deletions:
     """Find and hide the rows that satisfy the plan's predicate; as :func:`ducklake_core.arrow.positions.find_positions`.
 
-    Predicates that Arrow cannot evaluate are evaluated by Spark.
+    Predicates that Arrow cannot evaluate are evaluated by Spark. Files of task attempts that lost are deleted; when the whole
+    fails, files written so far stay and are swept by the write id.
     """
     if plan.predicate is not None and needs_sql(plan.predicate):
         wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)
         return _hide(wide.filter(to_sql(plan.predicate, "spark")), plan, target, storage)
     dealt = deal(plan.tasks)
-    found: list[FileDeletion | None] = []
+    rows: list[Any] = []
     if dealt:
         numbers = session.range(0, len(dealt), 1, len(dealt))
         rows = numbers.mapInArrow(_delete_bundles(dealt, position_shape(plan), target, storage), _RESULT).collect()
-        found = [_unpacked(row) for row in rows]
-    return collect(found, matching_inlined(plan))
+    found = collect((_unpacked(row) for row in rows), matching_inlined(plan))
+    _sweep_lost(rows, found, target, storage, session)
+    return found
+
+
+def _sweep_lost(rows: Sequence[Any], found: Deletions, target: DeleteTarget, storage: Storage, session: SparkSession) -> None:
+    if may_have_lost((row["attempt"] for row in rows), session):
+        sweep(storage, target.directory, target.write_id, keep=frozenset(file.path for file in found.delete_files))
 
 
 def _delete_bundles(
@@ -78,11 +87,12 @@ def _delete_bundles(
 
 
 def _packed(value: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(value)], pa.binary())], names=["result"])
+    result = pa.array([pickle.dumps(value)], pa.binary())
+    return pa.RecordBatch.from_pydict({"result": result, "attempt": pa.array([attempt_number()], pa.int32())})
 
 
 def _unpacked(row: Any) -> Any:
-    return pickle.loads(row[0])  # noqa: S301 - made by our own function in the same job
+    return pickle.loads(row["result"])  # noqa: S301 - made by our own function in the same job
 
 
 def find_key_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, data: DataFrame, on: Sequence[str]) -> Deletions:
@@ -194,7 +204,9 @@ def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: St
             row_ids.update(value)
         else:
             found.append(value)
-    return collect(found, _physical_tables(plan, row_ids))
+    deletions = collect(found, _physical_tables(plan, row_ids))
+    _sweep_lost(results, deletions, target, storage, matching.sparkSession)
+    return deletions
 
 
 def _physical_tables(plan: ScanPlan, row_ids: set[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:

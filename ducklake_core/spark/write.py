@@ -8,7 +8,6 @@ with ``spark-submit``, ``spark.sparkContext.addPyFile`` in a classic session.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,11 +16,12 @@ from ducklake_core.arrow.dataset_writer import DatasetWriter
 from ducklake_core.arrow.file_report import carried, error_from_text, file_from_json, file_to_json
 from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.errors import CorruptFileError, DuckLakeError
-from ducklake_core.format import paths
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.statistics import verify_written_file
+from ducklake_core.spark.attempts import attempt_number, may_have_lost
 from ducklake_core.spark.distribution import distribute, plain_name
 from ducklake_core.spark.types import year_month_columns
+from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -56,41 +56,24 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
         files = tuple(file_from_json(row["file"]) for row in rows)
         _verify(files, state)
     except Exception as error:
-        with suppress(DuckLakeError):
-            sweep(state, keep=frozenset())
+        sweep(state.storage, state.directory, state.write_id)
         known = None if isinstance(error, DuckLakeError) else error_from_text(str(error))
         if known is not None:
             raise known from error
         raise
-    if any(row["attempt"] for row in rows) or _speculates(df):
-        sweep(state, keep=frozenset(file.path for file in files))
+    if may_have_lost((row["attempt"] for row in rows), df.sparkSession):
+        sweep(state.storage, state.directory, state.write_id, keep=frozenset(file.path for file in files))
     return files
-
-
-def sweep(state: WriteState, *, keep: frozenset[str]) -> None:
-    """Delete the files of one write, such as those of task attempts that failed or lost; found by the write id in their names.
-
-    Args:
-        state: The write.
-        keep: Paths below the table's directory that stay.
-    """
-    kept = {state.directory + path for path in keep}
-    found = (file.path for file in state.storage.list(state.directory) if paths.write_id_of(file.path) == state.write_id)
-    state.storage.delete(path for path in found if path not in kept)
 
 
 def _partition_writer(state: WriteState, names: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        attempt = context.attemptNumber() if context is not None else 0
         with carried(), DatasetWriter(state) as writer:
             for batch in batches:
                 # What follows the frame's own columns only told which rows belong together.
                 writer.write(pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=list(names)))
             reports = [file_to_json(file) for file in writer.close()]
-            attempts = pa.array([attempt] * len(reports), pa.int32())
+            attempts = pa.array([attempt_number()] * len(reports), pa.int32())
             yield pa.RecordBatch.from_pydict({"attempt": attempts, "file": pa.array(reports, pa.string())})
 
     return write_partition
@@ -118,7 +101,3 @@ def _verify(files: tuple[WrittenFile, ...], state: WriteState) -> None:
         raise CorruptFileError(f"the write of {state.table} was reported twice for one file; nothing was committed", table=state.table)
     for file in files:
         verify_written_file(file, state.schema, state.partition_spec)
-
-
-def _speculates(df: DataFrame) -> bool:
-    return str(df.sparkSession.conf.get("spark.speculation", "false")).lower() == "true"

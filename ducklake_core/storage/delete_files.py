@@ -71,8 +71,14 @@ def write_delete_file(
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="snappy", store_schema=False)
     content = sink.getvalue()
-    with storage.open_output(path) as output:
-        output.write(content)
+    output = storage.open_output(path)
+    try:
+        with storage.reporting("write", path), output:
+            output.write(content)
+    except BaseException:
+        # Half a file that no catalog names.
+        storage.delete([path])
+        raise
     return content.size, int.from_bytes(content.slice(content.size - 8, 4).to_pybytes(), "little")
 
 

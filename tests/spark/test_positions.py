@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from ducklake_core.arrow.positions import DeleteTarget, Deletions
 from ducklake_core.arrow.positions import find_positions as find_with_arrow
 from ducklake_core.errors import SchemaError
+from ducklake_core.format.paths import new_delete_file_name
 from ducklake_core.scan.plan import ScanPlan
 from ducklake_core.spark.positions import find_key_positions, find_positions
 from tests.support.oracle import LakeAddress, Oracle
@@ -104,3 +106,26 @@ def test_keys_that_say_nothing_are_refused(lake: OpenLake, spark: SparkSession, 
     plan = lake.scan("t", columns=["a", "g"]).plan().plan
     with pytest.raises(SchemaError, match=message):
         find_key_positions(plan, target(lake, plan), STORAGE, spark.createDataFrame(rows, "a int, g string"), ["a", "g"])
+
+
+def delete_files_in(plan: ScanPlan) -> set[str]:
+    return {path.name for path in Path(plan.tasks[0].file.path).parent.glob("*-delete.parquet")}
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_what_lost_attempts_left_behind_is_swept(
+    lake: OpenLake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, by_key: bool
+) -> None:
+    plan = lake.scan("t", columns=["a"], where=None if by_key else "a BETWEEN 55 AND 60").plan().plan
+    where = target(lake, plan)
+    before = delete_files_in(plan)
+    lost, of_another = new_delete_file_name(where.write_id), new_delete_file_name("00decade")
+    for name in (lost, of_another):
+        Path(where.directory, name).write_bytes(b"half a file")
+    monkeypatch.setattr("ducklake_core.spark.attempts.speculates", lambda _: True)
+    if by_key:
+        found = find_key_positions(plan, where, STORAGE, spark.sql("SELECT 57 AS a"), ["a"])
+    else:
+        found = find_positions(plan, where, STORAGE, spark)
+    assert len(found.delete_files) == 1
+    assert delete_files_in(plan) == {*before, of_another, *(file.path for file in found.delete_files)}

@@ -196,7 +196,7 @@ def test_what_lost_attempts_left_behind_is_swept(spark: SparkSession, tmp_path: 
     state = state_of(df, tmp_path)
     lost = tmp_path / new_file_name(state.write_id)
     lost.write_bytes(b"half a file")
-    monkeypatch.setattr("ducklake_core.spark.write._speculates", lambda _: True)
+    monkeypatch.setattr("ducklake_core.spark.attempts.speculates", lambda _: True)
     (file,) = write_frame(df, state)
     assert files_in(tmp_path) == [tmp_path / file.path]
 
