@@ -21,7 +21,7 @@ def example(containing: str) -> str:
 def test_the_project_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    exec(compile(example("dg.Definitions"), "README.md", "exec"), names)
+    exec(compile(example("dg.Definitions"), "README.md", "exec", dont_inherit=True), names)
     definitions = names["defs"]
     assert isinstance(definitions, dg.Definitions)
     dg.Definitions.validate_loadable(definitions)
@@ -31,7 +31,7 @@ def test_the_project_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_lake_without_dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    exec(compile(example("DuckLake.create"), "README.md", "exec"), names)
+    exec(compile(example("DuckLake.create"), "README.md", "exec", dont_inherit=True), names)
     printed = capsys.readouterr().out
     assert re.findall(r"-?\d+", printed.split("delay: [[")[-1]) == ["12", "-3"]
     assert (tmp_path / "lake_files").is_dir()
