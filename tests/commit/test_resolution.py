@@ -235,7 +235,7 @@ def test_merge_replaces_sources_and_keeps_table_statistics() -> None:
 
 @given(
     counts=st.lists(st.integers(1, 50), min_size=1, max_size=6),
-    counters=st.tuples(st.integers(0, 1000), st.integers(1, 50), st.integers(1, 90), st.integers(0, 900)),
+    counters=st.tuples(st.integers(0, 1000), st.integers(1, 50), st.integers(8, 90), st.integers(0, 900)),
     creates=st.booleans(),
     next_row=st.integers(0, 10**6),
 )

@@ -66,6 +66,7 @@ _idle: list[duckdb.DuckDBPyConnection] = []
 """Instances with nothing attached: loading the extensions takes half a second of processor time."""
 _SETTINGS = "SELECT list((name, value) ORDER BY name) FROM duckdb_settings() WHERE name <> 'search_path'"
 _DATABASES = "SELECT list(database_name ORDER BY database_name) FROM duckdb_databases() WHERE NOT internal"
+_TABLES = "SELECT list(table_name) FROM duckdb_tables()"
 
 
 @contextmanager
@@ -88,9 +89,9 @@ def attached(address: LakeAddress, options: str = "") -> Iterator[Oracle]:
             connection.close()
 
 
-def _state(connection: duckdb.DuckDBPyConnection) -> tuple[object, object]:
-    """Settings and attached databases; an instance that a test left changed is not used again."""
-    return connection.execute(_SETTINGS).fetchone(), connection.execute(_DATABASES).fetchone()
+def _state(connection: duckdb.DuckDBPyConnection) -> list[object]:
+    """Settings, attached databases and temporary tables; an instance that a test left changed is not used again."""
+    return [connection.execute(query).fetchone() for query in (_SETTINGS, _DATABASES, _TABLES)]
 
 
 def sqlite_lake(folder: Path) -> LakeAddress:
