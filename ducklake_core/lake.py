@@ -14,7 +14,7 @@ from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import LakeInfo, SchemaState, Snapshot, TableState
 from ducklake_core.catalog.url import parse_catalog_url
 from ducklake_core.commit.committer import Committer
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format.names import join_name, split_name
 from ducklake_core.format.options import normalize_option
 from ducklake_core.known_tables import KnownTables
@@ -221,8 +221,13 @@ class DuckLake(MaintenanceVerbs):
             exists = any(s.name.casefold() == name.casefold() for s in reader.schemas(reader.latest_snapshot().id))
         if exists and if_not_exists:
             return None
-        with self.transaction() as tx:
-            tx.create_schema(name)
+        try:
+            with self.transaction() as tx:
+                tx.create_schema(name)
+        except AlreadyExistsError:
+            if if_not_exists:
+                return None
+            raise
         return tx.result.snapshot
 
     def drop_schema(self, name: str, *, cascade: bool = False) -> Snapshot:
@@ -258,8 +263,13 @@ class DuckLake(MaintenanceVerbs):
             SchemaError: A column or partition key that no DuckLake table can have.
         """
         if not (if_not_exists and self.has_table(name)):
-            with self.transaction() as tx:
-                tx.create_table(name, schema, partition_by=partition_by, comment=comment)
+            try:
+                with self.transaction() as tx:
+                    tx.create_table(name, schema, partition_by=partition_by, comment=comment)
+            except AlreadyExistsError:
+                # It may also be a view that has the name.
+                if not (if_not_exists and self.has_table(name)):
+                    raise
         return self.table(name)
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> Snapshot | None:

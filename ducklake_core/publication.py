@@ -163,11 +163,12 @@ class Publication:
                 # The commit surely failed: whatever goes wrong before the next one, nobody needs its files.
                 with self._discarding():
                     time.sleep(min(0.02 * 1.5**replan, _LONGEST_PAUSE) * random.uniform(0.3, 1.0))  # noqa: S311
-                    base, definitions = self._replan(definitions, tables, conflict)
+                    base = self._newest()
                     # From here on the commit looks at later snapshots only, and another run of this step may be an earlier one.
                     repeated = committer.find_commit(self.commit_id) if self.given else None
-                if repeated is not None:
-                    return Committed(snapshot=repeated, ids={}, repeated=True)
+                    if repeated is not None:
+                        return Committed(snapshot=repeated, ids={}, repeated=True)
+                    definitions = self._replan(base, definitions, tables, conflict)
         raise AssertionError("the loop above returns or raises")
 
     def _staged(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> StagedTransaction:
@@ -183,19 +184,23 @@ class Publication:
             extra_info=self._extra_info,
         )
 
+    def _newest(self) -> Snapshot:
+        with self._lake.reader() as reader:
+            return reader.latest_snapshot()
+
     def _replan(
-        self, definitions: tuple[Action, ...], tables: Sequence[StagedTable], conflict: CommitConflictError
-    ) -> tuple[Snapshot, tuple[Action, ...]]:
-        """Move everything staged to the newest snapshot, with its data files and freshly found deletes.
+        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], conflict: CommitConflictError
+    ) -> tuple[Action, ...]:
+        """Move everything staged to a newer snapshot, with its data files and freshly found deletes.
 
         The outcome is as if the transaction had begun after the other one.
 
         Raises:
             CommitConflictError: The given one, when a table's columns or keys are no longer what its files follow, or when
                 the transaction drops things.
+            AlreadyExistsError: What it was to create anew exists there.
         """
         with self._lake.reader() as reader:
-            base = reader.latest_snapshot()
             known = {state.name.casefold(): state for state in reader.schemas(base.id)}
             definitions = rebase_definitions(definitions, tables, known, conflict)
             for staged in tables:
@@ -205,7 +210,7 @@ class Publication:
         self._superseded = []
         for staged in tables:
             self.find_deletions(staged, base)
-        return base, definitions
+        return definitions
 
     def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
         target = self._targets[table_id]

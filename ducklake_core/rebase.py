@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ducklake_core.catalog.state import SchemaState, TableState
 from ducklake_core.commit.actions import Action, CreateSchema
-from ducklake_core.errors import CommitConflictError
+from ducklake_core.errors import AlreadyExistsError, CommitConflictError
 from ducklake_core.format.paths import join
 from ducklake_core.staged_table import StagedTable
 
@@ -21,7 +21,10 @@ def rebase_definitions(
         definitions: Schemas to create; anything else cannot be moved.
         tables: Staged tables, of which new ones may name those schemas.
         known: Schemas at the newer snapshot by case-folded name.
-        conflict: What to raise.
+        conflict: What to raise when they cannot be moved.
+
+    Raises:
+        AlreadyExistsError: A schema was to be new, and another writer has created it meanwhile.
     """
     remaining: list[Action] = []
     for action in definitions:
@@ -31,6 +34,9 @@ def rebase_definitions(
         if theirs is None:
             remaining.append(action)
             continue
+        if not action.or_existing:
+            message = f"there is a schema {theirs.name!r} already: another writer has created it meanwhile"
+            raise AlreadyExistsError(message, schema=theirs.name) from conflict
         for staged in tables:
             if staged.create is not None and staged.create.schema_id == action.schema_id:
                 if staged.state.path != join(theirs.path, staged.create.path):
@@ -47,11 +53,17 @@ def rebase_table(staged: StagedTable, current: TableState | None, conflict: Comm
         staged: Changed in place.
         current: The table at the newer snapshot, None when it does not exist there.
         conflict: What to raise when the written files do not fit.
+
+    Raises:
+        AlreadyExistsError: The table was to be new, and another writer has created it meanwhile.
     """
     if current is None:
         if staged.create is None:
             raise conflict
         return
+    if staged.create is not None and not staged.create.or_existing:
+        message = f"there is a table {staged.name} already: another writer has created it meanwhile, snapshot {current.snapshot_id} has it"
+        raise AlreadyExistsError(message, table=staged.name, snapshot_id=current.snapshot_id) from conflict
     if _fits(staged.state, current):
         # What both have created or added alike is theirs now, and our rows go there.
         staged.create, staged.alter, staged.differences = None, None, ()

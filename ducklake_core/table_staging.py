@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ducklake_core.lake import SchemaEvolution
 
 
-def new_schema(name: str, local_id: int, info: LakeInfo) -> tuple[CreateSchema, SchemaState]:
+def new_schema(name: str, local_id: int, info: LakeInfo, *, or_existing: bool = False) -> tuple[CreateSchema, SchemaState]:
     """A schema to create, and its state as later changes of the transaction see it."""
     if not name:
         raise UsageError("a schema needs a name")
     uuid = paths.uuid7()
     path = paths.directory_name(name, uuid)
     state = SchemaState(id=local_id, uuid=uuid, name=name, path=paths.join(info.data_path, path))
-    return CreateSchema(schema_id=local_id, name=name, uuid=uuid, path=path), state
+    return CreateSchema(schema_id=local_id, name=name, uuid=uuid, path=path, or_existing=or_existing), state
 
 
 def new_table(
@@ -43,6 +43,7 @@ def new_table(
     comment: str | None,
     options: Mapping[str, str],
     snapshot_id: int,
+    or_existing: bool = False,
 ) -> tuple[CreateTable, TableState]:
     """A table to create, and its state as later changes of the transaction see it.
 
@@ -65,6 +66,7 @@ def new_table(
         partition_spec=spec,
         comment=comment,
         inlined=inlining(options, numbered),
+        or_existing=or_existing,
     )
     state = TableState(
         id=local_id,

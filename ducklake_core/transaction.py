@@ -268,8 +268,9 @@ class Transaction:
             if not target.create:
                 raise NotFoundError(f"there is no table {name} at snapshot {self._open().id}", table=name, snapshot_id=self._open().id)
             schema_name, table_name = split_name(name)
-            owner = self._find_schema(schema_name) or self._create_schema(schema_name)
-            return self._create_table(owner, table_name, schema_of(data), target.partition_by, target.comment)
+            owner = self._find_schema(schema_name) or self._create_schema(schema_name, or_existing=True)
+            columns = schema_of(data)
+            return self._create_table(owner, table_name, columns, target.partition_by, target.comment, or_existing=True)
         frame = fitted_schema(data, staged.state.schema)
         if staged.alter is None and not staged.files:
             staged.state, staged.alter, staged.differences = evolve(staged.state, frame, mode)
@@ -284,14 +285,21 @@ class Transaction:
         if self._lake.info.encrypted:
             raise UnsupportedFeatureError("writing to an encrypted lake is not supported; write it with DuckDB")
 
-    def _create_schema(self, name: str) -> SchemaState:
-        action, state = new_schema(name, self._local_id(), self._lake.info)
+    def _create_schema(self, name: str, *, or_existing: bool = False) -> SchemaState:
+        action, state = new_schema(name, self._local_id(), self._lake.info, or_existing=or_existing)
         self._definitions.append(action)
         self._schemas[folded(name)] = state
         return state
 
     def _create_table(
-        self, owner: SchemaState, name: str, columns: Schema, partition_by: Sequence[str], comment: str | None
+        self,
+        owner: SchemaState,
+        name: str,
+        columns: Schema,
+        partition_by: Sequence[str],
+        comment: str | None,
+        *,
+        or_existing: bool = False,
     ) -> StagedTable:
         if owner.id >= 0:
             with self._lake.reader() as reader:
@@ -308,6 +316,7 @@ class Transaction:
             comment=comment,
             options=options,
             snapshot_id=self._open().id,
+            or_existing=or_existing,
         )
         staged = StagedTable(state=state, committed=None, create=create)
         self._tables[self._key(owner.name, name)] = staged

@@ -17,12 +17,16 @@ from ducklake_core.format.types import Field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSchema:
-    """``schema_id`` is negative; ``path`` is relative to the data path."""
+    """``schema_id`` is negative; ``path`` is relative to the data path.
+
+    ``or_existing`` says that one which another writer has created alike meanwhile will do.
+    """
 
     schema_id: int
     name: str
     uuid: str
     path: str
+    or_existing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ class CreateTable:
     """``table_id`` is negative; ``schema_id`` may be; ``path`` is relative to the schema's directory.
 
     ``inlined`` says that an empty table of inlined rows is made with it, as the reference does while its inlining limit is
-    above 0 and the types allow it.
+    above 0 and the types allow it. ``or_existing`` is as for a schema.
     """
 
     table_id: int
@@ -51,6 +55,7 @@ class CreateTable:
     partition_spec: PartitionSpec | None = None
     comment: str | None = None
     inlined: bool = False
+    or_existing: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
