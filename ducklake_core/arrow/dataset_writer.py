@@ -60,6 +60,8 @@ class DatasetWriter:
         """
         if not batch.num_rows:
             return
+        if not batch.num_columns:
+            raise self._state.without_columns()
         try:
             fitting = cast_to(batch, self._state.schema)
         except DuckLakeError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format import paths
 from ducklake_core.format.options import Options
 from ducklake_core.format.partitioning import PartitionSpec
@@ -54,3 +54,9 @@ class WriteState:
                 f"the write of {self.table} was planned with write state version {self.version}, this process knows {STATE_VERSION}: "
                 "install the same ducklake-dagster on driver and executors"
             )
+
+    def without_columns(self) -> SchemaError:
+        """The error for rows that have no columns: as rows of NULLs they would hide a mistake in the frame."""
+        return SchemaError(
+            f"cannot write to {self.table}: the data has rows but no columns; give at least one column of the table", table=self.table
+        )

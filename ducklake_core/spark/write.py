@@ -47,6 +47,11 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
         pyspark.errors.PySparkException: The frame itself fails. In every case of failure the files of this write are deleted.
     """
     names = df.columns
+    if not names:
+        # Spark hands such rows to Python as no rows.
+        if df.isEmpty():
+            return ()
+        raise state.without_columns()
     frame = _for_python(df)
     if state.partition_spec is not None and state.distribute:
         frame = distribute(frame, names, state.partition_spec, state.schema)

@@ -127,6 +127,14 @@ def test_no_rows_make_no_files(spark: SparkSession, tmp_path: Path) -> None:
     assert files_in(tmp_path) == []
 
 
+def test_rows_without_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    state = state_of(spark.range(1), tmp_path)
+    with pytest.raises(SchemaError, match=r"main\.t.*rows but no columns"):
+        write_frame(spark.range(3).select(), state)
+    assert write_frame(spark.range(0).select(), state) == ()
+    assert files_in(tmp_path) == []
+
+
 def test_partitions_get_one_file_each_whatever_the_tasks(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.range(0, 10_000, 1, 8).selectExpr("id", 'cast(id % 5 as string) as `we"ird, k.ä`', "timestamp_seconds(id * 10000) as ts")
     keys = spec(('we"ird, k.ä', 2, "identity", None), ("ts", 3, "year", None))
