@@ -332,8 +332,7 @@ class DuckLake(MaintenanceVerbs):
                 comment=comment,
             )
         if tx.result.repeated:
-            state = self._state(name, None)
-            return single_result(tx.result, join_name(state.schema_name, state.name), state.id)
+            return single_result(tx.result, *self._written_then(name, tx.result.snapshot))
         return single_result(tx.result, name, 0)
 
     def transaction(
@@ -349,6 +348,14 @@ class DuckLake(MaintenanceVerbs):
         The commit happens when the block ends; an exception inside the block discards everything, files included.
         """
         return Transaction(self, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
+
+    def _written_then(self, name: str, snapshot: Snapshot | None) -> tuple[str, int]:
+        """Name and id of the table that an earlier commit wrote; it may have been dropped or renamed since."""
+        try:
+            state = self._state(name, snapshot.id if snapshot is not None else None)
+        except NotFoundError:
+            return join_name(*split_name(name)), 0
+        return join_name(state.schema_name, state.name), state.id
 
     def _state(self, name: str, at: At) -> TableState:
         with self.reader() as reader:

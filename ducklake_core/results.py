@@ -13,7 +13,7 @@ class WriteResult:
 
     Attributes:
         table: ``schema.table``.
-        table_id: Id of the table.
+        table_id: Id of the table; 0 when ``repeated`` and that commit knows no table of the name.
         snapshot: The snapshot that the write became, or, when nothing changed, the one it was compared with.
         committed: False when there was nothing to change, so that no snapshot was made.
         repeated: True when the same ``commit_id`` had been committed before; nothing was written this time, and the

@@ -102,7 +102,11 @@ class Table:
         return Scan(table=self._state, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage)
 
     def append(self, data: Any, *, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
-        """Add rows. ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.write`."""
+        """Add rows. ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.write`.
+
+        Sort keys that DuckDB has set (``ALTER TABLE ... SET SORTED BY``) are not applied, whatever the option ``sort_on_insert``
+        says. Nothing reads wrongly by that: files are only pruned as well as the data happened to be sorted.
+        """
         return self._write(data, mode="append", schema_evolution=schema_evolution, **commit)
 
     def overwrite(self, data: Any, *, where: Where = None, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from tests.support.oracle import LakeAddress, Oracle
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -74,6 +74,16 @@ def test_a_failed_call_deletes_nothing_when_its_error_is_caught(lake: DuckLake) 
     assert not lake.has_table("new")
 
 
+@pytest.mark.parametrize("form", [pa.Table.to_reader, pa.Table.combine_chunks, lambda table: table.to_batches()[0]])
+def test_rows_without_columns_are_refused(lake: DuckLake, form: Callable[[pa.Table], object]) -> None:
+    lake.write("t", pa.table({"x": [1, 2]}))
+    rows = pa.table({"x": [1, 2]}).select([])
+    with pytest.raises(SchemaError, match=r"main\.t.*rows but no columns"):
+        lake.write("t", form(rows), mode="overwrite")
+    assert values(lake, "t") == [1, 2]
+    assert lake.snapshot().id == 1
+
+
 def test_names_that_differ_in_more_than_ascii_case_are_different_tables(
     lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory
 ) -> None:
@@ -100,3 +110,15 @@ def test_an_earlier_run_that_commits_while_the_base_is_read_is_found(lake: DuckL
     monkeypatch.setattr(DuckLake, "find_commit", after_the_other)
     assert lake.write("t", pa.table({"x": [2]}), commit_id="step").repeated
     assert values(lake, "t") == [1, 2]
+
+
+def test_a_repeated_write_to_a_table_that_is_gone(lake: DuckLake) -> None:
+    first = lake.write("t", pa.table({"x": [1]}), commit_id="step")
+    lake.drop_table("t")
+    again = lake.write("T", pa.table({"x": [1]}), commit_id="step")
+    assert (again.repeated, again.table, again.table_id, again.snapshot_id) == (True, "main.t", first.table_id, first.snapshot_id)
+    lake.write("t", pa.table({"x": [2]}))
+    assert lake.write("t", pa.table({"x": [1]}), commit_id="step").table_id == first.table_id
+    other = lake.write("elsewhere", pa.table({"x": [1]}), commit_id="step")
+    assert (other.repeated, other.table, other.table_id) == (True, "main.elsewhere", 0)
+    assert values(lake, "t") == [2]
