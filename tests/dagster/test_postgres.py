@@ -41,6 +41,8 @@ def test_runs_and_duckdb_share_a_lake_on_postgresql(postgres: PostgresServer, tm
         with oracle(address) as duck:
             duck.run("INSERT INTO numbers VALUES (DATE '2026-03-28', 99)", "DELETE FROM numbers WHERE n = 99")
             assert duck.rows("SELECT * FROM numbers ORDER BY n") == [(date(2026, 3, 27), 27), (date(2026, 3, 28), 28)]
-        selected = dg.materialize([numbers, doubled], selection=[doubled], resources=resources, instance=instance, partition_key="2026-03-28")
+        selected = dg.materialize(
+            [numbers, doubled], selection=[doubled], resources=resources, instance=instance, partition_key="2026-03-28"
+        )
         assert selected.success
     assert [snapshot.author for snapshot in lake.connect().snapshots()] == [None, "dagster", "dagster", "dagster", None, None]
