@@ -121,6 +121,11 @@ def delete_by_key(
     return find_positions(plan, target, storage, key_set(data, on, plan.schema))
 
 
+def is_in_memory(data: Any) -> bool:
+    """Whether writing the rows once more costs next to nothing."""
+    return isinstance(data, pa.Table | pa.RecordBatch)
+
+
 def replayable(data: Any) -> Any:
     """The same rows as something that can be read twice: a stream is read into a table."""
     if isinstance(data, pa.RecordBatchReader):

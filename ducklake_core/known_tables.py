@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from ducklake_core.catalog.option_rows import StoredOptions
@@ -9,6 +10,7 @@ from ducklake_core.catalog.state import Snapshot, TableState
 from ducklake_core.catalog.visibility import folded
 
 MOST_TABLES = 1000
+RECENT_SECONDS = 1.0
 
 
 class KnownTables:
@@ -21,6 +23,26 @@ class KnownTables:
 
     def __init__(self) -> None:
         self._states: dict[tuple[str, str], TableState] = {}
+        self._newest: tuple[float, Snapshot, StoredOptions] | None = None
+
+    def note(self, snapshot: Snapshot, options: StoredOptions) -> None:
+        """Keep what was the newest snapshot a moment ago, read or committed, and the options with it."""
+        self._newest = (time.monotonic(), snapshot, options)
+
+    def forget_newest(self) -> None:
+        """After a change of options: the next append reads them."""
+        self._newest = None
+
+    def recent(self, schema: str, table: str) -> tuple[Snapshot, StoredOptions] | None:
+        """A base for an append to a known table, None when it has to be read.
+
+        A base that is up to ``RECENT_SECONDS`` old is as good as one that was read before a long write: the commit looks at
+        everything that came after it.
+        """
+        if self._newest is None or time.monotonic() - self._newest[0] > RECENT_SECONDS:
+            return None
+        _, snapshot, options = self._newest
+        return (snapshot, options) if self.at(snapshot, schema, table, options) is not None else None
 
     def remember(self, schema: str, table: str, state: TableState) -> None:
         """Keep a state that was just read under the name it was asked for."""

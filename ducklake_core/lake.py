@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ducklake_core.catalog.bootstrap import create_catalog, open_catalog
 from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.option_rows import store_option
+from ducklake_core.catalog.option_rows import StoredOptions, store_option
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import LakeInfo, SchemaState, Snapshot, TableState
 from ducklake_core.catalog.url import parse_catalog_url
 from ducklake_core.commit.committer import Committer
-from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
+from ducklake_core.engines import is_in_memory
+from ducklake_core.errors import AlreadyExistsError, CommitConflictError, NotFoundError, SchemaError, UsageError
 from ducklake_core.format.names import join_name, split_name
 from ducklake_core.format.options import normalize_option
 from ducklake_core.known_tables import KnownTables
 from ducklake_core.lake_maintenance import MaintenanceVerbs
-from ducklake_core.results import TableInfo, WriteResult, single_result
+from ducklake_core.results import TableInfo, TransactionResult, WriteResult, single_result
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
 from ducklake_core.table_sizes import all_table_infos, table_info
@@ -210,6 +211,7 @@ class DuckLake(MaintenanceVerbs):
             elif schema is not None:
                 scope = "schema", reader.schema(schema, reader.latest_snapshot().id).id
             store_option(connection, self._database.tables, key, text, *scope)
+        self.known_tables.forget_newest()
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> Snapshot | None:
         """Create a schema; None when it existed and that is allowed.
@@ -319,21 +321,34 @@ class DuckLake(MaintenanceVerbs):
             CommitConflictError: Another writer changed the table's columns meanwhile, or kept winning.
             CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be asked.
         """
-        with self.transaction(author=author, message=message, extra_info=extra_info, commit_id=commit_id) as tx:
-            tx.write(
-                name,
-                data,
-                mode=mode,
-                where=where,
-                on=on,
-                create=create,
-                partition_by=partition_by,
-                schema_evolution=schema_evolution,
-                comment=comment,
-            )
-        if tx.result.repeated:
-            return single_result(tx.result, *self._written_then(name, tx.result.snapshot))
-        return single_result(tx.result, name, 0)
+
+        def write_on(base: tuple[Snapshot, StoredOptions] | None) -> TransactionResult:
+            with Transaction(self, author=author, message=message, extra_info=extra_info, commit_id=commit_id, base=base) as tx:
+                tx.write(
+                    name,
+                    data,
+                    mode=mode,
+                    where=where,
+                    on=on,
+                    create=create,
+                    partition_by=partition_by,
+                    schema_evolution=schema_evolution,
+                    comment=comment,
+                )
+            return tx.result
+
+        in_memory = mode == "append" and commit_id is None and is_in_memory(data)
+        recent = self.known_tables.recent(*split_name(name)) if in_memory else None
+        try:
+            result = write_on(recent)
+        except (CommitConflictError, SchemaError, UsageError):
+            if recent is None:
+                raise
+            # What is in the way, or missing, may have come before this call: only the newest snapshot decides.
+            result = write_on(None)
+        if result.repeated:
+            return single_result(result, *self._written_then(name, result.snapshot))
+        return single_result(result, name, 0)
 
     def transaction(
         self,

@@ -50,6 +50,7 @@ class Transaction:
         message: str | None = None,
         extra_info: str | Mapping[str, Any] | None = None,
         commit_id: str | None = None,
+        base: tuple[Snapshot, StoredOptions] | None = None,
     ) -> None:
         self._lake = lake
         self._publication = Publication(
@@ -58,16 +59,18 @@ class Transaction:
         self._schemas: dict[str, SchemaState] = {}
         self._definitions: list[Action] = []
         self._tables: dict[str, StagedTable] = {}
-        self._base: Snapshot | None = None
+        self._base: Snapshot | None = base[0] if base else None
         self._repeated: Snapshot | None = None
         self._result: TransactionResult | None = None
-        self._options = StoredOptions()
+        self._options = base[1] if base else StoredOptions()
         self._last_local_id = 0
 
     def __enter__(self) -> Self:
-        with self._lake.reader() as reader:
-            self._base = reader.latest_snapshot()
-            self._options = stored_options(reader.connection, self._lake.database.tables)
+        if self._base is None:
+            with self._lake.reader() as reader:
+                self._base = reader.latest_snapshot()
+                self._options = stored_options(reader.connection, self._lake.database.tables)
+            self._lake.known_tables.note(self._base, self._options)
         # After the base is known: the commit itself looks at later snapshots, so that no earlier run is overlooked.
         if self._publication.given:
             self._repeated = self._lake.find_commit(self._publication.commit_id)
@@ -82,6 +85,8 @@ class Transaction:
             self._result = TransactionResult(snapshot=self._repeated, repeated=True)
         else:
             self._result = self._publication.publish(self._open(), tuple(self._definitions), tuple(self._tables.values()))
+            if self._result.snapshot is not None:
+                self._lake.known_tables.note(self._result.snapshot, self._options)
         self._base = None
 
     @property
