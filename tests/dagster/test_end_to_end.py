@@ -142,7 +142,6 @@ def numbers_of(server: Server) -> dict[str, Any]:
     return {entry["label"]: entry.get("intValue") or entry.get("text") for entry in latest["metadataEntries"]}
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_a_backfill_maintenance_and_the_page(server: Server, home: Path, oracle: Callable[..., Any]) -> None:
     check = [{"assetKey": {"path": ["numbers"]}, "name": "row_count_change"}]

@@ -12,7 +12,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("environment", ["classic", "cluster", "connect"])
 def test_writes_in(environment: str, tmp_path: Path) -> None:
