@@ -1,4 +1,5 @@
-"""Writing 5 million rows of 8 mixed columns with Spark: ``write_frame`` against Spark's own Parquet writer, same frame, same session.
+"""Writing 5 million rows of 8 mixed columns with Spark: ``DuckLake.write``, commit included,
+against Spark's own Parquet writer; same frame, same session.
 
 Run with ``python -m tests.benchmarks.bench_write``. Both compute the same frame, so its cost is in both numbers.
 """
@@ -14,10 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.format.schema import with_ids
-from ducklake_core.spark.types import from_spark_schema
-from ducklake_core.spark.write import write_frame
+from ducklake_core import DuckLake
 from tests.benchmarks.harness import Result, compare, report
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))
@@ -48,11 +46,12 @@ def run() -> Result:
     with tempfile.TemporaryDirectory() as folder:
         numbers = itertools.count()
 
+        lake = DuckLake.create(f"sqlite:///{folder}/catalog.sqlite", data_path=f"{folder}/files/")
+
         def ours() -> None:
-            directory = f"{folder}/ours-{next(numbers)}/"
-            files = write_frame(df, WriteState(table="main.t", directory=directory, schema=with_ids(from_spark_schema(df.schema))))
-            assert sum(file.record_count for file in files) == ROWS
-            shutil.rmtree(directory)
+            written = lake.write(f"t{next(numbers)}", df)
+            assert written.rows_added == ROWS
+            shutil.rmtree(f"{folder}/files")
 
         def sparks() -> None:
             directory = f"{folder}/spark-{next(numbers)}"
@@ -61,7 +60,7 @@ def run() -> Result:
 
         result = compare(
             f"{ROWS:,} rows x {len(COLUMNS)} columns, 2 cores",
-            {"write_frame": ours, "df.write.parquet": sparks},
+            {"DuckLake.write": ours, "df.write.parquet": sparks},
             baseline="df.write.parquet",
             promised_ratio=1.2,
         )
