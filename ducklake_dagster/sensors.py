@@ -12,6 +12,7 @@ import dagster as dg
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.changes import parse_changes
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.metadata import column_schema
 from ducklake_dagster.provenance import dagster_facts
 from ducklake_dagster.touched_partitions import touched_partitions
 
@@ -143,6 +144,7 @@ def _materializations(
     metadata = _metadata(snapshot)
     metadata["dagster/row_count"] = info.row_count
     metadata["dagster/size_bytes"] = info.file_size_bytes
+    metadata["dagster/column_schema"] = column_schema(lake.table(table.address.sql, at=snapshot.id), info)
     partitions: list[str] | None = None
     if table.partitions_def is not None:
         keys = table.partitions_def.get_partition_keys(dynamic_partitions_store=context.instance)

@@ -55,13 +55,15 @@ checks = [
 resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
 
 maintenance = build_maintenance_job(expire_older_than=timedelta(days=7), keep_last=20)
+commit_sensor = build_commit_sensor(assets=all_assets)
+compaction_sensor = build_compaction_sensor(min_files=3)
 
 defs = dg.Definitions(
     assets=all_assets,
     asset_checks=checks,
     jobs=[maintenance],
     schedules=[build_maintenance_schedule(maintenance)],
-    sensors=[build_commit_sensor(assets=all_assets), build_compaction_sensor(min_files=4)],
+    sensors=[commit_sensor, compaction_sensor],
     resources=resources,
     # One process, so that all steps of a run share one Spark session.
     executor=dg.in_process_executor,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from dagster import ExecuteInProcessResult
@@ -49,6 +51,19 @@ def snapshots(console: Console, lake: DuckLake) -> None:
         row = (str(snapshot.id), f"{snapshot.time:%H:%M:%S}", snapshot.author, snapshot.message, snapshot.changes, run)
         table.add_row(*(text or "" for text in row))
     console.print(table)
+
+
+def events(console: Console, tick: Any) -> None:
+    """What a sensor reported."""
+    for event in tick.asset_events:
+        console.print(f"  {type(event).__name__} of {event.asset_key.to_user_string()}: {event.description}")
+    console.print(f"  [dim]{tick.skip_message}")
+
+
+def requests(console: Console, tick: Any) -> None:
+    """Runs that a sensor asks for."""
+    for request in tick.run_requests or ():
+        console.print(f"  the compaction sensor asks for a run over {request.tags['ducklake/table']}")
 
 
 def tables(console: Console, lake: DuckLake) -> None:

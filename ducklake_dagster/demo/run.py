@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
 from rich.console import Console
 from rich.rule import Rule
 
@@ -66,6 +67,14 @@ class Demo:
         result = job.execute_in_process(instance=self.instance, run_config={**QUIET, "ops": ops})
         report.maintenance_lines(self.console, result, time.monotonic() - started)
 
+    def tick(self, sensor: dg.SensorDefinition, cursor: str | None = None) -> Any:
+        """One evaluation of a sensor, as the daemon does it, with the events that it reports."""
+        context = dg.build_sensor_context(instance=self.instance, cursor=cursor, resources={"lake": self.project.lake})
+        tick = sensor.evaluate_tick(context)
+        for event in tick.asset_events:
+            self.instance.report_runless_asset_event(event)
+        return tick
+
     def title(self, text: str) -> None:
         """A new part of the story."""
         self.console.print(Rule(f"[bold]{text}", align="left", style="cyan"))
@@ -105,7 +114,14 @@ def _story(demo: Demo) -> None:
     demo.title("Who committed what")
     report.snapshots(demo.console, demo.lake)
 
+    demo.title("Somebody else commits, and the sensor tells Dagster")
+    seen = demo.tick(demo.project.commit_sensor).cursor
+    by_hand = pa.table({"carrier": ["ZZ"], "name": ["Chartered by hand"]})
+    demo.lake.table("airlines").append(by_hand, author="somebody", message="a carrier that was missing")
+    report.events(demo.console, demo.tick(demo.project.commit_sensor, seen))
+
     demo.title("Maintenance: merge small files, expire old snapshots, delete what nothing needs")
+    report.requests(demo.console, demo.tick(demo.project.compaction_sensor))
     # Nothing else works on this lake, so the age floors that protect readers and writers may be zero.
     now = {"older_than_days": 0.0, "min_age_hours": 0.0}
     demo.maintain({"merge_adjacent_files": {}, "expire_snapshots": {**now, "keep_last": 5}, "cleanup_old_files": now})

@@ -32,6 +32,18 @@ RUN_STATE = "query R($id: ID!) { runOrError(runId: $id) { ... on Run { status } 
 ASSET = """query A($k: AssetKeyInput!) { assetNodeOrError(assetKey: $k) { ... on AssetNode { kinds partitionStats { numMaterialized }
   assetMaterializations(limit: 1) { metadataEntries { label ... on IntMetadataEntry { intValue } ... on TextMetadataEntry { text } } }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status } } } } } } }"""
+START_SENSOR = """mutation S($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename
+  ... on Sensor { sensorState { id status } } ... on PythonError { message } } }"""
+STOP_SENSOR = "mutation S($id: String!) { stopSensor(id: $id) { ... on StopSensorMutationResult { instigationState { status } } } }"
+SENSOR = """query S($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor { sensorState {
+  typeSpecificData { ... on SensorData { lastCursor } } ticks(limit: 1) { status error { message } } } } } }"""
+START_SCHEDULE = """mutation S($s: ScheduleSelector!) { startSchedule(scheduleSelector: $s) { __typename
+  ... on ScheduleStateResult { scheduleState { id status } } ... on PythonError { message } } }"""
+STOP_SCHEDULE = """mutation S($id: String!) { stopRunningSchedule(id: $id) {
+  ... on ScheduleStateResult { scheduleState { status } } } }"""
+RUNS = "query R($job: String!) { runsOrError(filter: {pipelineName: $job}) { ... on Runs { results { runId status } } } }"
+EVENTS = """query A($k: AssetKeyInput!) { assetNodeOrError(assetKey: $k) { ... on AssetNode {
+  assetMaterializations(limit: 5) { runId partition metadataEntries { label ... on TextMetadataEntry { text } } } } } }"""
 
 
 class Server:
@@ -166,13 +178,42 @@ def test_a_run_a_backfill_maintenance_and_the_page(server: Server, home: Path, o
     (verdict,) = asset["assetChecksOrError"]["checks"]
     assert verdict["executionForLatestMaterialization"]["status"] == "SUCCEEDED"
 
-    server.launch("ducklake_maintenance")
     address = LakeAddress("", f"ducklake:sqlite:{home}/catalog.sqlite", f"{home}/files/", "sqlite")
+    see_the_page(server, home)
+    see_the_sensors(server, address, oracle)
+    server.launch("ducklake_maintenance")
     with oracle(address) as duck:
-        assert duck.rows("SELECT count(*), count(DISTINCT day) FROM lake.numbers") == [(18, 6)]
+        assert duck.rows("SELECT count(*), count(DISTINCT day) FROM lake.numbers") == [(19, 7)]
         assert [row[0] for row in duck.rows("SELECT author FROM lake.snapshots() WHERE snapshot_id IN (1, 2)")] == ["dagster"] * 2
 
-    see_the_page(server, home)
+
+def see_the_sensors(server: Server, address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """A commit of DuckDB becomes a materialization, and two small files a compaction; the schedule starts and stops."""
+    commits, compaction = ({**SELECTOR, "sensorName": name} for name in ("ducklake_commits", "ducklake_compaction"))
+    started = server.ask(START_SENSOR, s=commits)["sensorState"]
+    server.wait_for(lambda: server.ask(SENSOR, s=commits)["sensorState"]["typeSpecificData"]["lastCursor"], "the sensor's first tick")
+    with oracle(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("INSERT INTO lake.numbers VALUES (DATE '2026-03-09', 1)")
+
+    def reported() -> list[Any]:
+        events = server.ask(EVENTS, k={"path": ["numbers"]})["assetMaterializations"]
+        return [event for event in events if not event["runId"]]
+
+    (event,) = server.wait_for(reported, "the sensor's report")
+    assert event["partition"] == "2026-03-09"
+    assert {"label": "ducklake/changes", "text": "inserted_into_table:1"} in event["metadataEntries"]
+    assert server.ask(STOP_SENSOR, id=started["id"])["instigationState"]["status"] == "STOPPED"
+
+    started = server.ask(START_SENSOR, s=compaction)["sensorState"]
+    (launched,) = server.wait_for(lambda: server.ask(RUNS, job="ducklake_compaction_job")["results"], "the run that compaction asks for")
+    server.finish(launched["runId"])
+    assert server.ask(STOP_SENSOR, id=started["id"])["instigationState"]["status"] == "STOPPED"
+    with oracle(address) as duck:
+        assert duck.rows("SELECT file_count FROM ducklake_table_info('lake')") == [(1,)]
+
+    schedule = server.ask(START_SCHEDULE, s={**SELECTOR, "scheduleName": "ducklake_maintenance_schedule"})["scheduleState"]
+    assert schedule["status"] == "RUNNING"
+    assert server.ask(STOP_SCHEDULE, id=schedule["id"])["scheduleState"]["status"] == "STOPPED"
 
 
 def see_the_page(server: Server, home: Path) -> None:
