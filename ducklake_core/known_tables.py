@@ -11,6 +11,8 @@ from ducklake_core.catalog.visibility import folded
 
 MOST_TABLES = 1000
 RECENT_SECONDS = 1.0
+"""How long an append may build on what was just seen. Options that another session sets hold for it after that time at the
+latest; the reference's sessions see them only when they attach again."""
 
 
 class KnownTables:

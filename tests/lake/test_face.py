@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from ducklake_core.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
+from ducklake_core.known_tables import RECENT_SECONDS
 from tests.support.oracle import LakeAddress
 
 Attach = Callable[..., Any]
@@ -227,6 +229,7 @@ def test_what_a_lake_remembers_follows_changes_of_others(lake: DuckLake, lake_ad
     table.append(rows(0, 3))
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run("CALL lake.set_option('parquet_compression', 'zstd', table_name => 't')")
+        time.sleep(RECENT_SECONDS)
         table.append(rows(3, 6))
         newest = max(files_of(lake_address), key=lambda path: path.stat().st_mtime_ns)
         assert pq.ParquetFile(newest).metadata.row_group(0).column(0).compression == "ZSTD"

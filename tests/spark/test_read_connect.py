@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pytest
+
 from tests.support.oracle import LakeAddress, Oracle
 
 SCRIPT = """
@@ -39,6 +41,7 @@ print("ANSWERS " + json.dumps(answers))
 """
 
 
+@pytest.mark.xdist_group("connect")  # a local Connect server has one fixed port
 def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run(

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.xdist_group("connect")  # a local Connect server has one fixed port
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("environment", ["classic", "cluster", "connect"])
 def test_writes_in(environment: str, tmp_path: Path) -> None:
