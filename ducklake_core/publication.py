@@ -23,7 +23,7 @@ from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import committed_at
 from ducklake_core.rebase import rebase_definitions, rebase_table
 from ducklake_core.results import TransactionResult, WriteResult
-from ducklake_core.scan.plan import ScanPlan
+from ducklake_core.scan.plan import ScanPlan, empty_plan
 from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
 from ducklake_core.storage.sweeping import sweep
 
@@ -94,14 +94,17 @@ class Publication:
     def find_deletions(self, staged: StagedTable, base: Snapshot) -> None:
         """Find the rows that a table's selection means at a snapshot, and write their delete files."""
         state = staged.committed
-        if staged.selection is None or state is None:
+        if staged.selection is None:
             return
         target = DeleteTarget(
-            directory=state.path, data_path=self._lake.info.data_path, write_id=paths.write_id(), assumed_snapshot=base.id + 1
+            directory=staged.state.path, data_path=self._lake.info.data_path, write_id=paths.write_id(), assumed_snapshot=base.id + 1
         )
-        self._targets[state.id] = target
         if staged.key_files is None:
             staged.key_files = tuple(staged.files)
+        if state is None:
+            self._check_keys(staged, base, target)
+            return
+        self._targets[state.id] = target
         # Predicate and keys are of the columns that the transaction leaves behind, which old files are read in as well.
         wanted = replace(state, schema=committed_at(staged.state.schema, base.id + 1))
         try:
@@ -119,6 +122,13 @@ class Publication:
                 return delete_by_key(self._plan(state, on), on, data, staged.key_files or (), target, self._lake.storage)
             case None:
                 return Deletions()
+
+    def _check_keys(self, staged: StagedTable, base: Snapshot, target: DeleteTarget) -> None:
+        """Refuse NULL and repeated keys in the first rows of a new table too, where there is nothing to replace yet."""
+        if isinstance(staged.selection, SelectKeys):
+            on, data = staged.selection.on, staged.selection.data
+            nothing = empty_plan(staged.name, base.id, staged.state.schema.select(on))
+            delete_by_key(nothing, on, data, staged.key_files or (), target, self._lake.storage)
 
     def _plan(self, state: TableState, columns: Sequence[str] = (), where: str | Predicate | None = None) -> ScanPlan:
         from ducklake_core.scan.planner import plan_scan

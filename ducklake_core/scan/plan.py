@@ -119,6 +119,12 @@ class ScanPlan:
         )
 
 
+def empty_plan(table: str, snapshot_id: int, schema: Schema) -> ScanPlan:
+    """A scan of a table that has no files yet."""
+    report = PruningReport(files_total=0, files_kept=0)
+    return ScanPlan(table=table, snapshot_id=snapshot_id, schema=schema, read_schema=schema, virtual=("file_row_number",), pruning=report)
+
+
 def written_plan(plan: ScanPlan, columns: Sequence[str], directory: str, files: Sequence[WrittenFile]) -> ScanPlan:
     """A scan of files that are written to the same table but not committed.
 
