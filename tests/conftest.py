@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> PostgresServer:
+def postgres() -> Iterator[PostgresServer]:
     """The PostgreSQL server of this test run."""
-    return start_server()
+    server = start_server()
+    yield server
+    server.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

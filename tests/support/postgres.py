@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
@@ -22,7 +23,11 @@ class PostgresServer:
 
     socket: str
     user: str
-    handle: object
+    handle: Any
+
+    def stop(self) -> None:
+        """Stop the server and remove its data; workers of a spread test run end without doing so by themselves."""
+        self.handle.cleanup()
 
     def new_database(self) -> str:
         """Create an empty database and give its name."""
