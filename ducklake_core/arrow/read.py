@@ -60,9 +60,39 @@ def read_task(task: FileTask, shape: ReadShape, storage: Storage, *, threads: bo
     """
     check_readable(task.file, shape.table)
     deleted = deleted_positions(task.file, shape.snapshot_id, storage)
+    yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads)
+
+
+def read_chosen(
+    task: FileTask, shape: ReadShape, chosen: ChosenRows, storage: Storage, *, threads: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one data file by their positions, whatever its delete files say; else like :func:`read_task`."""
+    check_readable(task.file, shape.table)
     with storage.open_input(task.file.path) as source:
         reader = _open(source, task, shape)
-        yield from reader.batches(deleted, storage, threads)
+        yield from reader.batches(chosen, storage, threads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenRows:
+    """Which rows of a file are read.
+
+    Attributes:
+        positions: Positions in the file, ascending and distinct.
+        wanted: Whether these are the rows to read, or those to leave out.
+    """
+
+    positions: np.ndarray
+    wanted: bool
+
+    def mask(self, start: int, count: int) -> np.ndarray | None:
+        """Whether each of ``count`` rows from position ``start`` on is read; None when all of them are."""
+        first, last = np.searchsorted(self.positions, [start, start + count])
+        if last - first == (count if self.wanted else 0):
+            return None
+        mask = np.full(count, not self.wanted)
+        mask[self.positions[first:last] - start] = self.wanted
+        return mask
 
 
 def deleted_positions(file: DataFile, snapshot_id: int, storage: Storage) -> np.ndarray:
@@ -144,7 +174,7 @@ class _FileReader:
     row_id_place: int | None
     snapshot_id_place: int | None
 
-    def batches(self, deleted: np.ndarray, storage: Storage, threads: bool) -> Iterator[pa.RecordBatch]:
+    def batches(self, chosen: ChosenRows, storage: Storage, threads: bool) -> Iterator[pa.RecordBatch]:
         wanted = sorted({place for place in (*self.places, self.row_id_place, self.snapshot_id_place) if place is not None})
         names = self.schema.names
         # With two columns of one name in the file, only reading all of them keeps the places right.
@@ -152,20 +182,21 @@ class _FileReader:
         predicate = None if self.task.covered else self.shape.predicate
         order = {place: index for index, place in enumerate(wanted)} if distinct else {place: place for place in wanted}
         columns = [names[place] for place in wanted] if distinct else None
+        only = chosen.positions if chosen.wanted else None
         for start, groups in row_group_runs(
-            self.parquet.metadata, self.schema, self.shape.read_schema, self.places, predicate, self.task.rows
+            self.parquet.metadata, self.schema, self.shape.read_schema, self.places, predicate, rows=self.task.rows, only=only
         ):
             position = start
             decoded = self.parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads)
             for batch in _decoded(decoded, self.task.file, storage):
-                kept = self._visible(batch, position, deleted, order)
+                kept = self._visible(batch, position, chosen, order)
                 position += batch.num_rows
                 if kept is not None and kept.num_rows:
                     yield _output(kept, self.shape)
 
-    def _visible(self, batch: pa.RecordBatch, start: int, deleted: np.ndarray, order: dict[int, int]) -> pa.RecordBatch | None:
+    def _visible(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows, order: dict[int, int]) -> pa.RecordBatch | None:
         positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
-        mask = self._mask(batch, positions, deleted, order)
+        mask = self._mask(batch, chosen.mask(start, batch.num_rows), order)
         if mask is not None:
             batch, positions = batch.filter(pa.array(mask)), positions[mask]
         if not len(positions):
@@ -178,12 +209,7 @@ class _FileReader:
         made = pa.RecordBatch.from_arrays(arrays, names=_unique([*self.shape.read_schema.names, *self.shape.virtual]))
         return made if self.task.covered else _keep_matching(made, self.shape)
 
-    def _mask(self, batch: pa.RecordBatch, positions: np.ndarray, deleted: np.ndarray, order: dict[int, int]) -> np.ndarray | None:
-        mask: np.ndarray | None = None
-        first, last = np.searchsorted(deleted, [positions[0], positions[-1] + 1]) if len(positions) else (0, 0)
-        if last > first:
-            mask = np.ones(len(positions), dtype=bool)
-            mask[deleted[first:last] - positions[0]] = False
+    def _mask(self, batch: pa.RecordBatch, mask: np.ndarray | None, order: dict[int, int]) -> np.ndarray | None:
         if self.task.snapshot_filter is not None and self.snapshot_id_place is not None:
             snapshots = batch.column(order[self.snapshot_id_place]).to_numpy(zero_copy_only=False)
             visible = snapshots <= self.task.snapshot_filter

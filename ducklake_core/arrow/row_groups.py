@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,7 +23,9 @@ def row_group_runs(
     read_schema: Schema,
     places: Sequence[int | None],
     predicate: Predicate | None,
+    *,
     rows: tuple[int, int] | None = None,
+    only: np.ndarray | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
     """Runs of neighbouring row groups to read, each with the position in the file of its first row.
 
@@ -33,13 +36,14 @@ def row_group_runs(
         places: Place in the file of each of them.
         predicate: Rows wanted; None for all.
         rows: When given, only row groups that begin in this range of positions.
+        only: When given, only row groups that hold one of these positions, which ascend.
     """
     usable = _usable_columns(metadata, file_schema, read_schema, places, predicate)
     position = start = 0
     run: list[int] = []
     for index in range(metadata.num_row_groups):
         count = metadata.row_group(index).num_rows
-        wanted = rows is None or rows[0] <= position < rows[1]
+        wanted = (rows is None or rows[0] <= position < rows[1]) and (only is None or _holds(only, position, count))
         if wanted and _may_match(predicate, metadata.row_group(index), usable):
             if not run:
                 start = position
@@ -50,6 +54,11 @@ def row_group_runs(
         position += count
     if run:
         yield start, run
+
+
+def _holds(positions: np.ndarray, start: int, count: int) -> bool:
+    first, last = np.searchsorted(positions, [start, start + count])
+    return bool(last > first)
 
 
 def _may_match(predicate: Predicate | None, group: pq.RowGroupMetaData, usable: list[tuple[int, Field]]) -> bool:
