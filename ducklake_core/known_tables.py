@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ducklake_core.catalog.option_rows import StoredOptions
 from ducklake_core.catalog.state import Snapshot, TableState
-from ducklake_core.catalog.visibility import folded
+from ducklake_core.format.names import folded
 
 MOST_TABLES = 1000
 RECENT_SECONDS = 1.0

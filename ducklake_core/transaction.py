@@ -12,12 +12,12 @@ from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.catalog.option_rows import StoredOptions, stored_options
 from ducklake_core.catalog.other_entries import other_entries
 from ducklake_core.catalog.state import SchemaState, Snapshot
-from ducklake_core.catalog.visibility import folded, same_name
+from ducklake_core.catalog.visibility import same_name
 from ducklake_core.commit.actions import Action, DropSchema, DropTable
 from ducklake_core.commit.transaction import new_commit_id
 from ducklake_core.engines import check_keys, fitted_schema, replayable, schema_of, write_files
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.names import join_name, split_name
+from ducklake_core.format.names import folded, join_name, split_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.publication import Publication

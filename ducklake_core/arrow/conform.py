@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.errors import SchemaError
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.arrow_cast import cast_array, constant_array
 from ducklake_core.format.arrow_types import FIELD_ID_KEY, is_list, to_arrow_field, to_arrow_type
 from ducklake_core.format.types import Field, ListType, MapType, StructType
@@ -29,23 +29,24 @@ def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
 
     Args:
         array: The values.
-        source: The file's field, with the field ids of everything below it.
+        source: The file's field, with the table's ids on everything below it that is a column of the table (arrow/columns.py).
         target: The table's column.
 
     Raises:
         SchemaError: A value cannot be cast to the column's type.
+        UnsupportedFeatureError: The keys of a map carry no id.
     """
-    if same_shape(source, target):
+    if same_shape(source, target) and array.type.equals(source.type, check_metadata=True):
         return array
     if pa.types.is_dictionary(array.type) or pa.types.is_run_end_encoded(array.type):
         array = pc.cast(array, array.type.value_type)
     match target.type:
         case StructType() if pa.types.is_struct(array.type):
-            return _struct(array, target)
+            return _struct(array, source, target)
         case MapType() if pa.types.is_map(array.type):
-            return _map(array, target)
+            return _map(array, source, target)
         case ListType() if is_list(array.type):
-            return _list(array, target)
+            return _list(array, source, target)
         case StructType() | MapType() | ListType():
             raise SchemaError(f"column {target.name!r} is {target.type}, but a file holds {array.type}", column=target.name)
         case _:
@@ -66,30 +67,32 @@ def constant(target: Field, length: int) -> pa.Array[Any]:
 
 def _children(fields: list[pa.Field[Any]], arrays: list[pa.Array[Any]], targets: tuple[Field, ...], length: int) -> list[pa.Array[Any]]:
     # A node without an id below a file's column is no column of the table: the reference gives NULL for it as well.
-    by_id = {field_id(field): index for index, field in enumerate(fields)}
+    by_id = {field_id(field): index for index, field in reversed(list(enumerate(fields)))}
     found = [(target, by_id.get(target.id)) for target in targets]
     return [constant(target, length) if index is None else conform(arrays[index], fields[index], target) for target, index in found]
 
 
-def _struct(array: pa.Array[Any], target: Field) -> pa.Array[Any]:
-    fields = [array.type.field(i) for i in range(array.type.num_fields)]
+def _struct(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
+    fields = [source.type.field(i) for i in range(source.type.num_fields)]
     arrays = [array.field(i) for i in range(array.type.num_fields)]
     children = _children(fields, arrays, target.children, len(array))
     wanted = to_arrow_type(target.type)
     return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
 
 
-def _list(array: pa.Array[Any], target: Field) -> pa.Array[Any]:
-    element = array.type.value_field
+def _list(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
+    element = source.type.value_field
     values_ = array.flatten()
     (child,) = _children([element], [values_], target.children, len(values_))
     return pa.ListArray.from_arrays(_offsets(array), child, type=to_arrow_type(target.type), mask=_null_mask(array))
 
 
-def _map(array: pa.Array[Any], target: Field) -> pa.Array[Any]:
-    key, item = array.type.key_field, array.type.item_field
+def _map(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Array[Any]:
+    key, item = source.type.key_field, source.type.item_field
+    if target.children[0].id not in (field_id(key), field_id(item)):
+        raise UnsupportedFeatureError(f"the keys of the map {target.name!r} carry no field id, so they cannot be found", column=target.name)
     # Arrow's map arrays forget their slice in keys and items; as a list of structs they do not.
-    entries = array.cast(pa.list_(pa.struct([pa.field("key", key.type), pa.field("value", item.type)])))
+    entries = array.cast(pa.list_(pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])))
     pairs = entries.flatten()
     keys, items = _children([key, item], [pairs.field(0), pairs.field(1)], target.children, len(pairs))
     return pa.MapArray.from_arrays(_offsets(entries), keys, items, type=to_arrow_type(target.type), mask=_null_mask(array))

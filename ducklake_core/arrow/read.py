@@ -7,18 +7,22 @@ are physical positions in the file, whatever else hides rows of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ducklake_core.arrow.columns import Absent, InFile, InPath, Source, find_columns
 from ducklake_core.arrow.conform import conform, constant, field_id
 from ducklake_core.arrow.row_groups import row_group_runs
-from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
+from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
+from ducklake_core.format.arrow_cast import constant_array
 from ducklake_core.format.arrow_types import to_arrow_schema
 from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
+from ducklake_core.format.name_mapping import plain_text
 from ducklake_core.format.types import Field
 from ducklake_core.scan.native import check_readable
 from ducklake_core.scan.plan import VIRTUAL_TYPES, FileTask, ReadShape, ScanPlan
@@ -56,7 +60,7 @@ def read_task(task: FileTask, shape: ReadShape, storage: Storage, *, threads: bo
         NotFoundError: The file, or a delete file, is gone.
         CorruptFileError: The file is not what the catalog says it is.
         SchemaError: It holds values that cannot be cast to the table's types.
-        UnsupportedFeatureError: It is encrypted or name-mapped, or the predicate needs a SQL engine.
+        UnsupportedFeatureError: It is encrypted, or the predicate needs a SQL engine.
     """
     check_readable(task.file, shape.table)
     deleted = deleted_positions(task.file, shape.snapshot_id, storage)
@@ -164,18 +168,19 @@ def _decoded(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage
 
 @dataclass(frozen=True, slots=True)
 class _FileReader:
-    """An open file, with the place of every wanted column in it (None for columns that it lacks)."""
+    """An open file, with the source of every wanted column."""
 
     parquet: pq.ParquetFile
     task: FileTask
     shape: ReadShape
     schema: pa.Schema
-    places: tuple[int | None, ...]
+    sources: tuple[Source, ...]
     row_id_place: int | None
     snapshot_id_place: int | None
 
     def batches(self, chosen: ChosenRows, storage: Storage, threads: bool) -> Iterator[pa.RecordBatch]:
-        wanted = sorted({place for place in (*self.places, self.row_id_place, self.snapshot_id_place) if place is not None})
+        places = [source.place if isinstance(source, InFile) else None for source in self.sources]
+        wanted = sorted({place for place in (*places, self.row_id_place, self.snapshot_id_place) if place is not None})
         names = self.schema.names
         # With two columns of one name in the file, only reading all of them keeps the places right.
         distinct = len(set(names)) == len(names) and not any("." in name for name in names)
@@ -184,7 +189,7 @@ class _FileReader:
         columns = [names[place] for place in wanted] if distinct else None
         only = chosen.positions if chosen.wanted else None
         for start, groups in row_group_runs(
-            self.parquet.metadata, self.schema, self.shape.read_schema, self.places, predicate, rows=self.task.rows, only=only
+            self.parquet.metadata, self.schema, self.shape.read_schema, places, predicate, rows=self.task.rows, only=only
         ):
             position = start
             decoded = self.parquet.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads)
@@ -202,12 +207,37 @@ class _FileReader:
         if not len(positions):
             return None
         arrays = [
-            constant(column, len(positions)) if place is None else conform(batch.column(order[place]), self.schema.field(place), column)
-            for column, place in zip(self.shape.read_schema, self.places, strict=True)
+            self._column(column, source, batch, order, len(positions))
+            for column, source in zip(self.shape.read_schema, self.sources, strict=True)
         ]
         arrays += [self._virtual(name, batch, positions, order) for name in self.shape.virtual]
         made = pa.RecordBatch.from_arrays(arrays, names=_unique([*self.shape.read_schema.names, *self.shape.virtual]))
         return made if self.task.covered else _keep_matching(made, self.shape)
+
+    def _column(self, column: Field, source: Source, batch: pa.RecordBatch, order: dict[int, int], length: int) -> pa.Array[Any]:
+        with self._naming(column):
+            match source:
+                case InFile(place=place, field=held):
+                    return conform(batch.column(order[place]), held, column)
+                case InPath(text=text):
+                    value = None if text is None else plain_text(text, column.type)
+                    return constant_array(value, column, length)
+                case Absent():
+                    return constant(column, length)
+                case _:
+                    assert_never(source)
+
+    @contextmanager
+    def _naming(self, column: Field) -> Iterator[None]:
+        """Whatever does not fit the column is told with the file and the table."""
+        where = printable(self.task.file.path)
+        details = {"path": where, "table": self.shape.table, "column": column.name}
+        try:
+            yield
+        except (SchemaError, UnsupportedFeatureError) as error:
+            raise type(error)(f"{where} of table {self.shape.table}: {error.message}", **details) from error
+        except pa.ArrowException as error:
+            raise SchemaError(f"{where} of table {self.shape.table}: column {column.name!r}: {error}", **details) from error
 
     def _mask(self, batch: pa.RecordBatch, mask: np.ndarray | None, order: dict[int, int]) -> np.ndarray | None:
         if self.task.snapshot_filter is not None and self.snapshot_id_place is not None:
@@ -255,26 +285,10 @@ def _open(source: pa.NativeFile, task: FileTask, shape: ReadShape) -> _FileReade
         task=task,
         shape=shape,
         schema=schema,
-        places=tuple(_places(ids, shape, where)),
+        sources=find_columns(schema, task.file, shape),
         row_id_place=row_id_place if "rowid" in shape.virtual else None,
         snapshot_id_place=snapshot_id_place if task.snapshot_filter is not None or "snapshot_id" in shape.virtual else None,
     )
-
-
-def _places(ids: list[int | None], shape: ReadShape, where: str) -> list[int | None]:
-    if None not in ids:
-        by_id = {number: place for place, number in enumerate(ids)}
-        return [by_id.get(column.id) for column in shape.read_schema]
-    # One column without an id is enough for the reference to take all columns by their position in the table.
-    positions = dict(shape.column_positions)
-    return [_by_position(column, positions, len(ids), where) for column in shape.read_schema]
-
-
-def _by_position(column: Field, positions: dict[int, int], count: int, where: str) -> int | None:
-    place = positions.get(column.id)
-    if place is None or not column.is_leaf:
-        raise UnsupportedFeatureError(f"{where} carries no field ids, so its column {column.name!r} cannot be found", path=where)
-    return place if place < count else None
 
 
 def count_rows(plan: ScanPlan, storage: Storage) -> int:

@@ -26,7 +26,7 @@ from ducklake_core.format.files import (
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.statistics import verify_written_file
 from ducklake_core.format.types import INT64, Field
-from ducklake_core.scan.plan import FileTask, ReadShape
+from ducklake_core.scan.plan import ColumnLife, FileTask, ReadShape
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_writer import FileWriter
 
@@ -138,7 +138,7 @@ def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, thread
         schema=columns,
         read_schema=columns,
         virtual=virtual,
-        column_positions=tuple((column.id, place) for place, column in enumerate(columns)),
+        column_lives=tuple(ColumnLife(column_id=column.id) for column in columns),
     )
     arrow_schema = to_arrow_schema(Schema(columns=(*columns.columns, *system)), physical=True)
     width = len(columns)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, FromClause, and_, func, or_
 
+from ducklake_core.format.names import folded
+
 
 def live(source: FromClause, snapshot_id: int) -> ColumnElement[bool]:
     """The row of a table with begin_snapshot and end_snapshot is visible at a snapshot: begin included, end excluded."""
@@ -22,8 +24,3 @@ def same_name(left: str, right: str) -> bool:
     (True, False)
     """
     return folded(left) == folded(right)
-
-
-def folded(name: str) -> str:
-    """The same text for names that :func:`same_name` finds equal."""
-    return "".join(letter.lower() if letter.isascii() else letter for letter in name)

@@ -37,6 +37,15 @@ def join_name(schema: str, table: str) -> str:
     return f"{_quoted(schema)}.{_quoted(table)}"
 
 
+def folded(name: str) -> str:
+    """The same text for names that the reference finds equal: only ASCII letters lose their case.
+
+    >>> folded("Flights"), folded("ÄRGER")
+    ('flights', 'Ärger')
+    """
+    return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+
 def _unquoted(part: str) -> str:
     return part[1:-1].replace('""', '"') if part.startswith('"') else part
 

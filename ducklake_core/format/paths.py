@@ -100,6 +100,18 @@ def write_id_of(path: str) -> str | None:
     return found[1] if found else None
 
 
+_OWN_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
+
+
+def has_own_name(path: str) -> bool:
+    """Whether a data file is called as the reference, or this library, calls the files that they write.
+
+    >>> has_own_name("main/t/ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"), has_own_name("main/t/part-0.parquet")
+    (True, False)
+    """
+    return _OWN_NAME.fullmatch(path.rpartition("/")[2]) is not None
+
+
 def partition_directory(spec: PartitionSpec, values: Sequence[str | None]) -> str:
     """Directories of a partition's files, with a trailing slash; values are texts of the keys, None for NULL.
 

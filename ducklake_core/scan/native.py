@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format import pruning
+from ducklake_core.format import paths, pruning
 from ducklake_core.format.files import ColumnStatistics, DataFile
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
@@ -74,21 +74,16 @@ def check_readable(file: DataFile, table: str) -> None:
     """Refuse what no path can read.
 
     Raises:
-        UnsupportedFeatureError: The file is encrypted, or its columns are mapped by name.
+        UnsupportedFeatureError: The file is encrypted.
     """
     if file.encryption_key is not None:
         raise UnsupportedFeatureError(f"table {table} has encrypted data files, which are not supported", table=table, data_file_id=file.id)
-    if file.mapping_id is not None:
-        raise UnsupportedFeatureError(
-            f"data file {file.id} of table {table} maps its columns by name (it was added with ducklake_add_data_files), which is not "
-            "supported; rewrite it with DuckDB",
-            table=table,
-            data_file_id=file.id,
-        )
 
 
 def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int | None) -> str | None:
     """Why Spark's own reader cannot read this file, or None when it can."""
+    if file.mapping_id is not None:
+        return "the file's columns are found by name"
     if file.delete_files or file.inlined_deletes:
         return "rows of the file are deleted"
     if snapshot_filter is not None:
@@ -100,6 +95,8 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
     name = file.path.rsplit("/", 1)[-1]
     if _GLOB.search(file.path) or name.startswith(_HIDDEN):
         return "Spark would expand or skip the file's path"
+    if not (file.path_is_relative and paths.has_own_name(file.path)):
+        return "the file has no name of a lake's own, so it may lack field ids or hold other types"
     for column in features.schema:
         obstacle = _column_obstacle(column, file, features)
         if obstacle:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ducklake_core.format.arrow_types import to_arrow_schema
 from ducklake_core.format.files import DataFile, WrittenFile
+from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
 
@@ -39,6 +40,15 @@ class FileTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnLife:
+    """A top-level column and the snapshots from which on, and up to which, the table has it (None: still)."""
+
+    column_id: int
+    begin_snapshot: int = 0
+    end_snapshot: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadShape:
     """What every task of one scan has in common: small and picklable, as it travels with each of them.
 
@@ -49,8 +59,9 @@ class ReadShape:
         read_schema: Columns to read: those to return and those that the predicate needs.
         virtual: Virtual columns to return after the columns.
         predicate: Rows to keep; None for all.
-        column_positions: Place in the table of each column of ``read_schema`` by id, for files without field ids, which
-            are mapped by position.
+        column_lives: The top-level columns of the table in order, dropped ones too as far as files may be older than their
+            end: files without field ids are mapped by position.
+        mappings: Name mappings of those files that have one.
     """
 
     table: str
@@ -59,7 +70,17 @@ class ReadShape:
     read_schema: Schema
     virtual: tuple[str, ...] = ()
     predicate: Predicate | None = None
-    column_positions: tuple[tuple[int, int], ...] = ()
+    column_lives: tuple[ColumnLife, ...] = ()
+    mappings: tuple[NameMapping, ...] = ()
+
+    def positions_at(self, snapshot_id: int) -> dict[int, int]:
+        """Place of each column among those that the table had at a snapshot, by column id."""
+        lives = (
+            life
+            for life in self.column_lives
+            if life.begin_snapshot <= snapshot_id and (life.end_snapshot is None or snapshot_id < life.end_snapshot)
+        )
+        return {life.column_id: place for place, life in enumerate(lives)}
 
     def arrow_schema(self) -> pa.Schema:
         """Schema of the batches that the scan returns."""
@@ -103,7 +124,8 @@ class ScanPlan:
     tasks: tuple[FileTask, ...] = ()
     inlined: pa.Table | None = None
     pruning: PruningReport
-    column_positions: tuple[tuple[int, int], ...] = ()
+    column_lives: tuple[ColumnLife, ...] = ()
+    mappings: tuple[NameMapping, ...] = ()
 
     @property
     def shape(self) -> ReadShape:
@@ -115,7 +137,8 @@ class ScanPlan:
             read_schema=self.read_schema,
             virtual=self.virtual,
             predicate=self.predicate,
-            column_positions=self.column_positions,
+            column_lives=self.column_lives,
+            mappings=self.mappings,
         )
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ducklake_core.catalog import files as catalog_files
 from ducklake_core.catalog.inlined import inlined_rows
+from ducklake_core.catalog.mappings import name_mappings
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
 from ducklake_core.errors import UsageError
@@ -15,8 +16,9 @@ from ducklake_core.format.files import ColumnStatistics, DataFile
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.type_names import ColumnRow
 from ducklake_core.scan.native import ReadFeatures, check_readable, column_versions, nan_obstacle, native_obstacle, prefers_arrow
-from ducklake_core.scan.plan import VIRTUAL_COLUMNS, FileTask, PruningReport, ScanPlan
+from ducklake_core.scan.plan import VIRTUAL_COLUMNS, ColumnLife, FileTask, PruningReport, ScanPlan
 
 
 def plan_scan(
@@ -40,14 +42,15 @@ def plan_scan(
     Raises:
         NotFoundError: An unknown column.
         UsageError: No column at all, or one of them twice.
-        UnsupportedFeatureError: A file that nobody here can read (encrypted, name-mapped).
+        CatalogCorruptError: A file names a column mapping that does not exist.
+        UnsupportedFeatureError: A file that nobody here can read (encrypted).
     """
     schema, named_virtual = _split(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
     _check_projection(schema, wanted_virtual)
     predicate = None if where is None else parse_predicate(where, table.schema)
     read_schema = _read_schema(table.schema, schema, predicate)
-    tasks, report = _tasks(reader, table, read_schema, wanted_virtual, predicate)
+    tasks, lives, report = _tasks(reader, table, read_schema, wanted_virtual, predicate)
     return ScanPlan(
         table=table.qualified_name,
         snapshot_id=table.snapshot_id,
@@ -58,7 +61,8 @@ def plan_scan(
         tasks=tasks,
         inlined=inlined_rows(reader, table, read_schema, with_table=True),
         pruning=report,
-        column_positions=tuple((column.id, place) for place, column in enumerate(table.schema)),
+        column_lives=lives,
+        mappings=name_mappings(reader, (t.file.mapping_id for t in tasks if t.file.mapping_id is not None), table.qualified_name),
     )
 
 
@@ -92,13 +96,16 @@ def _read_schema(table: Schema, schema: Schema, predicate: Predicate | None) -> 
 
 def _tasks(
     reader: CatalogReader, table: TableState, read_schema: Schema, virtual: tuple[str, ...], predicate: Predicate | None
-) -> tuple[tuple[FileTask, ...], PruningReport]:
+) -> tuple[tuple[FileTask, ...], tuple[ColumnLife, ...], PruningReport]:
     needed = pruning.columns(predicate) if predicate is not None else frozenset()
     selection = catalog_files.data_files(reader, table, predicate, frozenset(needed))
     features = ReadFeatures(schema=read_schema, virtual=virtual)
     found = list(selection)
-    if _changed_after(read_schema, [file for file, _ in found]):
-        features = replace(features, history=column_versions(reader.column_history(table.id)))
+    lives = tuple(ColumnLife(column_id=column.id) for column in table.schema)
+    if _changed_after(table, [file for file, _ in found]):
+        history = reader.column_history(table.id)
+        lives = _lives(history)
+        features = replace(features, history=column_versions(history))
     tasks = [_task(file, statistics, table, features, predicate) for file, statistics in found]
     report = PruningReport(
         files_total=selection.counts.files_total,
@@ -106,14 +113,31 @@ def _tasks(
         pruned_by_partition=selection.counts.pruned_by_partition,
         pruned_by_statistics=selection.counts.pruned_by_statistics,
     )
-    return tuple(_weigh(tasks)), report
+    return tuple(_weigh(tasks)), lives, report
 
 
-def _changed_after(schema: Schema, files: list[DataFile]) -> bool:
-    if any(file.row_id_start is None for file in files):
-        return True
-    oldest = min((file.begin_snapshot for file in files), default=None)
-    return oldest is not None and any(node.begin_snapshot >= oldest for node in schema.walk())
+def _changed_after(table: TableState, files: list[DataFile]) -> bool:
+    """Whether columns may have been changed, added or dropped after some of the files were written."""
+    if not files:
+        return False
+    nodes = list(table.schema.walk())
+    some_dropped = table.next_column_id - 1 > len(nodes)
+    oldest = min(file.begin_snapshot for file in files)
+    return some_dropped or any(file.row_id_start is None for file in files) or any(node.begin_snapshot >= oldest for node in nodes)
+
+
+def _lives(history: Sequence[tuple[ColumnRow, int | None]]) -> tuple[ColumnLife, ...]:
+    """Top-level columns that the table ever had, in the order of the last version of each."""
+    versions: dict[int, list[tuple[ColumnRow, int | None]]] = {}
+    for row, end in history:
+        if row.parent_column is None:
+            versions.setdefault(row.column_id, []).append((row, end))
+    ordered = sorted(
+        versions.values(), key=lambda rows: (rows[-1][0].column_order is None, rows[-1][0].column_order or 0, rows[-1][0].column_id)
+    )
+    return tuple(
+        ColumnLife(column_id=rows[0][0].column_id, begin_snapshot=rows[0][0].begin_snapshot, end_snapshot=rows[-1][1]) for rows in ordered
+    )
 
 
 def _task(

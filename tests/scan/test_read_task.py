@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core.arrow.read import read_task
-from ducklake_core.errors import CorruptFileError, NotFoundError, SchemaError, StorageError, UnsupportedFeatureError
+from ducklake_core.errors import CorruptFileError, NotFoundError, SchemaError, StorageError
 from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import BOOLEAN, INT32, INT64, VARCHAR, Field, ListType
-from ducklake_core.scan.plan import FileTask, ReadShape
+from ducklake_core.scan.plan import ColumnLife, FileTask, ReadShape
 from ducklake_core.storage.filesystems import Storage
 
 A = Field(id=1, name="a", type=INT32)
@@ -38,10 +38,10 @@ def write(path: Path, *columns: tuple[str, pa.Array, int | None], row_group_size
 
 def shape(*columns: Field, where: str | None = None, virtual: tuple[str, ...] = ()) -> ReadShape:
     schema = Schema(columns=columns)
-    positions = tuple((column.id, place) for place, column in enumerate(columns))
+    lives = tuple(ColumnLife(column_id=column.id) for column in columns)
     predicate = None if where is None else parse_predicate(where, schema)
     return ReadShape(
-        table="main.t", snapshot_id=9, schema=schema, read_schema=schema, virtual=virtual, predicate=predicate, column_positions=positions
+        table="main.t", snapshot_id=9, schema=schema, read_schema=schema, virtual=virtual, predicate=predicate, column_lives=lives
     )  # fmt: skip
 
 
@@ -82,9 +82,6 @@ def test_two_columns_of_one_name(tmp_path: Path) -> None:
 def test_without_ids_columns_are_taken_by_position(tmp_path: Path) -> None:
     file = write(tmp_path / "a.parquet", ("b", integers(2), 1), ("a", pa.array(["s"]), None))
     assert rows(FileTask(file=file), shape(A, B, Field(id=3, name="c", type=INT64, initial_default="8"))) == [(2, "s", 8)]
-    nested = Field(id=1, name="l", type=ListType(element=Field(id=2, name="element", type=INT32)))
-    with pytest.raises(UnsupportedFeatureError, match="'l'"):
-        rows(FileTask(file=file), shape(nested))
 
 
 def test_rows_of_later_snapshots_stay_hidden(tmp_path: Path) -> None:

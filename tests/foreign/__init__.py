@@ -1,0 +1,1 @@
+"""Files that others wrote, read as the reference reads them."""
