@@ -31,7 +31,9 @@ MAX_OPEN_FILES = 100
 GATHERED_BYTES = 256 * 1024 * 1024
 """Arrow bytes that wait in all open files together before the fullest is made to write a row group."""
 
-_SPLIT_ROWS = 131_072
+_GATHERED_ROWS = 65_536
+_GATHERED_INPUT_BYTES = 32 * 1024 * 1024
+"""Rows are cast, checked and split by so many at once, as each step has a cost of its own for a batch; wide rows sooner."""
 
 
 class DatasetWriter:
@@ -46,12 +48,17 @@ class DatasetWriter:
         self._state = state
         self._open: OrderedDict[PartitionValues, FileWriter] = OrderedDict()
         self._written: list[WrittenFile] = []
-        self._unsplit: list[pa.RecordBatch] = []
-        self._unsplit_rows = 0
+        self._incoming: list[pa.RecordBatch] = []
+        self._incoming_rows = 0
+        self._incoming_bytes = 0
+        # Files roll between the steps, so a step holds no more than a small file does.
+        self._step_bytes = min(_GATHERED_INPUT_BYTES, state.options.target_file_size)
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-encoder")
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; columns are found by name, and cast to the table's types.
+
+        Rows are gathered first, so that an error may come with a later call, or with ``close``.
 
         Raises:
             SchemaError: The rows do not fit the table.
@@ -62,20 +69,13 @@ class DatasetWriter:
             return
         if not batch.num_columns:
             raise self._state.without_columns()
-        try:
-            fitting = cast_to(batch, self._state.schema)
-        except DuckLakeError as error:
-            error.message = f"cannot write to {self._state.table}: {error.message}"
-            raise
-        if self._state.promise is not None:
-            self._check_promise(fitting, self._state.promise)
-        if self._state.partition_spec is None:
-            self._write_file((), fitting)
-            return
-        self._unsplit.append(fitting)
-        self._unsplit_rows += fitting.num_rows
-        if self._unsplit_rows >= _SPLIT_ROWS:
-            self._split()
+        if self._incoming and self._incoming[0].schema != batch.schema:
+            self._take_incoming()
+        self._incoming.append(batch)
+        self._incoming_rows += batch.num_rows
+        self._incoming_bytes += batch.nbytes
+        if self._incoming_rows >= _GATHERED_ROWS or self._incoming_bytes >= self._step_bytes:
+            self._take_incoming()
 
     def close(self) -> list[WrittenFile]:
         """Finish all files; they are in place, and verified, but not committed.
@@ -83,7 +83,7 @@ class DatasetWriter:
         Raises:
             StorageError: A file cannot be written.
         """
-        self._split()
+        self._take_incoming()
         while self._open:
             self._close_file(next(iter(self._open)))
         self._encoder.shutdown()
@@ -122,15 +122,30 @@ class DatasetWriter:
             table=self._state.table,
         )
 
-    def _split(self) -> None:
-        if not self._unsplit or self._state.partition_spec is None:
+    def _take_incoming(self) -> None:
+        batches, self._incoming, self._incoming_rows, self._incoming_bytes = self._incoming, [], 0, 0
+        if not batches:
             return
-        rows = pa.Table.from_batches(self._unsplit).combine_chunks().to_batches()
-        self._unsplit, self._unsplit_rows = [], 0
-        for batch in rows:
-            keys = partition_arrays(self._state.partition_spec, self._state.schema, batch)
-            for values, part in _parts(batch, keys):
-                self._write_file(values, part)
+        for batch in batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches():
+            fitting = self._fitting(batch)
+            if self._state.promise is not None:
+                self._check_promise(fitting, self._state.promise)
+            self._split(fitting)
+
+    def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            return cast_to(batch, self._state.schema)
+        except DuckLakeError as error:
+            error.message = f"cannot write to {self._state.table}: {error.message}"
+            raise
+
+    def _split(self, batch: pa.RecordBatch) -> None:
+        if self._state.partition_spec is None:
+            self._write_file((), batch)
+            return
+        keys = partition_arrays(self._state.partition_spec, self._state.schema, batch)
+        for values, part in _parts(batch, keys):
+            self._write_file(values, part)
 
     def _write_file(self, values: PartitionValues, batch: pa.RecordBatch) -> None:
         writer = self._open.get(values)

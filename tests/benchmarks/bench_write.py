@@ -63,6 +63,7 @@ def run() -> Result:
             {"DuckLake.write": ours, "df.write.parquet": sparks},
             baseline="df.write.parquet",
             promised_ratio=1.2,
+            warm_up=2,
         )
     session.stop()
     return result
