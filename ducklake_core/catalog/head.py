@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, and_, func, null, select
+from sqlalchemy import Connection, Select, and_, bindparam, func, null, select
 
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.state import Snapshot, TableColumnStatistics, TableStatistics
@@ -109,8 +109,10 @@ def _history(connection: Connection, database: Database, base: int) -> tuple[lis
     tables = database.tables
     snapshot = tables["snapshot"]
     clock = func.clock_timestamp() if database.abilities.has_clock else null()
-    query = _snapshots(tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= base)
-    rows = connection.execute(query).all()
+    query = tables.statement(
+        "history", lambda: _snapshots(tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= bindparam("base"))
+    )
+    rows = connection.execute(query, {"base": base}).all()
     if not rows:
         raise CatalogCorruptError(
             f"the catalog has no snapshot {base} or later, though the transaction was planned on it", snapshot_id=base
@@ -140,21 +142,9 @@ def _statistics(
     columns: dict[int, list[TableColumnStatistics]] = {}
     if not table_ids:
         return {}, {}
-    stats, column = tables["table_stats"], tables["table_column_stats"]
-    query = select(
-        stats.c.table_id.label("owner"),
-        stats.c.record_count,
-        stats.c.next_row_id,
-        stats.c.file_size_bytes,
-        column.c.column_id,
-        column.c.contains_null,
-        column.c.contains_nan,
-        column.c.min_value,
-        column.c.max_value,
-        column.c.extra_stats,
-    ).join_from(stats, column, stats.c.table_id == column.c.table_id, isouter=True)
+    query = tables.statement("statistics", lambda: _statistics_query(tables))
     for chunk in chunks(table_ids):
-        for row in connection.execute(query.where(stats.c.table_id.in_(chunk))):
+        for row in connection.execute(query, {"tables": chunk}):
             found[row.owner] = TableStatistics(
                 table_id=row.owner,
                 record_count=row.record_count or 0,
@@ -174,6 +164,26 @@ def _statistics(
                     )
                 )
     return found, {table_id: tuple(rows) for table_id, rows in columns.items()}
+
+
+def _statistics_query(tables: CatalogTables) -> Select[Any]:
+    stats, column = tables["table_stats"], tables["table_column_stats"]
+    return (
+        select(
+            stats.c.table_id.label("owner"),
+            stats.c.record_count,
+            stats.c.next_row_id,
+            stats.c.file_size_bytes,
+            column.c.column_id,
+            column.c.contains_null,
+            column.c.contains_nan,
+            column.c.min_value,
+            column.c.max_value,
+            column.c.extra_stats,
+        )
+        .join_from(stats, column, stats.c.table_id == column.c.table_id, isouter=True)
+        .where(stats.c.table_id.in_(bindparam("tables", expanding=True)))
+    )
 
 
 def _replaced(connection: Connection, tables: CatalogTables, request: HeadRequest) -> frozenset[int]:

@@ -5,11 +5,11 @@ The order of columns is part of the format: the reference inserts without column
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, String, Table
+from sqlalchemy import BigInteger, Column, MetaData, Select, String, Table
 from sqlalchemy.types import NullType, TypeEngine
 
 from ducklake_core.catalog.column_types import CatalogBoolean, CatalogTimestamp, CatalogUuid
@@ -75,6 +75,7 @@ class CatalogTables(Mapping[str, Table]):
     def __init__(self, schema: str | None) -> None:
         self.schema = schema
         self.metadata = MetaData(schema=schema)
+        self._statements: dict[str, Select[Any]] = {}
         self._tables = {name: Table(PREFIX + name, self.metadata, *_columns(layout)) for name, layout in _LAYOUT.items()}
 
     def __getitem__(self, name: str) -> Table:
@@ -85,6 +86,12 @@ class CatalogTables(Mapping[str, Table]):
 
     def __len__(self) -> int:
         return len(self._tables)
+
+    def statement(self, name: str, build: Callable[[], Select[Any]]) -> Select[Any]:
+        """A statement that is built once: what every commit asks should cost no more than its answer."""
+        if name not in self._statements:
+            self._statements[name] = build()
+        return self._statements[name]
 
     def inlined_data(self, name: str, columns: Iterable[str] = ()) -> Table:
         """A registered table of inlined rows: row_id, begin_snapshot, end_snapshot, then the columns, untyped (as stored)."""

@@ -51,6 +51,10 @@ def apply_changes(connection: Connection, database: Database, changes: Iterable[
 
 
 def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    if len(rows) == 1:
+        # A list of one would go through the driver's path for many, which costs a round trip more.
+        connection.execute(insert(table), dict(rows[0]))
+        return
     for start in range(0, len(rows), _BATCH):
         connection.execute(insert(table), [dict(row) for row in rows[start : start + _BATCH]])
 
