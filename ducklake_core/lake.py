@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -16,6 +17,7 @@ from ducklake_core.catalog.url import parse_catalog_url
 from ducklake_core.commit.committer import Committer
 from ducklake_core.engines import is_in_memory
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, NotFoundError, SchemaError, UsageError
+from ducklake_core.format.locations import check_allowed
 from ducklake_core.format.names import join_name, split_name
 from ducklake_core.format.options import normalize_option
 from ducklake_core.known_tables import KnownTables
@@ -81,11 +83,14 @@ class DuckLake(MaintenanceVerbs):
         override_data_path: bool = False,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, Any]] | None = None,
+        allowed_paths: Sequence[str] = (),
     ) -> DuckLake:
         """Open an existing lake. Nothing is created or migrated.
 
         Args:
             data_path: When given it must be the stored one, unless ``override_data_path``, which holds for this object only.
+            allowed_paths: Prefixes of further places that the catalog may name. Without them a path of the catalog that leaves
+                the data path through ``..``, or for another kind of store, is refused when it is to be read or written.
 
         Raises:
             NotALakeError: The database holds no lake.
@@ -93,7 +98,7 @@ class DuckLake(MaintenanceVerbs):
             UsageError: ``data_path`` is not the stored one.
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))
-        info = open_catalog(database, data_path, override_data_path)
+        info = replace(open_catalog(database, data_path, override_data_path), allowed_paths=check_allowed(allowed_paths))
         return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     def __init__(self, database: Database, info: LakeInfo, storage: Storage) -> None:

@@ -96,8 +96,9 @@ class Publication:
         state = staged.committed
         if staged.selection is None:
             return
+        directory = self._lake.info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name)
         target = DeleteTarget(
-            directory=staged.state.path, data_path=self._lake.info.data_path, write_id=paths.write_id(), assumed_snapshot=base.id + 1
+            directory=directory, data_path=self._lake.info.data_path, write_id=paths.write_id(), assumed_snapshot=base.id + 1
         )
         if staged.key_files is None:
             staged.key_files = tuple(staged.files)

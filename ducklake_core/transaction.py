@@ -255,7 +255,7 @@ class Transaction:
         table = staged.state
         state = WriteState(
             table=staged.name,
-            directory=table.path,
+            directory=self._lake.info.checked_location(table.path, f"table {staged.name}", table=staged.name),
             schema=table.schema,
             partition_spec=table.partition_spec,
             storage=self._lake.storage,

@@ -169,6 +169,9 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     catalog: Catalog = Field(discriminator="kind")
     storage: Storage = Field(discriminator="kind")
+    allowed_paths: list[str] = Field(
+        default_factory=list, description="Prefixes of places beside the data path that the catalog may name; see DuckLake.connect."
+    )
     create_if_missing: bool = Field(default=False, description="Create the lake on first use when the catalog database holds none.")
 
     _lake: DuckLake | None = PrivateAttr(default=None)
@@ -218,6 +221,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             data_path=self.storage.data_path,
             metadata_schema=self.catalog.metadata_schema,
             storage_options=self.storage_options(),
+            allowed_paths=self.allowed_paths,
         )
 
 

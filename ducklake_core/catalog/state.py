@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ducklake_core.format.locations import check_location
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
 
@@ -44,12 +45,23 @@ class LakeInfo:
         data_path: Base of all relative paths, with a trailing slash, as stored or as overridden for this session.
         encrypted: Whether data files are encrypted.
         created_by: What created the catalog.
+        allowed_paths: Places beside the data path that the user of this session lets the catalog name (format/locations.py).
     """
 
     version: str
     data_path: str
     encrypted: bool
     created_by: str | None = None
+    allowed_paths: tuple[str, ...] = ()
+
+    def checked_location(self, path: str, what: str, **details: object) -> str:
+        """A full path, unless it is one that this lake has no business to name.
+
+        Raises:
+            UnsupportedFeatureError: It leaves the data path through ``..``, or is in another kind of store, and is not allowed.
+        """
+        check_location(path, self.data_path, self.allowed_paths, what=what, **details)
+        return path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

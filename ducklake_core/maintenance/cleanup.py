@@ -14,6 +14,7 @@ from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.scheduled import ScheduledFile, forget_scheduled, scheduled_files, still_referenced
 from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format import paths
 from ducklake_core.format.options import Options
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
@@ -153,6 +154,10 @@ def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: set[str]) -> str 
     # An absolute path was put there by a writer who knew it to be outside; a relative one must stay inside.
     if file.is_relative and not paths.is_inside(info.data_path, file.path):
         return "its relative path leaves the data path"
+    try:
+        info.checked_location(file.path, "the file")
+    except UnsupportedFeatureError:
+        return "it is outside of the data path, in a place that allowed_paths does not name"
     return None
 
 

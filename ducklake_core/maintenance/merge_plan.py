@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from ducklake_core.catalog.compaction import SchemaVersions, files_with_deletes, schema_versions
 from ducklake_core.catalog.files import data_files
 from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.state import Snapshot, TableState
-from ducklake_core.errors import UsageError
+from ducklake_core.catalog.state import LakeInfo, Snapshot, TableState
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.files import DataFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.schema import Schema
 from ducklake_core.maintenance.words import size_text
+from ducklake_core.scan.planner import check_locations
 
 _GroupKey = tuple[int | None, int | None, tuple[tuple[int, str | None], ...]]
 
@@ -125,7 +126,7 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     left: dict[str, int] = {}
     candidates: list[DataFile] = []
     for file, _ in data_files(reader, table):
-        reason = _left_alone(file, file.id in deleted, options.target_file_size, limits)
+        reason = _left_alone(file, file.id in deleted, options.target_file_size, limits) or _out_of_reach(reader.info, table, file)
         if reason is None:
             candidates.append(file)
         else:
@@ -164,6 +165,14 @@ def _left_alone(file: DataFile, ever_deleted: bool, target: int, limits: MergeLi
         return "rows were deleted from it"
     if file.mapping_id is not None:
         return "its columns are found by name"
+    return None
+
+
+def _out_of_reach(info: LakeInfo, table: TableState, file: DataFile) -> str | None:
+    try:
+        check_locations(info, table, [file])
+    except UnsupportedFeatureError:
+        return "outside of the data path, in a place that allowed_paths does not name"
     return None
 
 

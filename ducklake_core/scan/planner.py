@@ -9,7 +9,7 @@ from ducklake_core.catalog import files as catalog_files
 from ducklake_core.catalog.inlined import inlined_rows
 from ducklake_core.catalog.mappings import name_mappings
 from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.state import TableState
+from ducklake_core.catalog.state import LakeInfo, TableState
 from ducklake_core.errors import UsageError
 from ducklake_core.format import pruning
 from ducklake_core.format.files import ColumnStatistics, DataFile
@@ -43,7 +43,7 @@ def plan_scan(
         NotFoundError: An unknown column.
         UsageError: No column at all, or one of them twice.
         CatalogCorruptError: A file names a column mapping that does not exist.
-        UnsupportedFeatureError: A file that nobody here can read (encrypted).
+        UnsupportedFeatureError: A file that nobody here can read (encrypted), or that the lake has no business to name.
     """
     schema, named_virtual = _split(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
@@ -101,6 +101,7 @@ def _tasks(
     selection = catalog_files.data_files(reader, table, predicate, frozenset(needed))
     features = ReadFeatures(schema=read_schema, virtual=virtual)
     found = list(selection)
+    check_locations(reader.info, table, [file for file, _ in found])
     lives = tuple(ColumnLife(column_id=column.id) for column in table.schema)
     if _changed_after(table, [file for file, _ in found]):
         history = reader.column_history(table.id)
@@ -114,6 +115,26 @@ def _tasks(
         pruned_by_statistics=selection.counts.pruned_by_statistics,
     )
     return tuple(_weigh(tasks)), lives, report
+
+
+def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]) -> None:
+    """Refuse files, with what is deleted from them, that the lake has no business to name.
+
+    Raises:
+        UnsupportedFeatureError: One leaves the data path through ``..``, or is in another kind of store, and is not allowed.
+    """
+    if files:
+        info.checked_location(table.path, f"table {table.qualified_name}", table=table.qualified_name)
+    for file in files:
+        _check_location(info, table, file.path, f"data file {file.id}")
+        for delete_file in file.delete_files:
+            _check_location(info, table, delete_file.path, f"delete file {delete_file.id}")
+
+
+def _check_location(info: LakeInfo, table: TableState, path: str, what: str) -> None:
+    # Most files only add a name to the path of the table, which was looked at once.
+    if not path.startswith(table.path) or ".." in path[len(table.path) :]:
+        info.checked_location(path, f"{what} of table {table.qualified_name}", table=table.qualified_name)
 
 
 def _changed_after(table: TableState, files: list[DataFile]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,11 +13,12 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pyarrow.fs as pafs
-from fsspec.utils import get_protocol
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
+from ducklake_core.format.locations import canonical_protocol, printable, protocol_of
 
-_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs", "local": "file"}
+__all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
+
 _EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
 
 
@@ -74,37 +74,6 @@ def _strings(value: object) -> Iterator[str]:
                 yield from _strings(inner)
         case _:
             pass
-
-
-# A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
-_CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*:[^@]*@", re.IGNORECASE)
-
-
-def canonical_protocol(protocol: str) -> str:
-    """One name per store.
-
-    >>> canonical_protocol("s3a"), canonical_protocol("abfss"), canonical_protocol("file")
-    ('s3', 'abfs', 'file')
-    """
-    return _ALIASES.get(protocol, protocol)
-
-
-def protocol_of(path: str) -> str:
-    """The protocol of a path; plain paths are ``file``.
-
-    >>> protocol_of("/lake/main/"), protocol_of("s3a://bucket/lake/")
-    ('file', 's3')
-    """
-    return canonical_protocol(get_protocol(path))
-
-
-def printable(path: str) -> str:
-    """A path for messages: without user, password and query.
-
-    >>> printable("s3://me:pw@bucket/a b?x=1"), printable("/data/é=1/f.parquet")
-    ('s3://bucket/a b', '/data/é=1/f.parquet')
-    """
-    return _CREDENTIALS.sub(r"\1", path).partition("?")[0] if "://" in path else path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

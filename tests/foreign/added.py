@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from sqlalchemy import text
 
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.url import parse_catalog_url
@@ -24,8 +25,8 @@ def put(path: Path, data: pa.Table, **options: object) -> Path:
 
 def add(duck: Oracle, table: str, path: Path | str, options: str = "") -> None:
     """Let the reference add a file to a table."""
-    text = str(path).replace("'", "''")
-    duck.run(f"CALL ducklake_add_data_files('lake', '{table}', '{text}'{', ' + options if options else ''})")
+    escaped = str(path).replace("'", "''")
+    duck.run(f"CALL ducklake_add_data_files('lake', '{table}', '{escaped}'{', ' + options if options else ''})")
 
 
 def numbered(data: pa.Table, **ids: int | None) -> pa.Table:
@@ -59,6 +60,14 @@ def register(address: LakeAddress, table: str, path: Path | str, rows: int, *, i
         connection.execute(changed.values(next_file_id=newest.next_file_id + 1))
     database.close()
     return int(newest.next_file_id)
+
+
+def change(address: LakeAddress, statement: str, **values: object) -> None:
+    """Run one statement on the catalog, as a careless tool would."""
+    database = Database(parse_catalog_url(address.url))
+    with database.write() as connection:
+        connection.execute(text(statement), values)
+    database.close()
 
 
 def check(duck: Oracle, lake: OpenLake, table: str = "t", at: int | None = None) -> None:

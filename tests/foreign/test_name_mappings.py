@@ -13,11 +13,9 @@ from pyspark.sql import SparkSession
 from sqlalchemy import event
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.url import parse_catalog_url
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, SchemaError, UnsupportedFeatureError
 from ducklake_core.scan.planner import plan_scan
-from tests.foreign.added import add, check, check_everywhere, put
+from tests.foreign.added import add, change, check, check_everywhere, put
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import assert_same_rows, open_lake
 
@@ -176,13 +174,6 @@ def test_one_statement_for_all_mappings(oracle: OracleFactory, sqlite_address: L
     assert len(plan.mappings) == len({task.file.mapping_id for task in plan.tasks}) < 6
     # They travel once, not with each file.
     assert len(pickle.dumps(plan.shape)) < 3000
-
-
-def change(address: LakeAddress, statement: str) -> None:
-    database = Database(parse_catalog_url(address.url))
-    with database.write() as connection:
-        connection.exec_driver_sql(statement)
-    database.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+"""Which files a lake may name: what is below its data path, or in the same kind of store, or allowed by the user.
+
+Whoever can write to a catalog decides which files its readers open, with the readers' own rights. A path that leaves the data
+path through ``..``, or for another kind of store, is therefore refused unless the user named the place.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Sequence
+
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs", "local": "file"}
+# Whoever may choose the host of these may make the reader ask any server.
+_OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb"})
+
+
+def canonical_protocol(protocol: str) -> str:
+    """One name per store.
+
+    >>> canonical_protocol("s3a"), canonical_protocol("abfss"), canonical_protocol("file")
+    ('s3', 'abfs', 'file')
+    """
+    return _ALIASES.get(protocol, protocol)
+
+
+def protocol_of(path: str) -> str:
+    """The protocol of a path; plain paths are ``file``.
+
+    >>> protocol_of("/lake/main/"), protocol_of("s3a://bucket/lake/"), protocol_of("simplecache::s3://bucket/x")
+    ('file', 's3', 'simplecache')
+    """
+    if path.startswith("file:"):
+        return "file"
+    found = re.match(r"([^:/\\]+)(?:::|://)", path)
+    return canonical_protocol(found[1].lower()) if found else "file"
+
+
+# A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
+_CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*:[^@]*@", re.IGNORECASE)
+
+
+def printable(path: str) -> str:
+    """A path for messages: without user, password and query.
+
+    >>> printable("s3://me:pw@bucket/a b?x=1"), printable("/data/é=1/f.parquet")
+    ('s3://bucket/a b', '/data/é=1/f.parquet')
+    """
+    return _CREDENTIALS.sub(r"\1", path).partition("?")[0] if "://" in path else path
+
+
+def check_location(path: str, data_path: str, allowed: Sequence[str] = (), *, what: str, **details: object) -> None:
+    """Refuse a path that the lake has no business to name.
+
+    Args:
+        path: Full path of a file or directory.
+        data_path: The lake's data path.
+        allowed: Further places that the user allows, as prefixes.
+        what: What the path belongs to, for the message: "data file 7 of table main.t".
+        details: Objects for the error.
+
+    Raises:
+        UnsupportedFeatureError: The path leaves the data path through ``..``, or is in another kind of store.
+    """
+    reason = _obstacle(path, data_path)
+    if reason is not None and not any(_is_below(path, place) for place in allowed):
+        raise UnsupportedFeatureError(
+            f"{what} is at {printable(path)}, which {reason} of the lake ({printable(data_path)}); if that is meant, connect with "
+            "allowed_paths naming the place",
+            path=printable(path),
+            **details,
+        )
+
+
+def check_allowed(places: Sequence[str]) -> tuple[str, ...]:
+    """The user's further places as a tuple.
+
+    Raises:
+        UsageError: One text instead of several, or an empty one, which would allow everything.
+    """
+    if isinstance(places, str):
+        raise UsageError(f"allowed_paths must be a list of prefixes, not the text {places!r}")
+    if not all(places):
+        raise UsageError("allowed_paths holds an empty prefix")
+    return tuple(places)
+
+
+def _obstacle(path: str, data_path: str) -> str | None:
+    if _server(path) != _server(data_path):
+        return "is in another kind of store than the data path"
+    if _has_steps_up(path) and not _is_below(path, data_path):
+        return "leaves the data path"
+    return None
+
+
+def _server(path: str) -> tuple[str, str]:
+    protocol = protocol_of(path)
+    host = path.partition("://")[2].partition("/")[0] if protocol in _OF_MANY_SERVERS else ""
+    return protocol, host.lower()
+
+
+def _has_steps_up(path: str) -> bool:
+    return ".." in path and ".." in re.split(r"[/\\]", path)
+
+
+def _is_below(path: str, place: str) -> bool:
+    """Whether a path lies in a place once all steps are taken.
+
+    >>> _is_below("/lake/x/../y", "/lake/"), _is_below("/lake/../etc/x", "/lake/"), _is_below("/lakes/x", "/lake")
+    (True, False, False)
+    >>> _is_below("s3a://b/x/y", "s3://b/x"), _is_below("s3://b/x/../../c", "s3://b")
+    (True, False)
+    """
+    found, inside = _server(path), _resolved(path)
+    return found == _server(place) and (inside == _resolved(place) or inside.startswith(_resolved(place).rstrip("/") + "/"))
+
+
+def _resolved(path: str) -> str:
+    if protocol_of(path) == "file":
+        plain = re.sub(r"^(?:file|local)://(?:localhost(?=/))?|^file:", "", path)
+        return os.path.abspath(plain)
+    return posixpath.normpath("/" + path.partition("://")[2])
