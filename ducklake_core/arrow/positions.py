@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from ducklake_core.arrow.keys import KeySet
-from ducklake_core.arrow.read import deleted_positions, read_inlined, read_task
+from ducklake_core.arrow.read import read_inlined, read_task
 from ducklake_core.commit.actions import StagedDeleteFile
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format import paths
 from ducklake_core.format.files import DataFile, DeleteFile
 from ducklake_core.format.schema import Schema
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
-from ducklake_core.storage.delete_files import DeletedPositions, read_delete_file, write_delete_file
+from ducklake_core.storage.delete_files import DeletedPositions, deleted_positions, read_delete_file, write_delete_file
 from ducklake_core.storage.filesystems import Storage
 
 _POSITION = "file_row_number"
@@ -125,7 +125,7 @@ def delete_in_file(
         None when no visible row matches.
     """
     if keys is None and (task.covered or shape.predicate is None):
-        gone = len(deleted_positions(task.file, shape.snapshot_id, storage))
+        gone = len(deleted_positions(storage, task.file, shape.snapshot_id))
         return EndedFile(data_file_id=task.file.id, new_count=task.file.record_count - gone) if gone < task.file.record_count else None
     parts: list[np.ndarray] = []
     for batch in read_task(task, shape, storage, threads=threads):
@@ -145,7 +145,7 @@ def hide_positions(file: DataFile, positions: np.ndarray, shape: ReadShape, targ
         target: Where to write.
         storage: How to reach the files.
     """
-    hidden = deleted_positions(file, shape.snapshot_id, storage)
+    hidden = deleted_positions(storage, file, shape.snapshot_id)
     if len(hidden) + len(positions) >= file.record_count:
         return EndedFile(data_file_id=file.id, new_count=len(positions))
     old = _only_delete_file(file, shape.table)

@@ -25,8 +25,9 @@ from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, Da
 from ducklake_core.format.name_mapping import plain_text
 from ducklake_core.format.types import Field
 from ducklake_core.scan.native import check_readable
-from ducklake_core.scan.plan import VIRTUAL_TYPES, FileTask, ReadShape, ScanPlan
-from ducklake_core.storage.delete_files import read_positions
+from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
+from ducklake_core.scan.virtual import VIRTUAL_SCHEMA, needed_virtual
+from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage, printable
 
 BATCH_ROWS = 65_536
@@ -63,7 +64,7 @@ def read_task(task: FileTask, shape: ReadShape, storage: Storage, *, threads: bo
         UnsupportedFeatureError: It is encrypted, or the predicate needs a SQL engine.
     """
     check_readable(task.file, shape.table)
-    deleted = deleted_positions(task.file, shape.snapshot_id, storage)
+    deleted = deleted_positions(storage, task.file, shape.snapshot_id)
     yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads)
 
 
@@ -99,28 +100,14 @@ class ChosenRows:
         return mask
 
 
-def deleted_positions(file: DataFile, snapshot_id: int, storage: Storage) -> np.ndarray:
-    """Positions of a file that are deleted at a snapshot, ascending: of all its delete files and of the catalog."""
-    parts = [read_positions(storage, delete_file, snapshot_id) for delete_file in file.delete_files]
-    if file.inlined_deletes:
-        parts.append(np.asarray(file.inlined_deletes, dtype=np.int64))
-    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
-
-
 def read_inlined(inlined: pa.Table, shape: ReadShape) -> Iterator[pa.RecordBatch]:
     """The inlined rows of a plan that satisfy the predicate, in the shape of the rows of files."""
     # By place, because a table may have columns called like the virtual ones.
     width = len(shape.read_schema)
-    row_ids, snapshots, tables = inlined.columns[width : width + 3]
-    virtual: dict[str, Any] = {
-        "rowid": row_ids,
-        "snapshot_id": snapshots,
-        # The reference names the physical table where it names the file of other rows.
-        "filename": tables,
-        "file_row_number": pa.array(np.arange(len(inlined), dtype=np.int64)),
-    }
-    fields = [*inlined.columns[:width], *(virtual[name] for name in shape.virtual)]
-    names = [*shape.read_schema.names, *shape.virtual]
+    # As in the reference, the physical table stands for the file, and the row id for the position in it.
+    place = {"rowid": 0, "file_row_number": 0, "snapshot_id": 1, "filename": 2, "file_index": 3}
+    fields = [*inlined.columns[:width], *(inlined.column(width + place[name]) for name in shape.read_virtual)]
+    names = [*shape.read_schema.names, *shape.read_virtual]
     for batch in pa.table(fields, names=_unique(names)).to_batches(max_chunksize=BATCH_ROWS):
         kept = _keep_matching(batch, shape)
         if kept.num_rows:
@@ -137,8 +124,12 @@ def _keep_matching(batch: pa.RecordBatch, shape: ReadShape) -> pa.RecordBatch:
         return batch
     from ducklake_core.arrow.evaluate import evaluate
 
-    table_columns = pa.RecordBatch.from_arrays(batch.columns[: len(shape.read_schema)], schema=_read_schema(shape))
-    return batch.filter(evaluate(shape.predicate, table_columns))
+    width, made = len(shape.read_schema), shape.read_virtual
+    needed = needed_virtual(shape.predicate)
+    # Only what the predicate means: a virtual column may also be there next to a table's column of the same name.
+    arrays = [*batch.columns[:width], *(batch.column(width + made.index(name)) for name in needed)]
+    schema = [*_read_schema(shape), *to_arrow_schema(VIRTUAL_SCHEMA.select(needed))]
+    return batch.filter(evaluate(shape.predicate, pa.RecordBatch.from_arrays(arrays, schema=pa.schema(schema))))
 
 
 def _read_schema(shape: ReadShape) -> pa.Schema:
@@ -148,7 +139,7 @@ def _read_schema(shape: ReadShape) -> pa.Schema:
 def _output(batch: pa.RecordBatch, shape: ReadShape) -> pa.RecordBatch:
     place = {column.id: index for index, column in enumerate(shape.read_schema)}
     arrays = [batch.column(place[column.id]) for column in shape.schema]
-    arrays += batch.columns[len(shape.read_schema) :]
+    arrays += batch.columns[len(shape.read_schema) :][: len(shape.virtual)]
     return pa.RecordBatch.from_arrays(arrays, schema=shape.arrow_schema())
 
 
@@ -210,8 +201,8 @@ class _FileReader:
             self._column(column, source, batch, order, len(positions))
             for column, source in zip(self.shape.read_schema, self.sources, strict=True)
         ]
-        arrays += [self._virtual(name, batch, positions, order) for name in self.shape.virtual]
-        made = pa.RecordBatch.from_arrays(arrays, names=_unique([*self.shape.read_schema.names, *self.shape.virtual]))
+        arrays += [self._virtual(name, batch, positions, order) for name in self.shape.read_virtual]
+        made = pa.RecordBatch.from_arrays(arrays, names=_unique([*self.shape.read_schema.names, *self.shape.read_virtual]))
         return made if self.task.covered else _keep_matching(made, self.shape)
 
     def _column(self, column: Field, source: Source, batch: pa.RecordBatch, order: dict[int, int], length: int) -> pa.Array[Any]:
@@ -258,7 +249,9 @@ class _FileReader:
             case "snapshot_id":
                 return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), len(positions))
             case "filename":
-                return pa.repeat(pa.scalar(file.path, VIRTUAL_TYPES[name]), len(positions))
+                return pa.repeat(pa.scalar(file.path, pa.string()), len(positions))
+            case "file_index":
+                return pa.repeat(pa.scalar(self.task.index, pa.uint64()), len(positions))
             case _:
                 return pa.array(positions)
 
@@ -273,7 +266,7 @@ def _open(source: pa.NativeFile, task: FileTask, shape: ReadShape) -> _FileReade
     ids = [field_id(field) for field in schema]
     by_id = {number: place for place, number in enumerate(ids) if number is not None}
     row_id_place = by_id.get(ROW_ID_FIELD_ID)
-    if "rowid" in shape.virtual and row_id_place is None and task.file.row_id_start is None:
+    if "rowid" in shape.read_virtual and row_id_place is None and task.file.row_id_start is None:
         raise CorruptFileError(f"{where} of table {shape.table} has no row ids, neither in the file nor in the catalog", path=where)
     snapshot_id_place = by_id.get(SNAPSHOT_ID_FIELD_ID)
     if task.snapshot_filter is not None and snapshot_id_place is None:
@@ -286,17 +279,17 @@ def _open(source: pa.NativeFile, task: FileTask, shape: ReadShape) -> _FileReade
         shape=shape,
         schema=schema,
         sources=find_columns(schema, task.file, shape),
-        row_id_place=row_id_place if "rowid" in shape.virtual else None,
-        snapshot_id_place=snapshot_id_place if task.snapshot_filter is not None or "snapshot_id" in shape.virtual else None,
+        row_id_place=row_id_place if "rowid" in shape.read_virtual else None,
+        snapshot_id_place=snapshot_id_place if task.snapshot_filter is not None or "snapshot_id" in shape.read_virtual else None,
     )
 
 
 def count_rows(plan: ScanPlan, storage: Storage) -> int:
-    """Number of rows of a plan; files without deletes that match as a whole are counted from the catalog."""
+    """Number of rows of a plan; for files that match as a whole, the catalog and the delete files answer."""
     total = 0
     for task in plan.tasks:
-        if _known_count(task, plan):
-            total += task.file.record_count
+        if task.snapshot_filter is None and (plan.predicate is None or task.covered):
+            total += _visible_count(task.file, plan.snapshot_id, storage)
         else:
             total += sum(batch.num_rows for batch in read_task(task, plan.shape, storage))
     if plan.inlined is not None:
@@ -304,6 +297,6 @@ def count_rows(plan: ScanPlan, storage: Storage) -> int:
     return total
 
 
-def _known_count(task: FileTask, plan: ScanPlan) -> bool:
-    hidden = task.file.delete_files or task.file.inlined_deletes or task.snapshot_filter is not None
-    return not hidden and (plan.predicate is None or task.covered)
+def _visible_count(file: DataFile, snapshot_id: int, storage: Storage) -> int:
+    deleted = deleted_positions(storage, file, snapshot_id)
+    return file.record_count - int(np.searchsorted(deleted, file.record_count))

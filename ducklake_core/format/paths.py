@@ -100,6 +100,15 @@ def write_id_of(path: str) -> str | None:
     return found[1] if found else None
 
 
+def file_name(path: str) -> str:
+    """The last part of a path.
+
+    >>> file_name("s3://bucket/lake/main/t/x.parquet"), file_name("x.parquet")
+    ('x.parquet', 'x.parquet')
+    """
+    return path.rpartition("/")[2]
+
+
 _OWN_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
 
 
@@ -109,7 +118,7 @@ def has_own_name(path: str) -> bool:
     >>> has_own_name("main/t/ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"), has_own_name("main/t/part-0.parquet")
     (True, False)
     """
-    return _OWN_NAME.fullmatch(path.rpartition("/")[2]) is not None
+    return _OWN_NAME.fullmatch(file_name(path)) is not None
 
 
 def partition_directory(spec: PartitionSpec, values: Sequence[str | None]) -> str:

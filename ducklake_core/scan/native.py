@@ -34,7 +34,11 @@ _LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
 
 SMALL_FILE_BYTES = 1 << 20
 MANY_SMALL_FILES = 64
-"""More small files than this are read with Arrow: Spark needs about 5 ms to plan a file, whatever its size."""
+"""More small files than this are read with Arrow in Spark Connect, where looking up a path takes a Spark task."""
+DELETED_BITS = 4096
+"""Rows whose deletes are one piece of the bits by which Spark leaves deleted rows out."""
+MOST_DELETED_BYTES = 64 << 20
+"""More than this of such bits stays away from the driver: further files with deletes are read with Arrow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +56,10 @@ class ReadFeatures:
 
     Attributes:
         schema: Columns to read.
-        virtual: Virtual columns to return.
         history: Versions of every column by id, oldest first; may be empty when no column changed after any file.
     """
 
     schema: Schema
-    virtual: tuple[str, ...] = ()
     history: Mapping[int, tuple[ColumnVersion, ...]] = field(default_factory=dict)
 
 
@@ -84,12 +86,8 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
     """Why Spark's own reader cannot read this file, or None when it can."""
     if file.mapping_id is not None:
         return "the file's columns are found by name"
-    if file.delete_files or file.inlined_deletes:
-        return "rows of the file are deleted"
     if snapshot_filter is not None:
         return "the file holds rows of later snapshots"
-    if features.virtual:
-        return f"the virtual column {features.virtual[0]} is wanted"
     if not _LOCAL.match(file.path):
         return "the file is not on a local path, and the JVM may lack the file system"
     name = file.path.rsplit("/", 1)[-1]
@@ -102,6 +100,17 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
         if obstacle:
             return obstacle
     return None
+
+
+def deleted_bytes(file: DataFile) -> int:
+    """About how many bytes the driver and each executor hold to leave the deleted rows of a file out natively.
+
+    One bit a row in pieces of some thousand rows, and nothing but a place for a piece without deletes.
+    """
+    deletes = len(file.inlined_deletes) + sum(one.delete_count for one in file.delete_files)
+    if not (file.delete_files or file.inlined_deletes):
+        return 0
+    return file.record_count * 8 // DELETED_BITS + min(file.record_count // 8, deletes * DELETED_BITS // 8) + 8
 
 
 def nan_obstacle(predicate: Predicate | None, statistics: Mapping[int, ColumnStatistics], schema: Schema) -> str | None:

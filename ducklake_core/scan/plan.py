@@ -12,9 +12,7 @@ from ducklake_core.format.files import DataFile, WrittenFile
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
-
-VIRTUAL_COLUMNS = ("rowid", "snapshot_id", "filename", "file_row_number")
-VIRTUAL_TYPES = {"rowid": pa.int64(), "snapshot_id": pa.int64(), "filename": pa.string(), "file_row_number": pa.int64()}
+from ducklake_core.scan.virtual import VIRTUAL_SCHEMA, needed_virtual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +27,7 @@ class FileTask:
         covered: Whether statistics prove that every row satisfies the predicate, so that none need be evaluated.
         rows: When set, a part of the file: the row groups that begin at a position from the first up to, not including, the
             second number.
+        index: Number of the file in the plan.
     """
 
     file: DataFile
@@ -37,6 +36,7 @@ class FileTask:
     native_obstacle: str | None = None
     covered: bool = False
     rows: tuple[int, int] | None = None
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +82,15 @@ class ReadShape:
         )
         return {life.column_id: place for place, life in enumerate(lives)}
 
+    @property
+    def read_virtual(self) -> tuple[str, ...]:
+        """Virtual columns to make: those to return, then those that only the predicate needs."""
+        return (*self.virtual, *(name for name in needed_virtual(self.predicate) if name not in self.virtual))
+
     def arrow_schema(self) -> pa.Schema:
         """Schema of the batches that the scan returns."""
-        columns = list(to_arrow_schema(self.schema))
-        return pa.schema([*columns, *(pa.field(name, VIRTUAL_TYPES[name]) for name in self.virtual)])
+        columns = [field.remove_metadata() for field in to_arrow_schema(VIRTUAL_SCHEMA.select(self.virtual))]
+        return pa.schema([*to_arrow_schema(self.schema), *columns])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +116,8 @@ class ScanPlan:
         predicate: Rows to keep, bound to ``read_schema``; None for all.
         tasks: Files to read.
         inlined: Inlined rows visible at the snapshot, not yet filtered: columns of ``read_schema``, then ``rowid``,
-            ``snapshot_id`` and ``inlined_table``, the physical table that holds the row; None when there are none.
+            ``snapshot_id``, ``inlined_table`` (the physical table that holds the row) and ``file_index`` (its number, after
+            those of the files); None when there are none.
         pruning: What was left out and why.
     """
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+
+import pyarrow as pa
 
 from ducklake_core.catalog import files as catalog_files
 from ducklake_core.catalog.inlined import inlined_rows
@@ -13,12 +16,22 @@ from ducklake_core.catalog.state import LakeInfo, TableState
 from ducklake_core.errors import UsageError
 from ducklake_core.format import pruning
 from ducklake_core.format.files import ColumnStatistics, DataFile
+from ducklake_core.format.paths import file_name
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow
-from ducklake_core.scan.native import ReadFeatures, check_readable, column_versions, nan_obstacle, native_obstacle, prefers_arrow
-from ducklake_core.scan.plan import VIRTUAL_COLUMNS, ColumnLife, FileTask, PruningReport, ScanPlan
+from ducklake_core.scan.native import (
+    MOST_DELETED_BYTES,
+    ReadFeatures,
+    check_readable,
+    column_versions,
+    deleted_bytes,
+    nan_obstacle,
+    native_obstacle,
+)
+from ducklake_core.scan.plan import ColumnLife, FileTask, PruningReport, ScanPlan
+from ducklake_core.scan.virtual import FILE_INDEX, VIRTUAL_COLUMNS, needed_virtual, virtual_statistics, with_virtual
 
 
 def plan_scan(
@@ -36,7 +49,7 @@ def plan_scan(
         table: The table at the snapshot to read.
         columns: Names to return, in order, without regard to case; all columns when None. A virtual column's name
             counts as such unless the table has a column of that name.
-        where: Rows to keep: SQL text or a predicate.
+        where: Rows to keep: SQL text or a predicate; it may name virtual columns too.
         virtual: Further virtual columns to return.
 
     Raises:
@@ -48,9 +61,9 @@ def plan_scan(
     schema, named_virtual = _split(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
     _check_projection(schema, wanted_virtual)
-    predicate = None if where is None else parse_predicate(where, table.schema)
+    predicate = None if where is None else parse_predicate(where, with_virtual(table.schema))
     read_schema = _read_schema(table.schema, schema, predicate)
-    tasks, lives, report = _tasks(reader, table, read_schema, wanted_virtual, predicate)
+    tasks, lives, report = _tasks(reader, table, read_schema, predicate)
     return ScanPlan(
         table=table.qualified_name,
         snapshot_id=table.snapshot_id,
@@ -59,7 +72,7 @@ def plan_scan(
         virtual=wanted_virtual,
         predicate=predicate,
         tasks=tasks,
-        inlined=inlined_rows(reader, table, read_schema, with_table=True),
+        inlined=_numbered(inlined_rows(reader, table, read_schema, with_table=True), len(tasks)),
         pruning=report,
         column_lives=lives,
         mappings=name_mappings(reader, (t.file.mapping_id for t in tasks if t.file.mapping_id is not None), table.qualified_name),
@@ -95,26 +108,39 @@ def _read_schema(table: Schema, schema: Schema, predicate: Predicate | None) -> 
 
 
 def _tasks(
-    reader: CatalogReader, table: TableState, read_schema: Schema, virtual: tuple[str, ...], predicate: Predicate | None
+    reader: CatalogReader, table: TableState, read_schema: Schema, predicate: Predicate | None
 ) -> tuple[tuple[FileTask, ...], tuple[ColumnLife, ...], PruningReport]:
     needed = pruning.columns(predicate) if predicate is not None else frozenset()
     selection = catalog_files.data_files(reader, table, predicate, frozenset(needed))
-    features = ReadFeatures(schema=read_schema, virtual=virtual)
+    features = ReadFeatures(schema=read_schema)
     found = list(selection)
     check_locations(reader.info, table, [file for file, _ in found])
+    listed = len(found)
+    if predicate is not None and needed_virtual(predicate):
+        found = [(file, statistics | virtual_statistics(file)) for file, statistics in found]
+        found = [(file, statistics) for file, statistics in found if pruning.may_match(predicate, statistics, file.record_count)]
     lives = tuple(ColumnLife(column_id=column.id) for column in table.schema)
     if _changed_after(table, [file for file, _ in found]):
         history = reader.column_history(table.id)
         lives = _lives(history)
         features = replace(features, history=column_versions(history))
-    tasks = [_task(file, statistics, table, features, predicate) for file, statistics in found]
+    tasks = [replace(_task(*entry, table, features, predicate), index=number) for number, entry in enumerate(found)]
     report = PruningReport(
         files_total=selection.counts.files_total,
         files_kept=len(tasks),
         pruned_by_partition=selection.counts.pruned_by_partition,
-        pruned_by_statistics=selection.counts.pruned_by_statistics,
+        pruned_by_statistics=selection.counts.pruned_by_statistics + listed - len(found),
     )
-    return tuple(_weigh(tasks)), lives, report
+    return tuple(_together(tasks)), lives, report
+
+
+def _numbered(inlined: pa.Table | None, files: int) -> pa.Table | None:
+    """Inlined rows with their ``file_index``: the reference counts every physical table as one more file."""
+    if inlined is None:
+        return None
+    tables = inlined.column(inlined.num_columns - 1)
+    numbers = {name: files + number for number, name in enumerate(tables.unique().to_pylist())}
+    return inlined.append_column(FILE_INDEX.name, pa.array([numbers[name] for name in tables.to_pylist()], pa.uint64()))
 
 
 def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]) -> None:
@@ -177,9 +203,17 @@ def _task(
     )
 
 
-def _weigh(tasks: list[FileTask]) -> list[FileTask]:
-    """Leave the native path to few or large files."""
-    if not prefers_arrow([task.file.file_size_bytes for task in tasks if task.native]):
-        return tasks
-    reason = "there are many small files"
-    return [replace(task, native=False, native_obstacle=reason) if task.native else task for task in tasks]
+def _together(tasks: list[FileTask]) -> list[FileTask]:
+    """Leave to Arrow what Spark's reader cannot do for all files at once: tell files of one name apart, hold very many deletes."""
+    names = Counter(file_name(task.file.path) for task in tasks)
+    held, result = 0, []
+    for task in tasks:
+        obstacle = task.native_obstacle
+        if obstacle is None and names[file_name(task.file.path)] > 1:
+            obstacle = "the table has another file of the same name"
+        if obstacle is None:
+            size = deleted_bytes(task.file)
+            obstacle = "the table has very many deleted rows" if size and held + size > MOST_DELETED_BYTES else None
+            held += size if obstacle is None else 0
+        result.append(replace(task, native=obstacle is None, native_obstacle=obstacle))
+    return result

@@ -33,7 +33,8 @@ from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.spark.arrow_form import to_spark_form
 from ducklake_core.spark.attempts import attempt_number, may_have_lost
 from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
-from ducklake_core.spark.read import arrow_form, needs_sql, quoted, spark_schema
+from ducklake_core.spark.read import needs_sql
+from ducklake_core.spark.scan_schema import arrow_form, quoted, spark_schema
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
 

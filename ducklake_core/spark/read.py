@@ -7,29 +7,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
-
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
+from typing import TYPE_CHECKING
 
 from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.format.predicates import And, Comparison, IsNull, Not, Or, Predicate, SqlExpression
-from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import DataType as LakeType
-from ducklake_core.format.types import Field, ListType
-from ducklake_core.format.types import MapType as LakeMap
-from ducklake_core.format.types import StructType as LakeStruct
+from ducklake_core.scan.native import prefers_arrow
 from ducklake_core.scan.plan import FileTask, ScanPlan
 from ducklake_core.spark.bundles import Bundle, bundle_reader, deal, inlined_bundles, split
-from ducklake_core.spark.types import to_spark_type
+from ducklake_core.spark.native_read import read_natively
+from ducklake_core.spark.scan_schema import arrow_form, quoted, spark_schema
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-
-FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
-_VIRTUAL_TYPES = {"rowid": LongType(), "snapshot_id": LongType(), "filename": StringType(), "file_row_number": LongType()}
 
 
 def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession) -> DataFrame:
@@ -41,30 +31,22 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession) -> DataFr
     Raises:
         UnsupportedFeatureError: A column type that Spark has no type for, or a predicate that has no Spark SQL.
     """
-    branches: list[DataFrame] = []
-    native = [task for task in plan.tasks if task.native]
-    others = [task for task in plan.tasks if not task.native]
-    if native:
-        branches.append(_native(plan, native, session))
+    native, others = _ways(plan, session)
+    branches = read_natively(plan, native, storage, session) if native else []
     bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(others))), *inlined_bundles(plan.inlined)]
     if bundles or not branches:
         branches.append(_arrow(plan, bundles, storage, session))
     return reduce(lambda left, right: left.unionAll(right), branches)
 
 
-def _native(plan: ScanPlan, tasks: list[FileTask], session: SparkSession) -> DataFrame:
-    session.conf.set(FIELD_ID_CONF, "true")
-    frame = (
-        session.read.schema(spark_schema(plan.read_schema, field_ids=True))
-        .option("mergeSchema", "false")
-        .option("datetimeRebaseMode", "CORRECTED")
-        .option("int96RebaseMode", "CORRECTED")
-        .parquet(*(task.file.path for task in tasks))
-    )
-    if plan.predicate is not None and not all(task.covered for task in tasks):
-        frame = frame.filter(to_sql(plan.predicate, "spark"))
-    # Field ids stay inside: written elsewhere by Spark, they would claim to be ids of that other place.
-    return frame.select(*(quoted(name) for name in plan.schema.names)).to(spark_schema(plan.schema))
+def _ways(plan: ScanPlan, session: SparkSession) -> tuple[list[FileTask], list[FileTask]]:
+    """Files for Spark's reader, and files for Arrow."""
+    native = [task for task in plan.tasks if task.native]
+    others = [task for task in plan.tasks if not task.native]
+    is_connect = type(session).__module__.startswith("pyspark.sql.connect")
+    if is_connect and prefers_arrow([task.file.file_size_bytes for task in native]):
+        return [], list(plan.tasks)
+    return native, others
 
 
 def _arrow(plan: ScanPlan, bundles: list[Bundle], storage: Storage, session: SparkSession) -> DataFrame:
@@ -73,43 +55,13 @@ def _arrow(plan: ScanPlan, bundles: list[Bundle], storage: Storage, session: Spa
     if plan.predicate is not None and needs_sql(plan.predicate):
         # Only Spark can evaluate it, so the columns that it reads have to come along.
         filter_sql = to_sql(plan.predicate, "spark")
-        shape = replace(shape, predicate=None, schema=plan.read_schema)
+        shape = replace(shape, predicate=None, schema=plan.read_schema, virtual=shape.read_virtual)
     schema = spark_schema(shape.schema, shape.virtual)
     numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
     frame = numbers.mapInArrow(bundle_reader(bundles, shape, storage, arrow_form(schema)), schema)
     if filter_sql is None:
         return frame
     return frame.filter(filter_sql).select(*(quoted(name) for name in (*plan.schema.names, *plan.virtual)))
-
-
-def spark_schema(schema: Schema, virtual: tuple[str, ...] = (), *, field_ids: bool = False) -> StructType:
-    """The Spark columns of a scan, all nullable; with ``field_ids`` for reading Parquet by field id."""
-    fields = [_field(column, field_ids) for column in schema]
-    return StructType([*fields, *(StructField(name, _VIRTUAL_TYPES[name]) for name in virtual)])
-
-
-def _field(column: Field, field_ids: bool) -> StructField:
-    metadata: dict[str, Any] = {"parquet.field.id": column.id} if field_ids else {}
-    return StructField(column.name, _type(column.type, field_ids), True, metadata)
-
-
-def _type(data_type: LakeType, field_ids: bool) -> Any:
-    match data_type:
-        case LakeStruct(fields=fields):
-            return StructType([_field(field, field_ids) for field in fields])
-        case ListType(element=element):
-            return ArrayType(_type(element.type, field_ids), True)
-        case LakeMap(key=key, value=value):
-            return MapType(_type(key.type, field_ids), _type(value.type, field_ids), True)
-        case leaf:
-            return to_spark_type(leaf)
-
-
-def arrow_form(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects from Python for a Spark schema."""
-    import pyarrow as pa
-
-    return pa.schema([pa.field(field.name, to_arrow_type(field.dataType, timezone="UTC"), field.nullable) for field in schema])
 
 
 def needs_sql(predicate: Predicate) -> bool:
@@ -127,8 +79,3 @@ def needs_sql(predicate: Predicate) -> bool:
             return isinstance(operand, SqlExpression)
         case _:
             return False
-
-
-def quoted(name: str) -> str:
-    """A column name for Spark's ``select``, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"

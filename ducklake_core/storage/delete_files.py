@@ -10,7 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
-from ducklake_core.format.files import DELETE_PATH_FIELD_ID, DELETE_POSITION_FIELD_ID, SNAPSHOT_ID_COLUMN, SNAPSHOT_ID_FIELD_ID, DeleteFile
+from ducklake_core.format.files import (
+    DELETE_PATH_FIELD_ID,
+    DELETE_POSITION_FIELD_ID,
+    SNAPSHOT_ID_COLUMN,
+    SNAPSHOT_ID_FIELD_ID,
+    DataFile,
+    DeleteFile,
+)
+from ducklake_core.format.paths import file_name
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.roaring import read_deletion_vector
 
@@ -23,10 +31,12 @@ class DeletedPositions:
         positions: 0-based positions in the data file, int64, strictly increasing.
         snapshots: The snapshot that deleted each position, int64; None when the file does not say, which means the
             file's own ``begin_snapshot``.
+        data_files: Paths of data files that the file names beside its positions; a deletion vector names none.
     """
 
     positions: np.ndarray
     snapshots: np.ndarray | None = None
+    data_files: tuple[str, ...] = ()
 
     def visible_at(self, snapshot_id: int) -> np.ndarray:
         """Positions deleted at or before a snapshot."""
@@ -100,40 +110,83 @@ def read_delete_file(storage: Storage, file: DeleteFile) -> DeletedPositions:
         raise UnsupportedFeatureError(f"the delete file {where} is encrypted: encrypted lakes are not supported", path=where)
     match (file.format or "parquet").lower():
         case "parquet":
-            return _read_parquet(storage, file.path)
+            found = _read_parquet(storage, file.path)
         case "puffin":
             with storage.open_input(file.path) as source:
-                return DeletedPositions(positions=read_deletion_vector(source.read(), where))
+                found = DeletedPositions(positions=read_deletion_vector(source.read(), where))
         case other:
             raise UnsupportedFeatureError(f"the delete file {where} has the format {other!r}, which is not supported", path=where)
+    if len(found.positions) and (found.positions[0] < 0 or bool(np.any(np.diff(found.positions) <= 0))):
+        raise CorruptFileError(f"the positions in the delete file {where} are not strictly increasing", path=where)
+    return found
 
 
-def read_positions(storage: Storage, file: DeleteFile, snapshot_id: int) -> np.ndarray:
-    """Positions that a delete file hides at a snapshot, ascending; errors as in :func:`read_delete_file`."""
-    return read_delete_file(storage, file).visible_at(snapshot_id)
+def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int) -> np.ndarray:
+    """Positions of a data file that are deleted at a snapshot, ascending: of all its delete files and of the catalog.
+
+    Raises:
+        CorruptFileError: A delete file is of another data file: it names one, or deletes rows that this file does not have.
+            The reference would take its positions for this file's.
+    """
+    parts = [_checked_positions(storage, delete_file, file, snapshot_id) for delete_file in file.delete_files]
+    if file.inlined_deletes:
+        parts.append(np.asarray(file.inlined_deletes, dtype=np.int64))
+    match parts:
+        case []:
+            return np.empty(0, dtype=np.int64)
+        case [single]:
+            return single
+        case _:
+            return np.unique(np.concatenate(parts))
+
+
+def _checked_positions(storage: Storage, delete_file: DeleteFile, file: DataFile, snapshot_id: int) -> np.ndarray:
+    found = read_delete_file(storage, delete_file)
+    where, data_file = printable(delete_file.path), printable(file.path)
+    # Only the last part of the path: a lake may be moved, and its delete files keep the paths of their time.
+    strange = [path for path in found.data_files if file_name(path) != file_name(file.path)]
+    if strange:
+        raise CorruptFileError(
+            f"the delete file {where} deletes rows of {printable(strange[0])}, but the catalog attaches it to {data_file}", path=where
+        )
+    if len(found.positions) and found.positions[-1] >= file.record_count:
+        raise CorruptFileError(
+            f"the delete file {where} deletes position {found.positions[-1]} of {data_file}, of which the catalog counts "
+            f"{file.record_count} rows",
+            path=where,
+        )
+    return found.visible_at(snapshot_id)
 
 
 def _read_parquet(storage: Storage, path: str) -> DeletedPositions:
     where = printable(path)
     try:
         with storage.open_input(path) as source:
-            table = _read_columns(pq.ParquetFile(source, arrow_extensions_enabled=False), where)
+            table = _read_columns(source, where)
     except pa.ArrowInvalid as error:
         raise CorruptFileError(f"the delete file {where} is not a readable Parquet file: {error}", path=where) from error
-    columns = [column.combine_chunks() for column in table.columns]
-    if any(column.null_count for column in columns):
+    if any(column.null_count for column in table.columns):
         raise CorruptFileError(f"the delete file {where} holds NULLs", path=where)
-    positions = columns[0].to_numpy(zero_copy_only=False)
-    if len(positions) and (positions[0] < 0 or bool(np.any(np.diff(positions) <= 0))):
-        raise CorruptFileError(f"the positions in the delete file {where} are not strictly increasing", path=where)
-    snapshots = columns[1].to_numpy(zero_copy_only=False) if len(columns) > 1 else None
-    return DeletedPositions(positions=positions, snapshots=snapshots)
+    names, positions, *snapshots = (column.combine_chunks() for column in table.columns)
+    return DeletedPositions(
+        positions=positions.to_numpy(zero_copy_only=False),
+        snapshots=snapshots[0].to_numpy(zero_copy_only=False) if snapshots else None,
+        data_files=tuple(names.unique().to_pylist()),
+    )
 
 
-def _read_columns(file: pq.ParquetFile, where: str) -> pa.Table:
+def _read_columns(source: pa.NativeFile, where: str) -> pa.Table:
+    """Path, position and, where it is there, snapshot."""
+    file = pq.ParquetFile(source, arrow_extensions_enabled=False)
     schema = file.schema_arrow
-    if len(schema) not in (2, 3) or not pa.types.is_integer(schema.field(1).type):
+    types = [field.type for field in schema]
+    if len(types) not in (2, 3) or not _is_text(types[0]) or not pa.types.is_integer(types[1]):
         raise CorruptFileError(f"the delete file {where} has not the columns of one: {', '.join(schema.names)}", path=where)
     # The reference finds the snapshot column by its name and place, and ignores a third column of another name.
-    wanted = [schema.names[1], *(name for name in schema.names[2:] if name == SNAPSHOT_ID_COLUMN)]
-    return file.read(columns=wanted).select(wanted).cast(pa.schema([(name, pa.int64()) for name in wanted]))
+    wanted = [*schema.names[:2], *(name for name in schema.names[2:] if name == SNAPSHOT_ID_COLUMN)]
+    wanted_types = [pa.string(), *(pa.int64() for _ in wanted[1:])]
+    return file.read(columns=wanted).select(wanted).cast(pa.schema(list(zip(wanted, wanted_types, strict=True))))
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type))

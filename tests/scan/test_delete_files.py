@@ -12,7 +12,7 @@ import pytest
 
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
 from ducklake_core.format.files import DeleteFile
-from ducklake_core.storage.delete_files import read_delete_file, read_positions, write_delete_file
+from ducklake_core.storage.delete_files import read_delete_file, write_delete_file
 from ducklake_core.storage.filesystems import Storage
 from tests.support.oracle import attached, sqlite_lake
 
@@ -43,8 +43,8 @@ def test_two_columns_come_back(tmp_path: Path) -> None:
 def test_snapshot_column_hides_later_deletes(tmp_path: Path) -> None:
     path = str(tmp_path / "d.parquet")
     write_delete_file(STORAGE, path, "a", np.array([1, 5, 9]), np.array([7, 4, 7]))
-    assert read_positions(STORAGE, delete_file(path), 4).tolist() == [5]
-    assert read_positions(STORAGE, delete_file(path), 7).tolist() == [1, 5, 9]
+    assert read_delete_file(STORAGE, delete_file(path)).visible_at(4).tolist() == [5]
+    assert read_delete_file(STORAGE, delete_file(path)).visible_at(7).tolist() == [1, 5, 9]
 
 
 @pytest.mark.parametrize("positions", [[2, 1], [1, 1], [-1, 3]])
@@ -72,7 +72,7 @@ def test_what_is_no_delete_file_is_refused(tmp_path: Path, table: pa.Table, mess
 def test_other_third_column_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "d.parquet"
     pq.write_table(pa.table({"file_path": ["a"], "pos": [4], "row": [99]}), path)
-    assert read_positions(STORAGE, delete_file(path), 0).tolist() == [4]
+    assert read_delete_file(STORAGE, delete_file(path)).visible_at(0).tolist() == [4]
 
 
 def test_encrypted_and_unknown_formats_are_refused_by_name(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_deletion_vectors_of_the_reference(tmp_path: Path, condition: str) -> No
         duck.run(f"DELETE FROM t WHERE {condition}")
         expected = [row[0] for row in duck.rows(f"SELECT i FROM range(150000) r(i) WHERE {condition} ORDER BY i")]
     (path,) = tmp_path.rglob("*.puffin")
-    assert read_positions(STORAGE, delete_file(path, "puffin"), 0).tolist() == expected
+    assert read_delete_file(STORAGE, delete_file(path, "puffin")).visible_at(0).tolist() == expected
     path.write_bytes(path.read_bytes()[:-1] + b"\x00")
     with pytest.raises(CorruptFileError):
         read_delete_file(STORAGE, delete_file(path, "puffin"))

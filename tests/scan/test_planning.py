@@ -31,8 +31,8 @@ def column(number: int, data_type: Any, **attributes: Any) -> Field:
     return Field(id=number, name=f"c{number}", type=data_type, **{"begin_snapshot": 1, **attributes})
 
 
-def features(*columns: Field, virtual: tuple[str, ...] = (), history: dict[int, tuple[ColumnVersion, ...]] | None = None) -> ReadFeatures:
-    return ReadFeatures(schema=Schema(columns=columns), virtual=virtual, history=history or {})
+def features(*columns: Field, history: dict[int, tuple[ColumnVersion, ...]] | None = None) -> ReadFeatures:
+    return ReadFeatures(schema=Schema(columns=columns), history=history or {})
 
 
 def version(begin: int, end: int | None, text: str) -> ColumnVersion:
@@ -47,10 +47,9 @@ RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
     ("file", "wanted", "snapshot_filter", "obstacle"),
     [
         (FILE, PLAIN, None, None),
-        (replace(FILE, delete_files=(DELETES,)), PLAIN, None, "deleted"),
-        (replace(FILE, inlined_deletes=(1,)), PLAIN, None, "deleted"),
+        (replace(FILE, delete_files=(DELETES,)), PLAIN, None, None),
+        (replace(FILE, inlined_deletes=(1,)), PLAIN, None, None),
         (FILE, PLAIN, 5, "later snapshots"),
-        (FILE, features(column(1, INT32), virtual=("rowid",)), None, "rowid"),
         (replace(FILE, path=f"s3://bucket/{NAME}"), PLAIN, None, "local path"),
         (replace(FILE, path=f"file:///lake/{NAME}"), PLAIN, None, None),
         (replace(FILE, path=f"/lake/[x]/{NAME}"), PLAIN, None, "path"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,9 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.spark.native_read import LISTING_CONF
+from ducklake_core.spark.read import read_plan
 from tests.scan.test_read_oracle import ALL_TYPES, EXTREMES, FIRST, INLINED, NULLS, SCENARIOS
 from tests.support.oracle import LakeAddress, Oracle
-from tests.support.scans import OpenLake, assert_same_rows, open_lake
+from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
@@ -169,15 +172,16 @@ def test_table_without_rows_has_its_columns(oracle: OracleFactory, sqlite_addres
     assert frame.count() == 0
 
 
-def test_many_small_files_go_the_arrow_way(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_many_small_files_are_listed_by_the_driver(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (a BIGINT, p INTEGER)", "ALTER TABLE t SET PARTITIONED BY (p)")
         duck.run("INSERT INTO t SELECT i, i % 80 FROM range(800) r(i)")
         lake = open_lake(sqlite_address)
         planned = lake.scan("t").plan()
-        assert {task.native_obstacle for task in planned.plan.tasks} == {"there are many small files"}
-        assert "Arrow:    80 files: there are many small files" in str(planned)
+        assert "Spark:    80 files" in str(planned)
+        before = spark.conf.get(LISTING_CONF)
         assert_same_rows(duck, rows_of(lake.scan("t").to_spark(spark)), "SELECT * FROM t")
+        assert spark.conf.get(LISTING_CONF) == before
 
 
 def test_lost_file_is_an_error_on_both_ways(oracle: OracleFactory, native_lake: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:
@@ -186,5 +190,7 @@ def test_lost_file_is_an_error_on_both_ways(oracle: OracleFactory, native_lake: 
         file.unlink()
     with pytest.raises(PySparkException):
         lake.scan("t").to_spark(spark).collect()
+    plan = lake.scan("t").plan().plan
+    plan = replace(plan, tasks=tuple(replace(task, native=False) for task in plan.tasks))
     with pytest.raises(PySparkException, match="there is no file"):
-        lake.scan("t", columns=["rowid"]).to_spark(spark).collect()
+        read_plan(plan, STORAGE, spark).collect()

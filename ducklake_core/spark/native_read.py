@@ -1,0 +1,208 @@
+"""Spark's own Parquet reader for the files of a plan, with deleted rows left out and virtual columns added.
+
+Both hang on a row's place: ``_metadata`` says the name of a row's file and its position there. What is known of a file, the
+positions that are deleted in it among that, is one row of a small frame that executors make, reading the delete files, and that
+is broadcast. A position is looked up in the bits of its file, so there is one look-up of a number a row and no shuffle.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as sf
+from pyspark.sql.types import DecimalType, LongType, StructField
+
+from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID
+from ducklake_core.format.paths import file_name
+from ducklake_core.format.predicate_sql import to_sql
+from ducklake_core.scan.native import DELETED_BITS
+from ducklake_core.scan.plan import FileTask, ScanPlan
+from ducklake_core.spark.scan_schema import quoted, spark_schema
+from ducklake_core.storage.delete_files import deleted_positions
+from ducklake_core.storage.filesystems import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
+LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_FILES_PER_SLICE = 256
+_LEAST_SLICES = 4
+
+# Names of the columns that exist only between the files and the result.
+_NAME, _HASH, _POSITION = "_ducklake_name", "_ducklake_hash", "_ducklake_position"
+_ROW_ID, _SNAPSHOT_ID = "_ducklake_row_id", "_ducklake_snapshot_id"
+_KEY, _KEY_HASH, _INDEX, _PATH, _FIRST_ROW_ID, _BEGIN, _DELETED = (
+    f"_ducklake_file_{name}" for name in ("key", "hash", "index", "path", "first_row_id", "begin", "deleted")
+)
+_FACTS = pa.schema(
+    [
+        pa.field(_KEY, pa.string()),
+        pa.field(_INDEX, pa.int64()),
+        pa.field(_PATH, pa.string()),
+        pa.field(_FIRST_ROW_ID, pa.int64()),
+        pa.field(_BEGIN, pa.int64()),
+        pa.field(_DELETED, pa.list_(pa.list_(pa.int64()))),
+    ]
+)
+_FACTS_TEXT = f"{_KEY} string, {_INDEX} bigint, {_PATH} string, {_FIRST_ROW_ID} bigint, {_BEGIN} bigint, {_DELETED} array<array<bigint>>"
+
+
+def read_natively(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> list[DataFrame]:
+    """Frames that together hold the rows of the given files of a plan; no data file is opened before an action runs.
+
+    Files without deletes make a frame of their own unless virtual columns are wanted: there is nothing to look up for them.
+    """
+    session.conf.set(FIELD_ID_CONF, "true")
+    plain = [task for task in tasks if not (plan.shape.read_virtual or _has_deletes(task))]
+    placed = [task for task in tasks if plan.shape.read_virtual or _has_deletes(task)]
+    frames = []
+    if plain:
+        frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), plain, session), plan, plain))
+    if placed:
+        frames.append(_result(_placed(plan, placed, storage, session), plan, placed))
+    return frames
+
+
+def _has_deletes(task: FileTask) -> bool:
+    """Whether rows of the file may be deleted."""
+    return bool(task.file.delete_files or task.file.inlined_deletes)
+
+
+def _result(frame: DataFrame, plan: ScanPlan, tasks: Sequence[FileTask]) -> DataFrame:
+    if plan.predicate is not None and not all(task.covered for task in tasks):
+        frame = frame.filter(to_sql(plan.predicate, "spark"))
+    # Field ids stay inside: written elsewhere by Spark, they would claim to be ids of that other place.
+    return frame.select(*(quoted(name) for name in (*plan.schema.names, *plan.virtual))).to(spark_schema(plan.schema, plan.virtual))
+
+
+def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession) -> DataFrame:
+    reader = (
+        session.read.schema(schema)  # type: ignore[arg-type]
+        .option("mergeSchema", "false")
+        .option("datetimeRebaseMode", "CORRECTED")
+        .option("int96RebaseMode", "CORRECTED")
+    )
+    with _listed_by_the_driver(session, len(tasks)):
+        return reader.parquet(*(task.file.path for task in tasks))
+
+
+@contextmanager
+def _listed_by_the_driver(session: SparkSession, count: int) -> Iterator[None]:
+    """Look up more than a few paths without a Spark job that has a task for each of them, which takes ten times as long.
+
+    In Connect the frame is analysed only when it runs, so that this changes nothing there.
+    """
+    before = session.conf.get(LISTING_CONF, "32")
+    if count <= int(before or 0):
+        yield
+        return
+    session.conf.set(LISTING_CONF, str(count))
+    try:
+        yield
+    finally:
+        session.conf.set(LISTING_CONF, str(before))
+
+
+def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
+    """Visible rows of files with the virtual columns that are wanted."""
+    virtual, names = plan.shape.read_virtual, plan.read_schema.names
+    schema = spark_schema(plan.read_schema, field_ids=True)
+    for name, wanted, field_id in ((_ROW_ID, "rowid", ROW_ID_FIELD_ID), (_SNAPSHOT_ID, "snapshot_id", SNAPSHOT_ID_FIELD_ID)):
+        if wanted in virtual:
+            schema.add(StructField(name, LongType(), True, {"parquet.field.id": field_id}))
+    files = _files(schema, tasks, session)
+    metadata = files.metadataColumn("_metadata")
+    place = [metadata.getField("file_name").alias(_NAME), metadata.getField("row_index").alias(_POSITION)]
+    rows = files.select(*(quoted(name) for name in files.columns), *place).withColumn(_HASH, sf.xxhash64(_NAME))
+    # A join on a number takes half the time of one on names; the names are compared afterwards.
+    facts = _facts(plan, tasks, storage, session).withColumn(_KEY_HASH, sf.xxhash64(_KEY))
+    joined = rows.join(sf.broadcast(facts), sf.col(_HASH) == sf.col(_KEY_HASH), "left")
+    visible = joined.filter(_is_visible())
+    return visible.select(*(quoted(name) for name in names), *(_virtual(name, plan.table).alias(name) for name in virtual))
+
+
+def _is_visible() -> Column:
+    """Whether the row's bit is not set; a row of an unknown file stops the query, as its deletes are not known."""
+    position, bits = sf.col(_POSITION), DELETED_BITS.bit_length() - 1
+    words = sf.get(sf.col(_DELETED), sf.shiftright(position, bits).cast("int"))
+    word = sf.get(words, sf.shiftright(position, 6).bitwiseAND(DELETED_BITS // 64 - 1).cast("int"))
+    deleted = sf.coalesce(sf.getbit(word, position.bitwiseAND(63).cast("int")), sf.lit(0).cast("byte")) == 1
+    stranger = sf.raise_error(sf.concat(sf.lit("Spark read a file under a name that is not in the plan: "), sf.col(_NAME)))
+    return sf.when(sf.col(_KEY).eqNullSafe(sf.col(_NAME)), ~deleted).otherwise(stranger.cast("boolean"))
+
+
+def _virtual(name: str, table: str) -> Column:
+    match name:
+        case "rowid":
+            without = sf.concat(sf.lit(f"a file of table {table} has no row ids, neither in the file nor in the catalog: "), sf.col(_PATH))
+            counted = sf.col(_FIRST_ROW_ID) + sf.col(_POSITION)
+            return sf.coalesce(sf.col(_ROW_ID), counted, sf.raise_error(without).cast("bigint"))
+        case "snapshot_id":
+            return sf.coalesce(sf.col(_SNAPSHOT_ID), sf.col(_BEGIN))
+        case "filename":
+            return sf.col(_PATH)
+        case "file_index":
+            return sf.col(_INDEX).cast(DecimalType(20, 0))
+        case _:
+            return sf.col(_POSITION)
+
+
+def _facts(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
+    """One row a file; delete files are read where this runs, on executors."""
+    count = min(len(tasks), max(_LEAST_SLICES, -(-len(tasks) // _FILES_PER_SLICE)))
+    # Pickled one by one, so that a task of Spark unpacks its own slice only.
+    slices = tuple(pickle.dumps([(file_name(task.file.path), task) for task in tasks[number::count]]) for number in range(count))
+    return session.range(0, count, 1, count).mapInArrow(_facts_reader(slices, plan.snapshot_id, storage), _FACTS_TEXT)
+
+
+def _facts_reader(
+    slices: tuple[bytes, ...], snapshot_id: int, storage: Storage
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                rows = [_facts_of(key, task, snapshot_id, storage) for key, task in _unpacked(slices[number])]
+                yield pa.RecordBatch.from_pylist(rows, schema=_FACTS)
+
+    return read
+
+
+def _unpacked(part: bytes) -> list[tuple[str, FileTask]]:
+    return pickle.loads(part)  # type: ignore[no-any-return]  # noqa: S301 - made by our own function in the same job
+
+
+def _facts_of(key: str, task: FileTask, snapshot_id: int, storage: Storage) -> dict[str, object]:
+    file = task.file
+    return {
+        _KEY: key,
+        _INDEX: task.index,
+        _PATH: file.path,
+        _FIRST_ROW_ID: file.row_id_start,
+        _BEGIN: file.begin_snapshot,
+        _DELETED: deleted_bits(deleted_positions(storage, file, snapshot_id)),
+    }
+
+
+def deleted_bits(positions: np.ndarray) -> list[np.ndarray | None] | None:
+    """Positions as bits in 64-bit words, in pieces of ``DELETED_BITS`` positions; None for a piece without any.
+
+    >>> [None if words is None else words.tolist() for words in deleted_bits(np.array([1, 65, 64 * 64 * 2])) or ()]
+    [[2, 2], None, [1]]
+    """
+    if not len(positions):
+        return None
+    numbers = positions // DELETED_BITS
+    pieces: list[np.ndarray | None] = [None] * (int(numbers[-1]) + 1)
+    for number in np.unique(numbers).tolist():
+        first, last = np.searchsorted(numbers, [number, number + 1])
+        places = positions[first:last] - number * DELETED_BITS
+        flags = np.zeros((int(places[-1]) // 64 + 1) * 64, dtype=bool)
+        flags[places] = True
+        pieces[number] = np.packbits(flags, bitorder="little").view("<i8")
+    return pieces

@@ -1,0 +1,152 @@
+"""Spark's own reader with deletes and virtual columns: several row groups and splits, odd directories, every form of deletes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ducklake_core.scan import native
+from ducklake_core.spark import native_read
+from ducklake_core.spark.native_read import deleted_bits
+from ducklake_core.spark.read import read_plan
+from tests.scan.test_deletes_oracle import HISTORIES
+from tests.scan.test_virtual_columns import CONDITIONS, HISTORY
+from tests.support.oracle import LakeAddress, Oracle
+from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
+
+OracleFactory = Callable[..., AbstractContextManager[Oracle]]
+
+VIRTUAL = "rowid, snapshot_id, filename, file_row_number"
+
+
+def check(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int, first: str) -> None:
+    source = f"t AT (VERSION => {version})"
+    assert_same_rows(duck, lake.scan("t", version).to_spark(spark).toArrow(), f"SELECT * FROM {source}")
+    scan = lake.scan("t", version, columns=[first, *VIRTUAL.split(", ")])
+    assert_same_rows(duck, scan.to_spark(spark).toArrow(), f"SELECT {first}, {VIRTUAL} FROM {source}")
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_every_form_of_deletes(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+        duck.run(*HISTORIES[name])
+    with oracle(sqlite_address) as duck:
+        lake = open_lake(sqlite_address)
+        ways: set[str | None] = set()
+        for version in lake.snapshots()[:2:-4]:
+            ways |= {task.native_obstacle for task in lake.scan("t", version).plan().plan.tasks}
+            check(duck, lake, spark, version, "i")
+        assert ways <= {None, "the file holds rows of later snapshots"}
+
+
+def test_virtual_columns(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+        duck.run(*HISTORY[:11])
+        lake = open_lake(lake_address)
+        check(duck, lake, spark, lake.snapshots()[-1], "a")
+        duck.run(*HISTORY[11:])
+        lake = open_lake(lake_address)
+        check(duck, lake, spark, lake.snapshots()[-1], "a")
+        for condition in [*CONDITIONS[::3], "rowid % 3 = 0", "upper(filename) LIKE '%A%' AND a > 100"]:
+            scan = lake.scan("t", where=condition, columns=["b", "rowid"])
+            assert_same_rows(duck, scan.to_spark(spark).toArrow(), f"SELECT b, rowid FROM t WHERE {condition}")
+        pairs = lake.scan("t", columns=["file_index", "filename"]).to_spark(spark).distinct().collect()
+        assert {(int(row[0]), row[1]) for row in pairs} == {
+            (row["file_index"], row["filename"]) for row in lake.scan("t", columns=["file_index", "filename"]).to_arrow().to_pylist()
+        }
+
+
+@pytest.fixture
+def small_splits(spark: SparkSession) -> Iterator[None]:
+    """Files are cut into many splits, and pages are skipped by their statistics."""
+    name = "spark.sql.files.maxPartitionBytes"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "20000")
+    yield
+    spark.conf.set(name, before)
+
+
+@pytest.mark.usefixtures("small_splits")
+def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CALL lake.set_option('parquet_row_group_size', '2048')")
+        duck.run("CREATE TABLE t AS SELECT i, 'value ' || i AS v, i % 100 AS g FROM range(60000) r(i)")
+        duck.run("DELETE FROM t WHERE hash(i) % 5 = 0 OR i BETWEEN 20000 AND 30000", "DELETE FROM t WHERE g = 7")
+        lake = open_lake(sqlite_address)
+        (task,) = lake.scan("t").plan().plan.tasks
+        assert task.native
+        frame = lake.scan("t").to_spark(spark)
+        assert frame.rdd.getNumPartitions() > 4
+        assert_same_rows(duck, frame.toArrow(), "SELECT * FROM t")
+        for condition in ("i > 59000", "i IN (5, 2048, 2049, 40961)", "i BETWEEN 12000 AND 12010 OR rowid = 50000", "g = 3 AND i > 31000"):
+            scan = lake.scan("t", where=condition, columns=["rowid", "i", "v"])
+            assert_same_rows(duck, scan.to_spark(spark).toArrow(), f"SELECT rowid, i, v FROM t WHERE {condition}")
+            assert scan.to_spark(spark).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
+
+
+def test_paths_that_spark_spells_otherwise(oracle: OracleFactory, tmp_path: Path, spark: SparkSession) -> None:
+    folder = tmp_path / "a b%20c+d&e;f=g'h~#é日😀\u00a0\u2003^|\"<>`(@),!"
+    folder.mkdir()
+    address = LakeAddress(f"sqlite:///{tmp_path / 'c.sqlite'}", f"ducklake:sqlite:{tmp_path / 'c.sqlite'}", "", "sqlite")
+    with oracle(replace(address, data_path=str(folder).replace("'", "''") + "/"), "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t (i INTEGER, p VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (p)")
+        duck.run("INSERT INTO t SELECT i, CASE i % 3 WHEN 0 THEN 'x/y z' WHEN 1 THEN 'ü:?' END FROM range(60) r(i)")
+        duck.run("DELETE FROM t WHERE i % 2 = 0")
+        lake = open_lake(address)
+        assert [task.native_obstacle for task in lake.scan("t").plan().plan.tasks] == [None] * 3
+        check(duck, lake, spark, lake.snapshots()[-1], "i")
+
+
+def test_a_file_under_an_unknown_name_stops_the_query(
+    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
+    plan = open_lake(sqlite_address).scan("t").plan().plan
+    monkeypatch.setattr(native_read, "file_name", lambda path: "elsewhere")
+    for frame in (read_plan(plan, STORAGE, spark), read_plan(replace(plan, virtual=("rowid",)), STORAGE, spark)):
+        with pytest.raises(PySparkException, match="a name that is not in the plan"):
+            frame.count()
+
+
+def test_what_the_driver_would_have_to_hold_is_bounded(
+    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i FROM range(5000) r(i)", "INSERT INTO t SELECT i FROM range(5000, 10000) r(i)")
+        duck.run("DELETE FROM t WHERE i % 3 = 0")
+        monkeypatch.setattr("ducklake_core.scan.planner.MOST_DELETED_BYTES", 1000)
+        lake = open_lake(sqlite_address)
+        assert [task.native_obstacle for task in lake.scan("t").plan().plan.tasks] == [None, "the table has very many deleted rows"]
+        assert_same_rows(duck, lake.scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")
+
+
+def test_files_of_one_name_are_not_mixed_up(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i FROM range(10) r(i)", "DELETE FROM t WHERE i = 5")
+    with closing(sqlite3.connect(sqlite_address.url.removeprefix("sqlite:///"))) as catalog, catalog:
+        names = [row[1] for row in catalog.execute("PRAGMA table_info(ducklake_data_file)")]
+        columns = ", ".join("99" if name == "data_file_id" else name for name in names)
+        catalog.execute(f"INSERT INTO ducklake_data_file SELECT {columns} FROM ducklake_data_file")
+    scan = open_lake(sqlite_address).scan("t")
+    assert [task.native_obstacle for task in scan.plan().plan.tasks] == ["the table has another file of the same name"] * 2
+    assert sorted(row.i for row in scan.to_spark(spark).collect()) == sorted([*range(10), *(i for i in range(10) if i != 5)])
+
+
+@pytest.mark.parametrize("positions", [[0], [63, 64, 4095, 4096], [5, 50_000], list(range(10_000))])
+def test_bits_are_where_spark_looks_for_them(positions: list[int]) -> None:
+    pieces = deleted_bits(np.array(positions))
+    assert pieces is not None
+    found = []
+    for number, words in enumerate(pieces):
+        for place, word in enumerate([] if words is None else words.tolist()):
+            found += [number * native.DELETED_BITS + place * 64 + bit for bit in range(64) if word >> bit & 1]
+    assert found == positions
