@@ -129,7 +129,9 @@ def _keep_matching(batch: pa.RecordBatch, shape: ReadShape) -> pa.RecordBatch:
     # Only what the predicate means: a virtual column may also be there next to a table's column of the same name.
     arrays = [*batch.columns[:width], *(batch.column(width + made.index(name)) for name in needed)]
     schema = [*_read_schema(shape), *to_arrow_schema(VIRTUAL_SCHEMA.select(needed))]
-    return batch.filter(evaluate(shape.predicate, pa.RecordBatch.from_arrays(arrays, schema=pa.schema(schema))))
+    # A predicate without columns is a constant, and Arrow knows no number of rows without a column.
+    known = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(schema)) if arrays else batch
+    return batch.filter(evaluate(shape.predicate, known))
 
 
 def _read_schema(shape: ReadShape) -> pa.Schema:

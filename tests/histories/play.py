@@ -1,0 +1,235 @@
+"""Performing a history's actions on a lake, and comparing after each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+from random import Random
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import pyarrow as pa
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.arrow_types import to_arrow_schema
+from tests.histories.actions import Action, Reattach, Sql, Upkeep, Write, script
+from tests.histories.comparison import compare_listing, compare_table, differences, remember, tables_at
+from tests.histories.divergences import ReferenceBrokeError, reference_failure
+from tests.histories.sketch import TableSketch, look, quoted
+from tests.histories.steps import first_steps, next_in_transaction, next_step
+from tests.support.oracle import LakeAddress, Oracle, attached
+
+NOT_COMPARED = -1
+
+
+class Lake:
+    """One lake that the oracle and we work on in turns."""
+
+    def __init__(self, address: LakeAddress, attach: str = "") -> None:
+        self.address = address
+        self.attach = attach
+        self.done: list[Action] = []
+        self.outcomes: Counter[tuple[str, bool]] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.in_transaction = False
+        self.draw = Random(7)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.duck: Oracle = self._stack.enter_context(attached(self.address, self.attach))
+        self.ours = DuckLake.connect(self.address.url)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if error is not None:
+            error.add_note(f"the history, for tests.histories.play.replay: {script(self.done)}")
+        if self.in_transaction:
+            self.duck.connection.execute("ROLLBACK")
+        self.ours.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        for name in ("theirs", "before", "incoming", "expected", "after"):
+            self.duck.connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}")
+        self._stack.close()
+
+    def perform(self, action: Action) -> bool:
+        """Do it; False when the oracle refused the statement, which is no matter."""
+        self.done.append(action)
+        match action:
+            case Sql(text=text):
+                done = self._run(text)
+                self.outcomes[" ".join(text.split()[:2]).split("(")[0], done] += 1
+                return done
+            case Reattach():
+                if not self.in_transaction:
+                    self._leave()
+                    self.duck = self._stack.enter_context(attached(self.address, self.attach))
+            case Write():
+                if not self.in_transaction:
+                    done = self._write(action)
+                    self.outcomes[f"our {action.verb}", done] += 1
+                    return done
+            case Upkeep():
+                if not self.in_transaction:
+                    self._keep_up(action)
+        return True
+
+    def _run(self, statement: str) -> bool:
+        try:
+            self.duck.run(statement)
+        except duckdb.Error as error:
+            self.refused[f"{statement[:80]}: {str(error)[:150]}"] += 1
+            reference_failure(error, statement)
+            # Some errors leave a transaction open that nobody began.
+            with suppress(duckdb.TransactionException):
+                self.duck.connection.execute("ROLLBACK")
+            self.in_transaction = False
+            return False
+        self.in_transaction = {"BEGIN": True, "COMMIT": False, "ROLLBACK": False}.get(statement, self.in_transaction)
+        return True
+
+    def _write(self, action: Write) -> bool:
+        try:
+            if action.verb != "create":
+                remember(self.duck, "before", f"SELECT * FROM {action.table}")
+            rows = self._rows(action)
+        except duckdb.Error as error:
+            reference_failure(error, repr(action))
+            return False
+        try:
+            self._commit(action, rows)
+        except DuckLakeError as error:
+            self.refused[f"our {action.verb}: {type(error).__name__} {str(error)[:150]}"] += 1
+            return False
+        self._check_written(action)
+        return True
+
+    def _rows(self, action: Write) -> pa.Table | None:
+        if not action.rows:
+            return None
+        remember(self.duck, "incoming", action.rows)
+        rows = self.duck.arrow("FROM incoming")
+        if action.verb in ("create", "widen"):
+            return rows
+        schema = to_arrow_schema(self.ours.table(action.table).schema)
+        try:
+            return rows.select(schema.names).cast(schema)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return rows
+
+    def _commit(self, action: Write, rows: pa.Table | None) -> None:
+        name = action.table
+        match action.verb:
+            case "append":
+                self.ours.write(name, rows, create=False)
+            case "overwrite":
+                self.ours.write(name, rows, mode="overwrite", where=action.where, create=False)
+            case "upsert":
+                self.ours.write(name, rows, mode="upsert", on=action.on, create=False)
+            case "delete":
+                self.ours.table(name).delete(action.where)
+            case "create":
+                self.ours.write(name, rows, partition_by=action.partition_by)
+            case "widen":
+                self.ours.write(name, rows, schema_evolution="additive", create=False)
+
+    def _check_written(self, action: Write) -> None:
+        """What the oracle reads after a commit of ours is what the oracle would have made of the rows before it."""
+        kept = {
+            "append": "FROM before",
+            "overwrite": f"FROM before WHERE ({action.where or 'true'}) IS NOT TRUE",
+            "delete": f"FROM before WHERE ({action.where}) IS NOT TRUE",
+            "create": "FROM incoming LIMIT 0",
+            "widen": "FROM before",
+            "upsert": "FROM before ANTI JOIN incoming USING (" + ", ".join(quoted(name) for name in action.on) + ")",
+        }[action.verb]
+        added = "" if action.verb == "delete" else " UNION ALL BY NAME FROM incoming"
+        remember(self.duck, "expected", f"({kept}){added}")
+        remember(self.duck, "after", f"SELECT * FROM {action.table}")
+        assert differences(self.duck, "after", "expected") == [], f"rows after our {action.verb}"
+
+    def _keep_up(self, action: Upkeep) -> None:
+        try:
+            match action.verb:
+                case "merge_adjacent_files":
+                    self.ours.merge_adjacent_files()
+                case "expire_snapshots":
+                    self.ours.expire_snapshots(versions=action.versions)
+                case "cleanup_old_files":
+                    self.ours.cleanup_old_files(older_than=timedelta(0), min_age=timedelta(0))
+        except DuckLakeError as error:
+            self.refused[f"our {action.verb}: {type(error).__name__} {str(error)[:150]}"] += 1
+
+    def compare_newest(self, draw: Random, conditions: int) -> None:
+        """Every table as it is now, and one of them at an earlier snapshot, by id or by time."""
+        for table in look(self.duck).tables:
+            self._compare(table, None, draw, conditions)
+        snapshots = self.ours.snapshots()
+        past = draw.choice(snapshots)
+        tables = tables_at(self.duck, past.id)
+        if tables:
+            at = past.id if draw.random() < 0.7 else past.time
+            self._compare(draw.choice(tables), at, draw, conditions)
+
+    def compare_all(self, draw: Random) -> None:
+        """Every table at every snapshot that is left, and the lists."""
+        self._guarded(lambda: compare_listing(self.duck, self.ours), "lists")
+        for snapshot in self.ours.snapshots():
+            for table in tables_at(self.duck, snapshot.id):
+                self._compare(table, snapshot.id, draw, 1)
+
+    def _compare(self, table: TableSketch, at: Any, draw: Random, conditions: int) -> None:
+        self._guarded(lambda: compare_table(self.duck, self.ours, table, at, draw, conditions), f"{table.sql} at {at}")
+
+    def _guarded(self, compare: Any, what: str) -> None:
+        try:
+            compare()
+        except duckdb.Error as error:
+            reference_failure(error, what, reading=True)
+            self.refused[f"read: {str(error)[:150]}"] += 1
+        except Exception as error:
+            error.add_note(what)
+            raise
+
+
+def live(lake: Lake, seeds: Sequence[int], conditions: int = 1) -> None:
+    """A random history, one step a seed (so that a part of the seeds is a history too), compared after each."""
+    try:
+        for action in first_steps(Random(0)):
+            lake.perform(action)
+        for seed in seeds:
+            draw = Random(seed)
+            for action in next_in_transaction(draw, lake.duck) if lake.in_transaction else next_step(draw, lake.duck):
+                lake.perform(action)
+            if lake.in_transaction and draw.random() < 0.35:
+                lake.perform(Sql(draw.choice(("COMMIT", "COMMIT", "COMMIT", "ROLLBACK"))))
+            if not lake.in_transaction and conditions != NOT_COMPARED:
+                lake.compare_newest(draw, conditions)
+        _end(lake, compare=conditions != NOT_COMPARED)
+    except ReferenceBrokeError as broke:
+        lake.refused[f"the reference broke: {broke}"] += 1
+
+
+def replay(lake: Lake, actions: Iterable[Action], conditions: int = 2, *, each: bool = True) -> None:
+    """Given actions, compared after each (or at the end only)."""
+    try:
+        for action in actions:
+            lake.perform(action)
+            if each and not lake.in_transaction:
+                lake.compare_newest(lake.draw, conditions)
+        _end(lake)
+    except ReferenceBrokeError:
+        return
+
+
+def _end(lake: Lake, *, compare: bool = True) -> None:
+    if lake.in_transaction:
+        lake.perform(Sql("COMMIT"))
+    lake.perform(Reattach())
+    if compare:
+        lake.compare_all(Random(len(lake.done)))
