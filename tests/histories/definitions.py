@@ -22,7 +22,8 @@ PROMOTIONS: dict[str, tuple[str, ...]] = {
     "uinteger": ("BIGINT", "UBIGINT"),
     "float": ("DOUBLE",),
     "date": ("TIMESTAMP",),
-    "timestamp": ("TIMESTAMPTZ", "TIMESTAMP_NS"),
+    # Not to TIMESTAMP_NS: it cannot hold all of them, and what it cannot hold is an error in every later read.
+    "timestamp": ("TIMESTAMPTZ",),
     "timestamp_s": ("TIMESTAMP",),
     "timestamp_ms": ("TIMESTAMP",),
 }

@@ -120,7 +120,8 @@ _SCALARS: dict[str, Callable[[Random], str]] = {
     "ubigint": _integer(0, 2**64 - 1),
     "float": _one("0.5", "-0.0", "1.25", "nan", "inf", "-inf", "3.4028235e38", "-7"),
     "double": _one("0.5", "-0.0", "0.1", "nan", "inf", "-inf", "1e300", "-7", "12345678901.5"),
-    "date": _moment("0044-03-15 (BC)", "infinity", "-infinity", "9999-12-31", "1582-10-10"),
+    # No infinite ones: the reference's delta encoding of such leaps is one that Arrow cannot decode (an error, no wrong rows).
+    "date": _moment("0044-03-15 (BC)", "9999-12-31", "1582-10-10"),
     "timestamp": _moment("0044-03-15 (BC) 10:00:00", "infinity", "1969-12-31 23:59:59.999999", "2024-01-31 00:00:00.000001"),
     "timestamp_s": _moment("1969-12-31 23:59:59", "0044-03-15 (BC) 10:00:00"),
     "timestamp_ms": _moment("1969-12-31 23:59:59.999", "0044-03-15 (BC) 10:00:00"),
