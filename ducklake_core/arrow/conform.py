@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ducklake_core.arrow.variant import reassemble
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
-from ducklake_core.format.arrow_cast import cast_array, constant_array
+from ducklake_core.format.arrow_cast import constant_array
 from ducklake_core.format.arrow_types import FIELD_ID_KEY, is_list, to_arrow_field, to_arrow_type
-from ducklake_core.format.types import Field, ListType, MapType, StructType
+from ducklake_core.format.promotion import promote
+from ducklake_core.format.types import VARIANT, Field, ListType, MapType, PrimitiveType, StructType
 
 
 def field_id(field: pa.Field[Any]) -> int | None:
@@ -41,6 +43,8 @@ def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
     if pa.types.is_dictionary(array.type) or pa.types.is_run_end_encoded(array.type):
         array = pc.cast(array, array.type.value_type)
     match target.type:
+        case PrimitiveType(name="variant"):
+            return reassemble(array)
         case StructType() if pa.types.is_struct(array.type):
             return _struct(array, source, target)
         case MapType() if pa.types.is_map(array.type):
@@ -50,11 +54,13 @@ def conform(array: pa.Array[Any], source: pa.Field[Any], target: Field) -> pa.Ar
         case StructType() | MapType() | ListType():
             raise SchemaError(f"column {target.name!r} is {target.type}, but a file holds {array.type}", column=target.name)
         case _:
-            return cast_array(array, target)
+            return promote(array, target)
 
 
 def same_shape(source: pa.Field[Any], target: Field) -> bool:
     """Whether a file's node is the table's node, unchanged: same type, and below it the same ids in the same order."""
+    if any(node.type == VARIANT for node in target.walk()):
+        return False
     wanted = to_arrow_field(target)
     # Arrow's equality of types covers names and metadata of children, and so their field ids.
     return bool(source.type.equals(wanted.type, check_metadata=True)) and not pa.types.is_dictionary(source.type)

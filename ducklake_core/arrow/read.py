@@ -229,6 +229,8 @@ class _FileReader:
             yield
         except (SchemaError, UnsupportedFeatureError) as error:
             raise type(error)(f"{where} of table {self.shape.table}: {error.message}", **details) from error
+        except CorruptFileError as error:
+            raise CorruptFileError(f"{where} of table {self.shape.table}: column {column.name!r}: {error.message}", **details) from error
         except pa.ArrowException as error:
             raise SchemaError(f"{where} of table {self.shape.table}: column {column.name!r}: {error}", **details) from error
 

@@ -29,7 +29,7 @@ from ducklake_core.format.predicates import (
     Predicate,
     StartsWith,
 )
-from ducklake_core.format.types import DATE, INTEGERS, TIMESTAMP_NS, TIMESTAMPS, TIMESTAMPTZ, VARCHAR, DataType
+from ducklake_core.format.types import DATE, INTEGERS, TIMESTAMP_NS, TIMESTAMPS, TIMESTAMPTZ, VARCHAR, VARIANT, DataType
 
 _MOST_IN_LIST = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,6 +71,11 @@ def excluded(predicate: Predicate, files_where: FilesWhere, abilities: Abilities
             return None if any(part is None for part in parts) else and_(*(part for part in parts if part is not None))
         case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
             return files_where(lambda bounds: _outside_prefix(bounds, prefix, abilities), column)
+        # The reference counts nulls of variants as values.
+        case IsNull(operand=ColumnReference(type=data_type)) | Not(operand=IsNull(operand=ColumnReference(type=data_type))) if (
+            data_type == VARIANT
+        ):
+            return None
         case IsNull(operand=ColumnReference() as column) if len(column.path) == 1:
             return files_where(lambda bounds: _lacks(bounds.null_count, bounds.value_count), column)
         case Not(operand=IsNull(operand=ColumnReference() as column)) if len(column.path) == 1:

@@ -16,9 +16,10 @@ from ducklake_core.catalog.state import InlinedTable, TableState
 from ducklake_core.catalog.tables import INLINED_SYSTEM_COLUMNS
 from ducklake_core.catalog.visibility import live
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.arrow_cast import cast_array, constant_array
+from ducklake_core.format.arrow_cast import constant_array
 from ducklake_core.format.arrow_types import ArrowArray, ArrowType, to_arrow_field, to_arrow_schema, to_arrow_type
 from ducklake_core.format.leaf_cast import from_values
+from ducklake_core.format.promotion import promote
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow, build_schema
 from ducklake_core.format.types import DecimalType, Field, ListType, MapType, PrimitiveType, StructType
@@ -193,7 +194,7 @@ def _array(values: list[Any], old: Field, new: Field) -> ArrowArray:
             return _list_array(pa.MapArray, _offsets(values), keys, items, type=to_arrow_type(new.type))
         case _:
             array = from_values(values, old.type)
-            return array if old.type == new.type else cast_array(array, new)
+            return array if old.type == new.type else promote(array, new)
 
 
 def _list_array(kind: Any, *parts: ArrowArray, type: ArrowType) -> ArrowArray:  # noqa: A002

@@ -11,8 +11,12 @@ uint128        decimal256(39, 0)          string
 timestamp_s    timestamp[s]               timestamp[us]
 interval       month_day_nano_interval    string such as ``1 month 2 days 03:00:00.5`` (INTERVAL has only milliseconds)
 timetz         time64[us], in UTC         the same
+time_ns        time64[ns]                 none: the reference cannot write it to Parquet
+geometry       binary, WKB                none yet
+variant        struct<metadata, value>    none yet
 =============  =========================  ====================================================================
 
+Geometries and variants are marked with the names of their Arrow extension types, ``geoarrow.wkb`` and ``arrow.parquet.variant``.
 Every node that has an id carries it as ``PARQUET:field_id``, because the reference maps files by these ids.
 """
 
@@ -33,6 +37,7 @@ from ducklake_core.format.types import (
     DATE,
     FLOAT32,
     FLOAT64,
+    GEOMETRY,
     INT8,
     INT16,
     INT32,
@@ -40,6 +45,7 @@ from ducklake_core.format.types import (
     INTERVAL,
     JSON,
     TIME,
+    TIME_NS,
     TIMESTAMP,
     TIMESTAMP_MS,
     TIMESTAMP_NS,
@@ -51,6 +57,7 @@ from ducklake_core.format.types import (
     UINT64,
     UUID,
     VARCHAR,
+    VARIANT,
     DataType,
     DecimalType,
     Field,
@@ -67,10 +74,15 @@ ArrowField: TypeAlias = Any
 
 FIELD_ID_KEY = b"PARQUET:field_id"
 TYPE_KEY = b"ducklake:type"
-"""Field metadata that names the DuckLake type where the Arrow type alone says less (int128, uint128, timetz)."""
+"""Field metadata that names the DuckLake type where the Arrow type alone says less (int128, uint128, time_ns, timetz)."""
+EXTENSION_KEY = b"ARROW:extension:name"
+EXTENSION_METADATA_KEY = b"ARROW:extension:metadata"
 
 HUGE_INTEGER = pa.decimal256(39, 0)
 """Logical Arrow type of int128 and uint128: 39 digits hold all of their values."""
+
+VARIANT_STORAGE = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)])
+"""Logical Arrow type of variant: the two binaries of the Parquet variant encoding, never shredded."""
 
 _LOGICAL: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -88,6 +100,7 @@ _LOGICAL: dict[str, pa.DataType] = {
     "float64": pa.float64(),
     "date": pa.date32(),
     "time": pa.time64("us"),
+    "time_ns": pa.time64("ns"),
     "timetz": pa.time64("us"),
     "timestamp": pa.timestamp("us"),
     "timestamp_s": pa.timestamp("s"),
@@ -99,15 +112,21 @@ _LOGICAL: dict[str, pa.DataType] = {
     "json": pa.json_(),
     "blob": pa.binary(),
     "uuid": pa.uuid(),
+    "geometry": pa.binary(),
+    "variant": VARIANT_STORAGE,
 }
+READ_ONLY_TYPES = (TIME_NS, GEOMETRY, VARIANT)
+"""Types without a physical form: they are read, but not written."""
 _PHYSICAL = {
-    **_LOGICAL,
+    **{name: arrow for name, arrow in _LOGICAL.items() if PrimitiveType(name=name) not in READ_ONLY_TYPES},
     "int128": pa.string(),
     "uint128": pa.string(),
     "timestamp_s": pa.timestamp("us"),
     "interval": pa.string(),
 }
-_AMBIGUOUS = frozenset({"int128", "uint128", "timetz"})
+_AMBIGUOUS = frozenset({"int128", "uint128", "time_ns", "timetz"})
+# As field metadata, not as registered extension types: packages such as geoarrow-pyarrow register theirs under the same names.
+_MARKED = {"geometry": (b"geoarrow.wkb", b"{}"), "variant": (b"arrow.parquet.variant", b"")}
 
 
 @lru_cache(maxsize=4096)
@@ -115,13 +134,13 @@ def to_arrow_type(data_type: DataType, *, physical: bool = False) -> ArrowType:
     """The Arrow type of a DuckLake type, with field ids on all children that have one.
 
     Raises:
-        UnsupportedFeatureError: variant or geometry.
+        UnsupportedFeatureError: A type that is read but not written, in physical form.
     """
     match data_type:
         case PrimitiveType(name=name):
             found = (_PHYSICAL if physical else _LOGICAL).get(name)
             if found is None:
-                raise UnsupportedFeatureError(f"columns of type {name} cannot be read or written as Arrow data", type=name)
+                raise UnsupportedFeatureError(f"columns of type {name} can be read, but not written", type=name)
             return found
         case DecimalType(precision=precision, scale=scale):
             return pa.decimal128(precision, scale)
@@ -152,9 +171,15 @@ def to_arrow_field(field: Field, *, physical: bool = False) -> ArrowField:
     metadata: dict[bytes, bytes] = {}
     if field.id:
         metadata[FIELD_ID_KEY] = str(field.id).encode()
-    if not physical and isinstance(field.type, PrimitiveType) and field.type.name in _AMBIGUOUS:
-        metadata[TYPE_KEY] = field.type.name.encode()
+    if not physical and isinstance(field.type, PrimitiveType):
+        metadata |= _markings(field.type.name)
     return pa.field(field.name, to_arrow_type(field.type, physical=physical), physical or field.nullable, metadata or None)
+
+
+def _markings(name: str) -> dict[bytes, bytes]:
+    if name in _MARKED:
+        return dict(zip((EXTENSION_KEY, EXTENSION_METADATA_KEY), _MARKED[name], strict=True))
+    return {TYPE_KEY: name.encode()} if name in _AMBIGUOUS else {}
 
 
 def to_arrow_schema(schema: Schema, *, physical: bool = False) -> pa.Schema:
@@ -204,7 +229,13 @@ _SIMPLE: dict[pa.DataType, PrimitiveType] = {
     pa.month_day_nano_interval(): INTERVAL,
 }
 _NAIVE_TIMESTAMPS = {"s": TIMESTAMP_S, "ms": TIMESTAMP_MS, "us": TIMESTAMP, "ns": TIMESTAMP_NS}
-_EXTENSIONS = {"arrow.uuid": UUID, "arrow.json": JSON, "arrow.bool8": BOOLEAN}
+_EXTENSIONS = {
+    "arrow.uuid": UUID,
+    "arrow.json": JSON,
+    "arrow.bool8": BOOLEAN,
+    "geoarrow.wkb": GEOMETRY,
+    "arrow.parquet.variant": VARIANT,
+}
 
 
 def _from_field(field: ArrowField, path: str) -> DataType:
@@ -214,7 +245,7 @@ def _from_field(field: ArrowField, path: str) -> DataType:
         if to_arrow_type(named) == field.type:
             return named
     # Extension types that are not registered in this process travel as storage type and metadata.
-    extension = _EXTENSIONS.get(metadata.get(b"ARROW:extension:name", b"").decode())
+    extension = _EXTENSIONS.get(metadata.get(EXTENSION_KEY, b"").decode())
     return extension or _from_type(field.type, path)
 
 

@@ -41,10 +41,13 @@ def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arro
             return pc.take(*_over_distinct(array, lambda text: from_text(text, data_type), target))
         case PrimitiveType(name="float32" | "float64") if pa.types.is_integer(array.type):
             return array.cast(target, safe=False)  # rounds, as in SQL
+        case PrimitiveType(name="float32" | "float64") if pa.types.is_decimal(array.type):
+            # Arrow's own cast of decimals to floats is not always the nearest float.
+            return array.cast(pa.string()).cast(target)
         case DecimalType() if pa.types.is_integer(array.type):
             return array.cast(pa.decimal256(20 + data_type.scale, data_type.scale)).cast(target)
         case PrimitiveType() if pa.types.is_temporal(target):
-            return _to_temporal(array, target)
+            return cast_temporal(array, target)
         case _:
             return array.cast(target)
 
@@ -62,8 +65,9 @@ def from_values(values: Sequence[object], data_type: DataType, *, physical: bool
             array = pa.array([None if v is None else str(v) for v in values], pa.string())
         case PrimitiveType(name="date"):
             array = pa.array(values, pa.int32()).cast(pa.date32())
-        case PrimitiveType(name="time" | "timetz" | "timestamp" | "timestamp_ms" | "timestamp_ns" | "timestamptz" | "timestamp_s" as name):
-            stored: ArrowType = pa.time64("us") if name in ("time", "timetz") else pa.timestamp("ns" if name == "timestamp_ns" else "us")
+        case PrimitiveType(name=name) if name.startswith("time"):
+            unit = "ns" if name.endswith("_ns") else "us"
+            stored: ArrowType = pa.timestamp(unit) if name.startswith("timestamp") else pa.time64(unit)
             array = pa.array(values, pa.int64()).view(stored)
         case _:
             storage = pa.string() if data_type == JSON else to_arrow_type(data_type)
@@ -82,6 +86,8 @@ def _over_distinct(array: ArrowArray, convert: Callable[[Any], object], target: 
 
 
 def _to_huge(array: ArrowArray, name: str, target: ArrowType) -> ArrowArray:
+    if pa.types.is_boolean(array.type):
+        array = array.cast(pa.int8())
     wide = array.cast(pa.string()).cast(HUGE_INTEGER) if _is_text(array.type) else array.cast(HUGE_INTEGER)
     low, high = _HUGE_BOUNDS[name]
     bounds: Any = pc.min_max(wide).as_py()
@@ -124,15 +130,20 @@ def _to_uuid(array: ArrowArray, target: ArrowType) -> ArrowArray:
     return array.cast(pa.binary(16)).cast(target)
 
 
-def _to_temporal(array: ArrowArray, target: ArrowType) -> ArrowArray:
-    try:
+def cast_temporal(array: ArrowArray, target: ArrowType) -> ArrowArray:
+    """Dates, times and timestamps in another unit; what does not fit is an error, and infinities stay what they are.
+
+    >>> cast_temporal(pa.array([1, 2**63 - 1]).view(pa.timestamp("s")), pa.timestamp("us")).view(pa.int64()).to_pylist()
+    [1000000, 9223372036854775807]
+
+    Raises:
+        pyarrow.ArrowInvalid: A value that does not fit.
+    """
+    if not pa.types.is_timestamp(target) or not (pa.types.is_timestamp(array.type) or pa.types.is_date32(array.type)):
         return array.cast(target)
-    except pa.ArrowInvalid:
-        if not pa.types.is_timestamp(target) or not (pa.types.is_timestamp(array.type) or pa.types.is_date32(array.type)):
-            raise
-        infinite = _infinities(array)
-        if not pc.any(infinite).as_py():
-            raise
+    infinite = _infinities(array)
+    if not pc.any(infinite).as_py():
+        return array.cast(target)
     # Infinite dates and timestamps are extreme integers in every unit, so they must not be scaled.
     finite = pc.if_else(infinite, pa.scalar(None, array.type), array).cast(target)
     positive: ArrowArray = pc.greater(array.cast(pa.int32() if pa.types.is_date(array.type) else pa.int64()), pa.scalar(0))

@@ -30,10 +30,12 @@ from ducklake_core.format.predicates import (
     StartsWith,
     references,
 )
-from ducklake_core.format.types import FLOAT32, FLOAT64, INTERVAL, TIMETZ, VARIANT, DataType
+from ducklake_core.format.types import FLOAT32, FLOAT64, INTERVAL, JSON, TIMETZ, VARIANT, DataType
 from ducklake_core.format.values import from_text
 
 _WITHOUT_STATISTICS = (TIMETZ, INTERVAL, VARIANT)
+# Every type may become json, and bounds keep the order of the old type: 5 to 10 holds 7, "5" to "10" does not.
+_WITHOUT_BOUNDS = (*_WITHOUT_STATISTICS, JSON)
 _ROUNDING: dict[Domain, float] = {"float32": 1e-6, "float64": 1e-15}
 _NAN_KEY = (True, 0.0)
 
@@ -160,7 +162,7 @@ def _bounds(operand: ColumnReference | Literal, domain: Domain, statistics: Mapp
         return Bounds(low=key, high=key, may_be_null=False)
     found = statistics.get(operand.column_id)
     nulls, values = _kinds(operand.type, found, record_count)
-    if found is None or operand.type in _WITHOUT_STATISTICS:
+    if found is None or operand.type in _WITHOUT_BOUNDS:
         return Bounds(may_be_null=nulls, may_be_value=values)
     low, high = _key(found.min_value, operand.type, domain, -1), _key(found.max_value, operand.type, domain, +1)
     if operand.type in (FLOAT32, FLOAT64) and found.contains_nan is not False:

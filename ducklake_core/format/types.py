@@ -140,6 +140,7 @@ FLOAT32 = PrimitiveType(name="float32")
 FLOAT64 = PrimitiveType(name="float64")
 DATE = PrimitiveType(name="date")
 TIME = PrimitiveType(name="time")
+TIME_NS = PrimitiveType(name="time_ns")
 TIMETZ = PrimitiveType(name="timetz")
 TIMESTAMP = PrimitiveType(name="timestamp")
 TIMESTAMP_S = PrimitiveType(name="timestamp_s")
@@ -158,7 +159,7 @@ PRIMITIVES: dict[str, PrimitiveType] = {
     t.name: t
     for t in (
         BOOLEAN, INT8, INT16, INT32, INT64, INT128, UINT8, UINT16, UINT32, UINT64, UINT128, FLOAT32, FLOAT64,
-        DATE, TIME, TIMETZ, TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS, TIMESTAMPTZ, INTERVAL,
+        DATE, TIME, TIME_NS, TIMETZ, TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS, TIMESTAMPTZ, INTERVAL,
         VARCHAR, JSON, BLOB, UUID, VARIANT, GEOMETRY,
     )
 }  # fmt: skip

@@ -208,6 +208,8 @@ def _integer_text(value: int, name: str) -> str:
             return date_text(value)
         case "time":
             return time_text(value)
+        case "time_ns":
+            return time_text(value, digits=9)
         case "timetz":
             return f"{time_text(value)}+00"
         case "timestamptz":
@@ -294,6 +296,8 @@ def _parse_temporal(text: str, name: str) -> object:
             return parse_date(text)
         case "time":
             return parse_time(text)
+        case "time_ns":
+            return parse_time(text, digits=9)
         case "timetz":
             return parse_zoned_time(text)
         case "timestamp" | "timestamp_s" | "timestamp_ms" | "timestamptz":

@@ -9,6 +9,7 @@ decimal                                         Decimal
 float32, float64                                float (NaN and infinities included)
 date                                            int, days since 1970-01-01; infinities are +-(2**31 - 1)
 time, timetz                                    int, microseconds since midnight; timetz in UTC
+time_ns                                         int, nanoseconds since midnight
 timestamp, timestamp_s, timestamp_ms, ...tz     int, microseconds since 1970-01-01 (UTC); infinities are +-(2**63 - 1)
 timestamp_ns                                    int, nanoseconds
 varchar, json                                   str
@@ -29,7 +30,7 @@ from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.arrow_types import ArrowArray
 from ducklake_core.format.calendar_text import INFINITE_UNITS
 from ducklake_core.format.interval_text import Interval
-from ducklake_core.format.types import DataType, DecimalType, PrimitiveType
+from ducklake_core.format.types import TIME_NS, TIMESTAMP_NS, DataType, DecimalType, PrimitiveType
 from ducklake_core.format.value_text import decimal_text, from_cast_text, from_text, order_key, to_cast_text, to_text
 
 __all__ = ["from_cast_text", "from_text", "order_key", "python_values", "stat_text", "stat_value", "to_cast_text", "to_text"]
@@ -97,7 +98,7 @@ def python_values(array: ArrowArray, data_type: DataType) -> list[object]:
     if pa.types.is_date32(arrow):
         return list(array.cast(pa.int32()).to_pylist())
     if pa.types.is_timestamp(arrow) or pa.types.is_time(arrow):
-        return _in_units(array, "ns" if data_type == PrimitiveType(name="timestamp_ns") else "us")
+        return _in_units(array, "ns" if data_type in (TIME_NS, TIMESTAMP_NS) else "us")
     match data_type:
         case PrimitiveType(name="uuid") if pa.types.is_fixed_size_binary(arrow):
             return [None if v is None else str(uuid.UUID(bytes=v)) for v in array.to_pylist()]

@@ -1,7 +1,7 @@
 """Logical Arrow values as the Arrow values that Spark takes for the column's Spark type; runs on executors.
 
 Spark has no unsigned integers, no 128-bit integers, no uuid and json, and only microseconds: spark/types.py says which
-type stands for each of them.
+type stands for each of them.  A value that the Spark type cannot hold is an error, never another value.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.arrow_types import is_list
+from ducklake_core.format.arrow_types import VARIANT_STORAGE, is_list
 from ducklake_core.format.interval_text import Interval, interval_text
+from ducklake_core.format.leaf_cast import cast_temporal
+
+_DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
 def to_spark_form(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
@@ -39,6 +42,8 @@ def _named(array: pa.Array[Any], field: pa.Field[Any]) -> pa.Array[Any]:
 
 def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
     held = array.type
+    if pa.types.is_time64(held) and not pa.types.is_integer(wanted):
+        _check_clock(array)
     if held == wanted and held.num_fields == 0:
         return array
     if isinstance(array, pa.ExtensionArray):
@@ -47,7 +52,9 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
             _uuid_text(storage) if pa.types.is_fixed_size_binary(storage.type) and pa.types.is_string(wanted) else _convert(storage, wanted)
         )
     if pa.types.is_struct(held):
-        children = [_convert(array.field(i), wanted.field(i).type) for i in range(held.num_fields)]
+        # Variants have the same two children in the other order; all others have their fields in order.
+        places = [1, 0] if held == VARIANT_STORAGE else range(held.num_fields)
+        children = [_convert(array.field(place), wanted.field(i).type) for i, place in enumerate(places)]
         return pa.StructArray.from_arrays(children, fields=[wanted.field(i) for i in range(wanted.num_fields)], mask=_null_mask(array))
     if pa.types.is_map(held):
         entries = array.cast(pa.list_(pa.struct([pa.field("key", held.key_type), pa.field("value", held.item_type)])))
@@ -59,7 +66,19 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
         return pa.ListArray.from_arrays(_offsets(array), values, type=wanted, mask=_null_mask(array))
     if pa.types.is_interval(held) and pa.types.is_string(wanted):
         return _interval_text(array)
+    if pa.types.is_integer(wanted) and pa.types.is_temporal(held):
+        return array.view(wanted)
+    if pa.types.is_timestamp(wanted):
+        return cast_temporal(array, wanted)
     return array.cast(wanted)
+
+
+def _check_clock(array: pa.Array[Any]) -> None:
+    latest = pc.max(array.view(pa.int64())).as_py()
+    if latest is not None and latest >= _DAY[array.type.unit]:
+        raise pa.ArrowInvalid("24:00:00 is no time of day in Spark")
+    if array.type.unit == "ns":
+        array.cast(pa.time64("us"))
 
 
 def _offsets(array: pa.Array[Any]) -> pa.Array[Any]:

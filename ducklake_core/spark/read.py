@@ -21,6 +21,8 @@ from ducklake_core.storage.filesystems import Storage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+NANOSECONDS_CONF = "spark.sql.legacy.parquet.nanosAsLong"
+
 
 def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession) -> DataFrame:
     """The rows of a plan as a DataFrame, classic or Connect; no file is opened before an action runs.
@@ -29,7 +31,7 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession) -> DataFr
     ``spark.sql.parquet.fieldId.read.enabled`` is switched on, which changes nothing for files and schemas without ids.
 
     Raises:
-        UnsupportedFeatureError: A column type that Spark has no type for, or a predicate that has no Spark SQL.
+        UnsupportedFeatureError: A predicate that has no Spark SQL.
     """
     native, others = _ways(plan, session)
     branches = read_natively(plan, native, storage, session) if native else []
@@ -56,7 +58,8 @@ def _arrow(plan: ScanPlan, bundles: list[Bundle], storage: Storage, session: Spa
         # Only Spark can evaluate it, so the columns that it reads have to come along.
         filter_sql = to_sql(plan.predicate, "spark")
         shape = replace(shape, predicate=None, schema=plan.read_schema, virtual=shape.read_virtual)
-    schema = spark_schema(shape.schema, shape.virtual)
+    as_long = str(session.conf.get(NANOSECONDS_CONF, "false")).lower() == "true"
+    schema = spark_schema(shape.schema, shape.virtual, nanoseconds_as_long=as_long)
     numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
     frame = numbers.mapInArrow(bundle_reader(bundles, shape, storage, arrow_form(schema)), schema)
     if filter_sql is None:

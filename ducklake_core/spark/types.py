@@ -26,11 +26,17 @@ DuckLake                                   Spark
 uint8, uint16, uint32                      short, int, long
 uint64; int128, uint128                    decimal(20,0); decimal(38,0), more digits are an error
 timestamp_s, timestamp_ms, timestamp       timestamp_ntz
-timestamp_ns                               timestamp_ntz, a value that needs nanoseconds is an error
-time, timetz (in UTC)                      time(6); string before Spark 4.1
+timestamp_ns                               timestamp_ntz, a value that needs nanoseconds is an error;
+                                           long (nanoseconds since 1970) when the session's
+                                           ``spark.sql.legacy.parquet.nanosAsLong`` is true
+time, timetz (in UTC)                      time(6), 24:00:00 is an error; string before Spark 4.1
+time_ns                                    the same; long under the same setting
 interval, uuid, json                       string
-variant, geometry                          refused by name
+geometry                                   binary, WKB
+variant                                    variant
 =========================================  ==================================================
+
+docs/types.md has the whole table for users.
 """
 
 from __future__ import annotations
@@ -146,6 +152,7 @@ def to_spark_schema(schema: Schema) -> spark.StructType:
     return spark.StructType([spark.StructField(column.name, to_spark_type(column.type), True) for column in schema])
 
 
+_TIME = spark.TimeType(6) if hasattr(spark, "TimeType") else spark.StringType()
 _TO_SPARK: dict[str, spark.DataType] = {
     "boolean": spark.BooleanType(),
     "int8": spark.ByteType(),
@@ -161,8 +168,9 @@ _TO_SPARK: dict[str, spark.DataType] = {
     "float32": spark.FloatType(),
     "float64": spark.DoubleType(),
     "date": spark.DateType(),
-    "time": spark.TimeType(6) if hasattr(spark, "TimeType") else spark.StringType(),
-    "timetz": spark.TimeType(6) if hasattr(spark, "TimeType") else spark.StringType(),
+    "time": _TIME,
+    "time_ns": _TIME,
+    "timetz": _TIME,
     "timestamp": spark.TimestampNTZType(),
     "timestamp_s": spark.TimestampNTZType(),
     "timestamp_ms": spark.TimestampNTZType(),
@@ -173,17 +181,23 @@ _TO_SPARK: dict[str, spark.DataType] = {
     "json": spark.StringType(),
     "blob": spark.BinaryType(),
     "uuid": spark.StringType(),
+    "geometry": spark.BinaryType(),
+    "variant": spark.VariantType(),
 }
+_IN_NANOSECONDS = ("timestamp_ns", "time_ns")
 
 
-def to_spark_type(data_type: DataType) -> spark.DataType:
+def to_spark_type(data_type: DataType, *, nanoseconds_as_long: bool = False) -> spark.DataType:
     """The Spark type that values of a DuckLake type are read as.
+
+    Args:
+        data_type: The DuckLake type.
+        nanoseconds_as_long: Whether leaves in nanoseconds become longs rather than Spark's types in microseconds.
 
     >>> to_spark_type(PrimitiveType(name="uint64"))
     DecimalType(20,0)
-
-    Raises:
-        UnsupportedFeatureError: variant or geometry.
+    >>> to_spark_type(PrimitiveType(name="timestamp_ns"), nanoseconds_as_long=True)
+    LongType()
     """
     match data_type:
         case ListType(element=element):
@@ -195,10 +209,7 @@ def to_spark_type(data_type: DataType) -> spark.DataType:
         case DecimalType(precision=precision, scale=scale):
             return spark.DecimalType(precision, scale)
         case PrimitiveType(name=name):
-            found = _TO_SPARK.get(name)
-            if found is None:
-                raise UnsupportedFeatureError(f"columns of type {name} cannot be read into Spark; leave the column out", type=name)
-            return found
+            return spark.LongType() if nanoseconds_as_long and name in _IN_NANOSECONDS else _TO_SPARK[name]
 
 
 def _child(name: str, data_type: spark.DataType, path: str) -> Field:

@@ -29,6 +29,7 @@ from ducklake_core.format.types import (
     JSON,
     PRIMITIVES,
     TIME,
+    TIME_NS,
     TIMESTAMP,
     TIMESTAMP_MS,
     TIMESTAMP_NS,
@@ -124,10 +125,12 @@ def test_arrow_types_without_a_ducklake_type_are_refused_by_name(arrow: pa.DataT
         from_arrow_schema(pa.schema([("s", pa.struct([("bad", arrow)]))]))
 
 
-@pytest.mark.parametrize("data_type", [VARIANT, GEOMETRY], ids=str)
-def test_types_without_an_arrow_type_are_refused_by_name(data_type: DataType) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=str(data_type)):
-        to_arrow_schema(schema(column("a", data_type)))
+@pytest.mark.parametrize("data_type", [VARIANT, GEOMETRY, TIME_NS], ids=str)
+def test_types_that_are_only_read_have_no_physical_form(data_type: DataType) -> None:
+    table = schema(column("a", data_type))
+    assert from_arrow_schema(to_arrow_schema(table)).columns[0].type == data_type
+    with pytest.raises(UnsupportedFeatureError, match=f"{data_type} can be read, but not written"):
+        to_arrow_schema(table, physical=True)
 
 
 def test_columns_and_fields_are_found_by_name_at_every_level() -> None:
