@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 EXECUTOR_SIDE = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for room in ("format", "storage", "arrow")
-    for path in (ROOT / "ducklake_core" / room).glob("*.py")
+    for path in (ROOT / "ducklake_core" / room).rglob("*.py")
 )
 
 
@@ -32,9 +32,13 @@ def loaded_by(*modules: str) -> set[str]:
         (("ducklake_core.errors",), {"pyspark", "duckdb", "sqlalchemy", "pyarrow", "dagster", "sqlglot"}),
         (("ducklake_core.lake", "ducklake_core.table"), {"pyspark", "duckdb", "dagster", "pandas"}),
         (("ducklake_dagster",), {"pyspark", "duckdb"}),
+        (
+            ("ducklake_core.arrow.read", "ducklake_core.spark.read"),
+            {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography", "thrift"},
+        ),
         (tuple(EXECUTOR_SIDE), {"pyspark", "duckdb", "sqlalchemy", "psycopg", "dagster"}),
     ],
-    ids=["core", "errors", "face", "dagster", "executor side"],
+    ids=["core", "errors", "face", "dagster", "work unit", "executor side"],
 )
 def test_import_loads_no_more_than_needed(modules: tuple[str, ...], never: set[str]) -> None:
     assert loaded_by(*modules) & never == set()

@@ -24,11 +24,11 @@ from ducklake_core.format.arrow_types import to_arrow_schema
 from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
 from ducklake_core.format.name_mapping import plain_text
 from ducklake_core.format.types import Field
-from ducklake_core.scan.native import check_readable
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.scan.virtual import VIRTUAL_SCHEMA, needed_virtual
 from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_input import open_parquet
 
 BATCH_ROWS = 65_536
 
@@ -61,9 +61,8 @@ def read_task(task: FileTask, shape: ReadShape, storage: Storage, *, threads: bo
         NotFoundError: The file, or a delete file, is gone.
         CorruptFileError: The file is not what the catalog says it is.
         SchemaError: It holds values that cannot be cast to the table's types.
-        UnsupportedFeatureError: It is encrypted, or the predicate needs a SQL engine.
+        UnsupportedFeatureError: It is encrypted in a foreign form, or the predicate needs a SQL engine.
     """
-    check_readable(task.file, shape.table)
     deleted = deleted_positions(storage, task.file, shape.snapshot_id)
     yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads)
 
@@ -72,8 +71,7 @@ def read_chosen(
     task: FileTask, shape: ReadShape, chosen: ChosenRows, storage: Storage, *, threads: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one data file by their positions, whatever its delete files say; else like :func:`read_task`."""
-    check_readable(task.file, shape.table)
-    with storage.open_input(task.file.path) as source:
+    with open_parquet(storage, task.file.path, task.file.encryption_key) as source:
         reader = _open(source, task, shape)
         yield from reader.batches(chosen, storage, threads)
 

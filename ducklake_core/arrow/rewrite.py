@@ -28,6 +28,7 @@ from ducklake_core.format.statistics import verify_written_file
 from ducklake_core.format.types import INT64, Field
 from ducklake_core.scan.plan import ColumnLife, FileTask, ReadShape
 from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.parquet_writer import FileWriter
 
 _ROW_ID = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
@@ -121,7 +122,7 @@ def _output_path(task: MergeTask) -> str:
 
 
 def _stores_row_ids(file: DataFile, storage: Storage) -> bool:
-    with storage.open_input(file.path) as source:
+    with open_parquet(storage, file.path, file.encryption_key) as source:
         try:
             schema = pq.read_schema(source)
         except (pa.ArrowInvalid, OSError) as error:

@@ -18,6 +18,7 @@ from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
 from ducklake_core.catalog.visibility import live
 from ducklake_core.format import paths, pruning, transforms
+from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
 from ducklake_core.format.predicates import ColumnReference, Predicate
 
@@ -63,7 +64,7 @@ class DataFiles:
         with ExitStack() as stack:
             streams = _Streams(self._open(queries, [row.data_file_id for row in rows], stack))
             for row in rows:
-                file = _data_file(row, self._table, streams)
+                file = _data_file(row, self._table, streams, self._reader.info.encrypted)
                 statistics = {found.column_id: _statistics(found) for found in streams.take("statistics", file.id)}
                 if self._keeps(file, statistics):
                     yield file, {column: found for column, found in statistics.items() if column in self._returned}
@@ -240,7 +241,7 @@ def _among(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
     return column.in_(files) if len(files) <= _MOST_IDS else column.between(files[0], files[-1])
 
 
-def _data_file(row: Row[Any], table: TableState, streams: _Streams) -> DataFile:
+def _data_file(row: Row[Any], table: TableState, streams: _Streams, encrypted: bool) -> DataFile:
     is_relative = row.path_is_relative is not False
     return DataFile(
         id=row.data_file_id,
@@ -258,13 +259,13 @@ def _data_file(row: Row[Any], table: TableState, streams: _Streams) -> DataFile:
         partition_values=tuple((v.partition_key_index, v.partition_value) for v in streams.take("partition_values", row.data_file_id)),
         mapping_id=row.mapping_id,
         partial_max=row.partial_max,
-        encryption_key=row.encryption_key,
-        delete_files=tuple(_delete_file(found, table) for found in streams.take("deletes", row.data_file_id)),
+        encryption_key=_encryption_key(row, encrypted),
+        delete_files=tuple(_delete_file(found, table, encrypted) for found in streams.take("deletes", row.data_file_id)),
         inlined_deletes=tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id)),
     )
 
 
-def _delete_file(row: Row[Any], table: TableState) -> DeleteFile:
+def _delete_file(row: Row[Any], table: TableState, encrypted: bool) -> DeleteFile:
     return DeleteFile(
         id=row.delete_file_id,
         data_file_id=row.data_file_id,
@@ -275,8 +276,13 @@ def _delete_file(row: Row[Any], table: TableState) -> DeleteFile:
         footer_size=row.footer_size,
         begin_snapshot=row.begin_snapshot,
         partial_max=row.partial_max,
-        encryption_key=row.encryption_key,
+        encryption_key=_encryption_key(row, encrypted),
     )
+
+
+def _encryption_key(row: Row[Any], encrypted: bool) -> EncryptionKey | None:
+    # As the reference does: a key in a lake that is not encrypted means nothing, an empty one is none.
+    return EncryptionKey(row.encryption_key) if encrypted and row.encryption_key else None
 
 
 def _statistics(row: Row[Any]) -> ColumnStatistics:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ducklake_core.format.encryption_key import EncryptionKey
+
 ROW_ID_FIELD_ID = 2147483540
 SNAPSHOT_ID_FIELD_ID = 2147483539
 ROW_ID_COLUMN = "_ducklake_internal_row_id"
@@ -74,6 +76,7 @@ class DeleteFile:
         id: ``delete_file_id``.
         path: Full path.
         format: ``parquet`` or ``puffin``.
+        encryption_key: Opens it when the lake is encrypted; deletion vectors are plain all the same.
     """
 
     id: int
@@ -85,7 +88,7 @@ class DeleteFile:
     footer_size: int | None
     begin_snapshot: int
     partial_max: int | None = None
-    encryption_key: str | None = None
+    encryption_key: EncryptionKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,7 @@ class DataFile:
         partition_id: Partition spec that the file was written with, None for none.
         partition_values: (partition_key_index, text) pairs of the file's own spec.
         partial_max: Highest snapshot id among its rows, when it holds rows of several snapshots.
+        encryption_key: Opens the file; None for a plain one.
         delete_files: Delete files live at the snapshot; more than one is a fault of the writer, and all of them count.
         inlined_deletes: Positions deleted through the catalog at or before the snapshot.
     """
@@ -118,7 +122,7 @@ class DataFile:
     partition_values: tuple[tuple[int, str | None], ...] = ()
     mapping_id: int | None = None
     partial_max: int | None = None
-    encryption_key: str | None = None
+    encryption_key: EncryptionKey | None = None
     delete_files: tuple[DeleteFile, ...] = ()
     inlined_deletes: tuple[int, ...] = ()
     path_is_relative: bool = True

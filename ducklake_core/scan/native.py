@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format import paths, pruning
 from ducklake_core.format.files import ColumnStatistics, DataFile
 from ducklake_core.format.predicates import Predicate
@@ -72,18 +71,10 @@ def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, t
     return found
 
 
-def check_readable(file: DataFile, table: str) -> None:
-    """Refuse what no path can read.
-
-    Raises:
-        UnsupportedFeatureError: The file is encrypted.
-    """
-    if file.encryption_key is not None:
-        raise UnsupportedFeatureError(f"table {table} has encrypted data files, which are not supported", table=table, data_file_id=file.id)
-
-
 def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int | None) -> str | None:
     """Why Spark's own reader cannot read this file, or None when it can."""
+    if file.encryption_key is not None:
+        return "the file is encrypted"
     if file.mapping_id is not None:
         return "the file's columns are found by name"
     if snapshot_filter is not None:

@@ -13,9 +13,9 @@ from ducklake_core.catalog.inlined import inlined_rows
 from ducklake_core.catalog.mappings import name_mappings
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import LakeInfo, TableState
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format import pruning
-from ducklake_core.format.files import ColumnStatistics, DataFile
+from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
 from ducklake_core.format.paths import file_name
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.predicates import Predicate
@@ -24,7 +24,6 @@ from ducklake_core.format.type_names import ColumnRow
 from ducklake_core.scan.native import (
     MOST_DELETED_BYTES,
     ReadFeatures,
-    check_readable,
     column_versions,
     deleted_bytes,
     nan_obstacle,
@@ -55,8 +54,8 @@ def plan_scan(
     Raises:
         NotFoundError: An unknown column.
         UsageError: No column at all, or one of them twice.
-        CatalogCorruptError: A file names a column mapping that does not exist.
-        UnsupportedFeatureError: A file that nobody here can read (encrypted), or that the lake has no business to name.
+        CatalogCorruptError: A file names a column mapping that does not exist, or has no key in an encrypted lake.
+        UnsupportedFeatureError: A file that the lake has no business to name.
     """
     schema, named_virtual = _split(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
@@ -115,6 +114,8 @@ def _tasks(
     features = ReadFeatures(schema=read_schema)
     found = list(selection)
     check_locations(reader.info, table, [file for file, _ in found])
+    if reader.info.encrypted:
+        _check_keys([file for file, _ in found], table)
     listed = len(found)
     if predicate is not None and needed_virtual(predicate):
         found = [(file, statistics | virtual_statistics(file)) for file, statistics in found]
@@ -190,7 +191,6 @@ def _lives(history: Sequence[tuple[ColumnRow, int | None]]) -> tuple[ColumnLife,
 def _task(
     file: DataFile, statistics: dict[int, ColumnStatistics], table: TableState, features: ReadFeatures, predicate: Predicate | None
 ) -> FileTask:
-    check_readable(file, table.qualified_name)
     hides = file.partial_max is not None and file.partial_max > table.snapshot_id
     snapshot_filter = table.snapshot_id if hides else None
     obstacle = native_obstacle(file, features, snapshot_filter) or nan_obstacle(predicate, statistics, table.schema)
@@ -201,6 +201,21 @@ def _task(
         native_obstacle=obstacle,
         covered=predicate is not None and pruning.must_match(predicate, statistics, file.record_count),
     )
+
+
+def _check_keys(files: list[DataFile], table: TableState) -> None:
+    """An encrypted lake has no plain files: one without a key was put there by someone who does not know, or its key is lost."""
+    for file in files:
+        kinds: tuple[tuple[str, Sequence[DataFile | DeleteFile]], ...] = (("data", (file,)), ("delete", file.delete_files))
+        for kind, one in ((kind, one) for kind, ones in kinds for one in ones):
+            if one.encryption_key is None:
+                raise CatalogCorruptError(
+                    f"the lake is encrypted, but {kind} file {one.id} of table {table.qualified_name} has no encryption key in the "
+                    "catalog: restore the key, or drop the file's rows with DuckDB",
+                    table=table.qualified_name,
+                    data_file_id=file.id,
+                    snapshot_id=table.snapshot_id,
+                )
 
 
 def _together(tasks: list[FileTask]) -> list[FileTask]:

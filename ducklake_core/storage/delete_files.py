@@ -20,6 +20,7 @@ from ducklake_core.format.files import (
 )
 from ducklake_core.format.paths import file_name
 from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.roaring import read_deletion_vector
 
 
@@ -100,18 +101,17 @@ def read_delete_file(storage: Storage, file: DeleteFile) -> DeletedPositions:
     """All positions of a delete file, with the snapshots that deleted them.
 
     Raises:
-        UnsupportedFeatureError: The file is encrypted, or neither Parquet nor a deletion vector.
+        UnsupportedFeatureError: The file is encrypted in a foreign form, or neither Parquet nor a deletion vector.
         CorruptFileError: It does not have the columns or the order of a delete file.
         NotFoundError: It is not there.
         StorageError: It cannot be read.
     """
     where = printable(file.path)
-    if file.encryption_key is not None:
-        raise UnsupportedFeatureError(f"the delete file {where} is encrypted: encrypted lakes are not supported", path=where)
     match (file.format or "parquet").lower():
         case "parquet":
-            found = _read_parquet(storage, file.path)
+            found = _read_parquet(storage, file)
         case "puffin":
+            # The reference writes them plain into encrypted lakes too, beside a key that opens nothing.
             with storage.open_input(file.path) as source:
                 found = DeletedPositions(positions=read_deletion_vector(source.read(), where))
         case other:
@@ -158,12 +158,12 @@ def _checked_positions(storage: Storage, delete_file: DeleteFile, file: DataFile
     return found.visible_at(snapshot_id)
 
 
-def _read_parquet(storage: Storage, path: str) -> DeletedPositions:
-    where = printable(path)
+def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:
+    where = printable(file.path)
     try:
-        with storage.open_input(path) as source:
+        with open_parquet(storage, file.path, file.encryption_key) as source:
             table = _read_columns(source, where)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise CorruptFileError(f"the delete file {where} is not a readable Parquet file: {error}", path=where) from error
     if any(column.null_count for column in table.columns):
         raise CorruptFileError(f"the delete file {where} holds NULLs", path=where)

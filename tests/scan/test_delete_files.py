@@ -19,10 +19,9 @@ from tests.support.oracle import attached, sqlite_lake
 STORAGE = Storage()
 
 
-def delete_file(path: Path | str, file_format: str = "parquet", key: str | None = None) -> DeleteFile:
+def delete_file(path: Path | str, file_format: str = "parquet") -> DeleteFile:
     return DeleteFile(
-        id=1, data_file_id=0, path=str(path), format=file_format, delete_count=0, file_size_bytes=0, footer_size=None,
-        begin_snapshot=3, encryption_key=key,
+        id=1, data_file_id=0, path=str(path), format=file_format, delete_count=0, file_size_bytes=0, footer_size=None, begin_snapshot=3
     )  # fmt: skip
 
 
@@ -75,9 +74,7 @@ def test_other_third_column_is_ignored(tmp_path: Path) -> None:
     assert read_delete_file(STORAGE, delete_file(path)).visible_at(0).tolist() == [4]
 
 
-def test_encrypted_and_unknown_formats_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedFeatureError, match="encrypted"):
-        read_delete_file(STORAGE, delete_file("x", key="secret-key"))
+def test_unknown_formats_are_refused_by_name() -> None:
     with pytest.raises(UnsupportedFeatureError, match="'orc'"):
         read_delete_file(STORAGE, delete_file("x", "orc"))
 

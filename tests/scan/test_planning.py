@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import FLOAT64, INT32, INT64, TIME, VARCHAR, DecimalType, Field, ListType, StructType
-from ducklake_core.scan.native import ColumnVersion, ReadFeatures, check_readable, nan_obstacle, native_obstacle
+from ducklake_core.scan.native import ColumnVersion, ReadFeatures, nan_obstacle, native_obstacle
 from ducklake_core.scan.plan import FileTask
 from ducklake_core.spark.bundles import deal, split
 
@@ -49,6 +49,7 @@ RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
         (FILE, PLAIN, None, None),
         (replace(FILE, delete_files=(DELETES,)), PLAIN, None, None),
         (replace(FILE, inlined_deletes=(1,)), PLAIN, None, None),
+        (replace(FILE, encryption_key=EncryptionKey("k")), PLAIN, None, "encrypted"),
         (FILE, PLAIN, 5, "later snapshots"),
         (replace(FILE, path=f"s3://bucket/{NAME}"), PLAIN, None, "local path"),
         (replace(FILE, path=f"file:///lake/{NAME}"), PLAIN, None, None),
@@ -80,11 +81,6 @@ RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
 def test_way_of_a_file(file: DataFile, wanted: ReadFeatures, snapshot_filter: int | None, obstacle: str | None) -> None:
     found = native_obstacle(file, wanted, snapshot_filter)
     assert found is None if obstacle is None else found is not None and obstacle in found
-
-
-def test_unreadable_files_are_refused_by_name() -> None:
-    with pytest.raises(UnsupportedFeatureError, match="encrypted"):
-        check_readable(replace(FILE, encryption_key="k"), "main.t")
 
 
 def test_nan_keeps_spark_from_filtering() -> None:

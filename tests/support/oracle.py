@@ -59,6 +59,8 @@ def new_connection() -> duckdb.DuckDBPyConnection:
         import_extension(extension, con=connection)
     for extension in ("ducklake", "sqlite_scanner", "postgres_scanner"):
         connection.execute(f"LOAD {extension}")
+    # To write encrypted files without the httpfs extension; it changes nothing for others.
+    connection.execute("SET force_mbedtls_unsafe = 'true'")
     return connection
 
 
