@@ -13,7 +13,7 @@ from thrift.transport.TTransport import TMemoryBuffer, TTransportBase, TTranspor
 from ducklake_core.storage.encryption.modules import Bytes
 
 # What the library raises on bytes that are none; it asserts where it has seen a type that cannot stand there.
-_NO_STRUCT = (EOFError, TProtocolException, TTransportException, OverflowError, AssertionError, KeyError, MemoryError)
+_NO_STRUCT = (EOFError, TProtocolException, TTransportException, OverflowError, RecursionError, AssertionError, KeyError, MemoryError)
 
 
 class BadStructError(ValueError):
@@ -86,7 +86,7 @@ def read_struct(data: Bytes, start: int = 0) -> tuple[Struct, int]:
         # Without a limit, a length that means nothing would be allocated.
         size = len(source.data)
         struct = _read(TCompactProtocol(source, string_length_limit=size, container_length_limit=size), TType.STRUCT)
-    except (*_NO_STRUCT, RecursionError) as error:
+    except _NO_STRUCT as error:
         raise BadStructError(f"no Thrift struct at byte {start}: {error}") from error
     assert isinstance(struct, Struct)
     return struct, source.position

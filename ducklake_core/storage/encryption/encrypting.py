@@ -22,7 +22,8 @@ _COMPRESSED_SIZE, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _BLOOM_FILTERS = 7,
 def encrypt_parquet(source: pa.NativeFile, sink: pa.NativeFile, key: EncryptionKey, where: str) -> tuple[int, int]:
     """Write the encrypted form of a plain file, a column chunk at a time.
 
-    Page indexes and Bloom filters are left out, as the reference would not decrypt them.
+    Page indexes and Bloom filters are left out, as the reference would not decrypt them. It also fails on encrypted data pages
+    of version 2 that are not compressed in a column that is, so leave the source's pages at version 1, pyarrow's default.
 
     Args:
         source: The plain file, whole and open for random reads.
@@ -57,7 +58,10 @@ def _plain_footer(source: pa.NativeFile, where: str) -> Struct:
     start = size - _TAIL - int.from_bytes(tail[:4], "little")
     if tail[4:] != PLAIN_MAGIC or start < len(PLAIN_MAGIC):
         raise CorruptFileError(f"{where} is not a plain Parquet file", path=where)
-    return read_struct(source.read_at(size - _TAIL - start, start))[0]
+    footer, end = read_struct(source.read_at(size - _TAIL - start, start))
+    if start + end != size - _TAIL:
+        raise BadStructError("the footer is longer than what it says")
+    return footer
 
 
 def _encrypt_group(group: Struct, position: int, source: pa.NativeFile, sink: pa.NativeFile, cipher: Cipher) -> int:
@@ -79,12 +83,12 @@ def _encrypt_group(group: Struct, position: int, source: pa.NativeFile, sink: pa
 
 
 def _encrypt_chunk(metadata: Struct, position: int, source: pa.NativeFile, sink: pa.NativeFile, cipher: Cipher) -> int:
-    start, length = metadata.number(_DATA_PAGE), metadata.number(_COMPRESSED_SIZE)
-    dictionary = metadata.number(_DICTIONARY_PAGE)
-    if start is None or length is None:
+    length, dictionary = metadata.number(_COMPRESSED_SIZE), metadata.number(_DICTIONARY_PAGE)
+    # Without rows there may be a dictionary alone, or no page at all; what is not there is at 0.
+    places = [place for place in (metadata.number(_DATA_PAGE), dictionary) if place]
+    if length is None or (length and not places):
         raise BadStructError("a column chunk without a place")
-    if dictionary:
-        start = min(start, dictionary)
+    start = min(places, default=0)
     first = position
     data_page = None
     for header, header_bytes, page in plain_pages(memoryview(source.read_at(length, start))):
