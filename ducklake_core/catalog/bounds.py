@@ -6,7 +6,7 @@ not their value order keep the file, and :mod:`ducklake_core.format.pruning` dec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -47,41 +47,105 @@ class Bounds:
     value_count: ColumnElement[int] | None = None
 
 
-FilesWhere = Callable[[Callable[[Bounds], ColumnElement[bool]], ColumnReference], ColumnElement[bool] | None]
-"""Given a condition on the bounds of a column, the condition on a file that its bounds satisfy it; None when there are no bounds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfBounds:
+    """No row of a file matches because of the bounds of one column: the condition on them that says so."""
+
+    column: ColumnReference
+    condition: Callable[[Bounds], ColumnElement[bool]]
 
 
-def excluded(predicate: Predicate, files_where: FilesWhere, abilities: Abilities) -> ColumnElement[bool] | None:
-    """A condition that is true only for files without a matching row; None when nothing can be said in SQL."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllOf:
+    """Each of these has to hold."""
+
+    parts: tuple[Exclusion, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """When a file surely holds no matching row: any of these is enough.
+
+    Kept as a value, so that all conditions on bounds side by side become one question to the database, which has no index.
+    """
+
+    bounds: tuple[OutOfBounds, ...] = ()
+    others: tuple[AllOf, ...] = ()
+
+
+FilesWhere = Callable[[Sequence[OutOfBounds]], ColumnElement[bool] | None]
+"""The condition on a file that any of these conditions on bounds holds for it; None when there are no bounds of these columns."""
+
+
+def condition_of(exclusion: Exclusion | bool | None, files_where: FilesWhere) -> ColumnElement[bool] | None:
+    """The condition on a file that it is excluded; None when nothing excludes a file."""
+    if not isinstance(exclusion, Exclusion):
+        return true() if exclusion else None
+    found = [files_where(exclusion.bounds)] if exclusion.bounds else []
+    for other in exclusion.others:
+        parts = [condition_of(part, files_where) for part in other.parts]
+        found.append(None if any(part is None for part in parts) else and_(*(part for part in parts if part is not None)))
+    conditions = [part for part in found if part is not None]
+    return or_(*conditions) if conditions else None
+
+
+def excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | None:
+    """When a file surely holds no matching row; True when that is so for all files, None when nothing can be said in SQL."""
     match predicate:
         case Constant(value=value):
-            return None if value else true()
+            return None if value else True
         case And(operands=operands):
-            found = [part for part in (excluded(operand, files_where, abilities) for operand in operands) if part is not None]
-            return or_(*found) if found else None
+            return _any([excluded(operand, abilities) for operand in operands])
         case Or(operands=operands):
-            parts = [excluded(operand, files_where, abilities) for operand in operands]
-            return None if any(part is None for part in parts) else and_(*(part for part in parts if part is not None))
+            return _all([excluded(operand, abilities) for operand in operands])
         case Comparison(left=ColumnReference() as column, operator=operator, right=Literal() as value):
-            return _compared(column, operator, value, files_where, abilities)
+            return _compared(column, operator, value, abilities)
         case Comparison(left=Literal() as value, operator=operator, right=ColumnReference() as column):
-            return _compared(column, FLIPPED[operator], value, files_where, abilities)
+            return _compared(column, FLIPPED[operator], value, abilities)
         case InList(operand=column, values=values) if 0 < len(values) <= _MOST_IN_LIST:
-            parts = [_compared(column, "=", value, files_where, abilities) for value in values]
-            return None if any(part is None for part in parts) else and_(*(part for part in parts if part is not None))
+            return _all([_compared(column, "=", value, abilities) for value in values])
         case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
-            return files_where(lambda bounds: _outside_prefix(bounds, prefix, abilities), column)
+            return _one(column, lambda bounds: _outside_prefix(bounds, prefix, abilities))
         # The reference counts nulls of variants as values.
         case IsNull(operand=ColumnReference(type=data_type)) | Not(operand=IsNull(operand=ColumnReference(type=data_type))) if (
             data_type == VARIANT
         ):
             return None
         case IsNull(operand=ColumnReference() as column) if len(column.path) == 1:
-            return files_where(lambda bounds: _lacks(bounds.null_count, bounds.value_count), column)
+            return _one(column, lambda bounds: _lacks(bounds.null_count, bounds.value_count))
         case Not(operand=IsNull(operand=ColumnReference() as column)) if len(column.path) == 1:
-            return files_where(lambda bounds: _lacks(bounds.value_count, bounds.null_count), column)
+            return _one(column, lambda bounds: _lacks(bounds.value_count, bounds.null_count))
         case _:
             return None
+
+
+def _one(column: ColumnReference, condition: Callable[[Bounds], ColumnElement[bool]]) -> Exclusion:
+    return Exclusion(bounds=(OutOfBounds(column=column, condition=condition),))
+
+
+def _any(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
+    if any(part is True for part in parts):
+        return True
+    found = [part for part in parts if isinstance(part, Exclusion)]
+    if not found:
+        return None
+    return Exclusion(
+        bounds=tuple(leaf for part in found for leaf in part.bounds), others=tuple(other for part in found for other in part.others)
+    )
+
+
+def _all(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
+    if any(part is None for part in parts):
+        return None
+    found = tuple(part for part in parts if isinstance(part, Exclusion))
+    if not found:
+        return True
+    leaves = [part.bounds[0] for part in found if len(part.bounds) == 1 and not part.others]
+    if len(leaves) == len(found) and len({leaf.column for leaf in leaves}) == 1:
+        # All about one column: one look at its bounds decides.
+        conditions = [leaf.condition for leaf in leaves]
+        return _one(leaves[0].column, lambda bounds: and_(*(condition(bounds) for condition in conditions)))
+    return found[0] if len(found) == 1 else Exclusion(others=(AllOf(parts=found),))
 
 
 def _lacks(count: ColumnElement[int] | None, other: ColumnElement[int] | None) -> ColumnElement[bool]:
@@ -89,14 +153,12 @@ def _lacks(count: ColumnElement[int] | None, other: ColumnElement[int] | None) -
     return false() if count is None or other is None else and_(count == 0, other > 0)
 
 
-def _compared(
-    column: ColumnReference, operator: Operator, value: Literal, files_where: FilesWhere, abilities: Abilities
-) -> ColumnElement[bool] | None:
+def _compared(column: ColumnReference, operator: Operator, value: Literal, abilities: Abilities) -> Exclusion | bool | None:
     if value.value is None:
-        return true()
+        return True
     fitted = fit(operator, value, column.type)
     if isinstance(fitted, bool):
-        return None if fitted else true()
+        return None if fitted else True
     if fitted is None or fitted.operator == "<>":
         return None
     keys = _keys(fitted, column.type, abilities)
@@ -114,7 +176,7 @@ def _compared(
             case _:
                 return below
 
-    return files_where(outside, column)
+    return _one(column, outside)
 
 
 _Key = Callable[[ColumnElement[str]], ColumnElement[Any]]

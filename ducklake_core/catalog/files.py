@@ -5,22 +5,23 @@ A handful of statements whatever the number of files, each on one table and orde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, CursorResult, Row, Select, Table, and_, case, func, literal, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, CursorResult, Row, Select, Table, and_, case, func, literal, or_, select
 
 from ducklake_core.catalog.abilities import abilities_of
-from ducklake_core.catalog.bounds import Bounds, excluded
+from ducklake_core.catalog.bounds import Bounds, OutOfBounds, condition_of, excluded
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
 from ducklake_core.catalog.visibility import live
 from ducklake_core.format import paths, pruning, transforms
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
-from ducklake_core.format.predicates import ColumnReference, Predicate
+from ducklake_core.format.predicates import Predicate
 
 # Below this many files a plain fetch is cheaper than the extra round trips of a cursor on the server.
 _STREAM_FROM = 5000
@@ -59,31 +60,34 @@ class DataFiles:
 
     def __iter__(self) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
         queries = _Queries(self._reader, self._table, self._predicate)
-        self.counts = queries.counts()
-        rows = self._reader.connection.execute(queries.files()).all()
+        total, by_partition = queries.totals()
+        self.counts = FileCounts(files_total=total, pruned_by_partition=by_partition)
+        kept = 0
         with ExitStack() as stack:
-            streams = _Streams(self._open(queries, [row.data_file_id for row in rows], stack))
-            for row in rows:
+            run = _Runner(self._reader.connection, stack, streaming=total >= _STREAM_FROM)
+            rows = iter(run(queries.files()))
+            first = list(islice(rows, _MOST_IDS + 1))
+            streams = _Streams({name: run(query) for name, query in self._belonging(queries, [row.data_file_id for row in first])})
+            for row in chain(first, rows):
+                kept += 1
                 file = _data_file(row, self._table, streams, self._reader.info.encrypted)
                 statistics = {found.column_id: _statistics(found) for found in streams.take("statistics", file.id)}
                 if self._keeps(file, statistics):
                     yield file, {column: found for column, found in statistics.items() if column in self._returned}
+        self.counts.pruned_by_statistics += total - by_partition - kept
 
-    def _open(self, queries: _Queries, files: list[int], stack: ExitStack) -> dict[str, CursorResult[Any]]:
-        """One statement for each kind of rows that may exist for these files."""
+    def _belonging(self, queries: _Queries, files: list[int]) -> Iterator[tuple[str, Select[Any]]]:
+        """One statement for each kind of rows that may exist for these files, and for those that follow when they are many."""
         if not files:
-            return {}
+            return
         table = self._table
-        wanted: dict[str, Select[Any]] = {"deletes": queries.delete_files(files)}
+        yield "deletes", queries.delete_files(files)
         if table.partition_specs:
-            wanted["partition_values"] = queries.partition_values(files)
+            yield "partition_values", queries.partition_values(files)
         if self._wanted:
-            wanted["statistics"] = queries.statistics(files, self._wanted)
+            yield "statistics", queries.statistics(files, self._wanted)
         if table.has_inlined_deletes:
-            wanted["inlined_deletes"] = queries.inlined_deletes(files)
-        options = {"yield_per": _ROWS_PER_FETCH} if len(files) >= _STREAM_FROM else {}
-        run = self._reader.connection.execute
-        return {name: stack.enter_context(run(query, execution_options=options)) for name, query in wanted.items()}
+            yield "inlined_deletes", queries.inlined_deletes(files)
 
     def _keeps(self, file: DataFile, statistics: dict[int, ColumnStatistics]) -> bool:
         if self._predicate is None:
@@ -122,26 +126,22 @@ class _Queries:
         self._table = table
         file = self._tables["data_file"]
         self._live = and_(file.c.table_id == table.id, live(file, table.snapshot_id))
-        abilities = abilities_of(reader.connection.dialect)
-        self._by_partition = excluded(predicate, self._where_partition, abilities) if predicate is not None else None
-        self._by_statistics = excluded(predicate, self._where_statistics, abilities) if predicate is not None else None
+        exclusion = excluded(predicate, abilities_of(reader.connection.dialect)) if predicate is not None else None
+        self._by_partition = condition_of(exclusion, self._where_partition)
+        self._by_statistics = condition_of(exclusion, self._where_statistics)
 
     def _kept(self) -> ColumnElement[bool]:
         """Conditions are three-valued: only what is surely excluded goes."""
         exclusions = [part for part in (self._by_partition, self._by_statistics) if part is not None]
         return and_(self._live, *(func.coalesce(part, literal(False)).is_(False) for part in exclusions))
 
-    def counts(self) -> FileCounts:
+    def totals(self) -> tuple[int, int]:
+        """Number of live files, and how many of them their partition values exclude."""
         file = self._tables["data_file"]
-        no = literal(0)
-        partition = func.sum(case((self._by_partition, 1), else_=0)) if self._by_partition is not None else no
-        rest = self._by_statistics
-        if rest is not None and self._by_partition is not None:
-            rest = and_(rest, or_(self._by_partition.is_(None), not_(self._by_partition)))
-        statistics = func.sum(case((rest, 1), else_=0)) if rest is not None else no
-        query = select(func.count().label("total"), partition.label("partition"), statistics.label("statistics")).select_from(file)
+        partition = func.sum(case((self._by_partition, 1), else_=0)) if self._by_partition is not None else literal(0)
+        query = select(func.count().label("total"), partition.label("partition")).select_from(file)
         row = self._reader.connection.execute(query.where(self._live)).one()
-        return FileCounts(files_total=row.total, pruned_by_partition=int(row.partition or 0), pruned_by_statistics=int(row.statistics or 0))
+        return row.total, int(row.partition or 0)
 
     def files(self) -> Select[Any]:
         file = self._tables["data_file"]
@@ -171,40 +171,48 @@ class _Queries:
     def _of(self, query: Select[Any], source: Table, files: list[int]) -> Select[Any]:
         return query.where(source.c.table_id == self._table.id, _among(source.c.data_file_id, files))
 
-    def _where_statistics(self, condition: Callable[[Bounds], ColumnElement[bool]], column: ColumnReference) -> ColumnElement[bool]:
+    def _where_statistics(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
         # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.
         stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
-        bounds = Bounds(low=stats.c.min_value, high=stats.c.max_value, null_count=stats.c.null_count, value_count=stats.c.value_count)
-        matching = select(stats.c.data_file_id).where(
-            stats.c.table_id == self._table.id, stats.c.column_id == column.column_id, condition(bounds)
-        )
-        return file.c.data_file_id.in_(matching)
+        found = Bounds(low=stats.c.min_value, high=stats.c.max_value, null_count=stats.c.null_count, value_count=stats.c.value_count)
+        columns: dict[int, list[ColumnElement[bool]]] = {}
+        for one in bounds:
+            columns.setdefault(one.column.column_id, []).append(one.condition(found))
+        outside = or_(*(and_(stats.c.column_id == column, or_(*conditions)) for column, conditions in columns.items()))
+        return file.c.data_file_id.in_(select(stats.c.data_file_id).where(stats.c.table_id == self._table.id, outside))
 
-    def _where_partition(self, condition: Callable[[Bounds], ColumnElement[bool]], column: ColumnReference) -> ColumnElement[bool] | None:
+    def _where_partition(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool] | None:
         """Identity keys are bounds themselves: every row of the file has that value."""
         value, file = self._tables["file_partition_value"].alias(), self._tables["data_file"]
-        keys = [
-            (spec.id, index)
+        found = Bounds(low=value.c.partition_value, high=value.c.partition_value)
+        conditions = [
+            and_(
+                file.c.partition_id == spec.id,
+                file.c.data_file_id.in_(
+                    select(value.c.data_file_id).where(
+                        value.c.table_id == self._table.id, value.c.partition_key_index == index, one.condition(found)
+                    )
+                ),
+            )
+            for one in bounds
+            if len(one.column.path) == 1
             for spec in self._table.partition_specs.values()
             for index, field in enumerate(spec.fields)
-            if field.column_id == column.column_id and field.transform == "identity" and len(column.path) == 1
+            if field.column_id == one.column.column_id and field.transform == "identity"
         ]
-        if not keys:
-            return None
-        bounds = Bounds(low=value.c.partition_value, high=value.c.partition_value)
-        return or_(
-            *(
-                and_(
-                    file.c.partition_id == spec_id,
-                    file.c.data_file_id.in_(
-                        select(value.c.data_file_id).where(
-                            value.c.table_id == self._table.id, value.c.partition_key_index == index, condition(bounds)
-                        )
-                    ),
-                )
-                for spec_id, index in keys
-            )
-        )
+        return or_(*conditions) if conditions else None
+
+
+class _Runner:
+    """Runs statements; many rows come through a cursor on the server, which is closed with the stack."""
+
+    def __init__(self, connection: Connection, stack: ExitStack, *, streaming: bool) -> None:
+        self._connection = connection
+        self._stack = stack
+        self._options = {"yield_per": _ROWS_PER_FETCH} if streaming else {}
+
+    def __call__(self, query: Select[Any]) -> CursorResult[Any]:
+        return self._stack.enter_context(self._connection.execute(query, execution_options=self._options))
 
 
 class _Grouped:
@@ -233,12 +241,12 @@ class _Streams:
 
 
 def _among(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
-    """The row belongs to one of the files, or, when they are many, at least lies in their range.
+    """The row belongs to one of the files, or, when they are many, at least to none before the first.
 
     Never a join: catalogs have no indexes, and without fresh table statistics PostgreSQL takes tables for tiny and joins
     them row by row, which takes minutes where a scan takes milliseconds.
     """
-    return column.in_(files) if len(files) <= _MOST_IDS else column.between(files[0], files[-1])
+    return column.in_(files) if len(files) <= _MOST_IDS else column >= files[0]
 
 
 def _data_file(row: Row[Any], table: TableState, streams: _Streams, encrypted: bool) -> DataFile:

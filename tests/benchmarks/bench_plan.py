@@ -1,0 +1,108 @@
+"""Planning on PostgreSQL over 100,000 data files with statistics of 10 columns: ours against DuckDB's answer to the same query.
+
+Run with ``python -m tests.benchmarks.bench_plan``. The catalog rows are made in the database; all files have the path of one real
+file, which is the one that the predicate keeps. DuckDB plans and reads it, we plan (first result) or plan and read (second).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from ducklake_core import DuckLake
+from tests.benchmarks.harness import Result, compare, report
+from tests.support.oracle import LakeAddress, attached
+from tests.support.postgres import start_server
+
+FILES = int(os.environ.get("BENCH_FILES", "100000"))
+COLUMNS = 10
+ROWS = 1000
+WANTED = FILES // 2
+RANGE = f"c0 >= {WANTED * ROWS} AND c0 < {(WANTED + 1) * ROWS}"
+TWO_RANGES = f"{RANGE} AND c1 >= {WANTED * ROWS + 10}"
+
+_FILES = f"""
+INSERT INTO ducklake_data_file SELECT n, f.table_id, f.begin_snapshot, NULL, NULL, f.path, f.path_is_relative, f.file_format,
+f.record_count, f.file_size_bytes, f.footer_size, n * {ROWS}, NULL, NULL, NULL, NULL FROM ducklake_data_file f, generate_series(1, {FILES - 1}) n
+"""
+_STATISTICS = f"""
+INSERT INTO ducklake_file_column_stats SELECT n, s.table_id, s.column_id, s.column_size_bytes, s.value_count, s.null_count,
+((n * {ROWS})::bigint)::text, ((n * {ROWS} + {ROWS - 1})::bigint)::text, s.contains_nan, s.extra_stats
+FROM ducklake_file_column_stats s, generate_series(1, {FILES - 1}) n WHERE s.data_file_id = 0
+"""
+
+
+def make_lake(address: LakeAddress) -> None:
+    """A lake whose table has many files in the catalog, one on disk."""
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    start = WANTED * ROWS
+    lake.write("t", pa.table({f"c{n}": pa.array(range(start, start + ROWS), pa.int64()) for n in range(COLUMNS)}))
+    engine = sa.create_engine(address.url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE ducklake_file_column_stats SET min_value = '0', max_value = '{ROWS - 1}'")
+        connection.exec_driver_sql(_FILES)
+        connection.exec_driver_sql(_STATISTICS)
+        connection.exec_driver_sql(f"UPDATE ducklake_table_column_stats SET min_value = '0', max_value = '{FILES * ROWS - 1}'")
+        connection.exec_driver_sql(f"UPDATE ducklake_table_stats SET record_count = {FILES * ROWS}, next_row_id = {FILES * ROWS}")
+        connection.exec_driver_sql(f"UPDATE ducklake_snapshot SET next_file_id = {FILES}")
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql("ANALYZE")
+    engine.dispose()
+
+
+def run() -> list[Result]:
+    """A range over one column and over two, planned and read; and the memory of a process that plans all files."""
+    server = start_server()
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory() as folder:
+        address = server.lake(Path(folder))
+        make_lake(address)
+        table = DuckLake.connect(address.url).table("t")
+        with attached(address) as duck:
+            for name, where in (("one column", RANGE), ("two columns", TWO_RANGES)):
+                query = f"SELECT count(*) FROM t WHERE {where}"
+
+                def plan(where: str = where) -> None:
+                    assert len(table.scan(where=where).plan().plan.tasks) == 1
+
+                def read(where: str = where) -> None:
+                    assert table.scan(where=where).to_arrow().num_rows in (ROWS, ROWS - 10)
+
+                def ask(query: str = query) -> None:
+                    assert duck.value(query) in (ROWS, ROWS - 10)
+
+                results.append(
+                    compare(
+                        f"range over {name}, {FILES:,} files",
+                        {"plan": plan, "plan and read": read, "DuckDB": ask},
+                        baseline="DuckDB",
+                        promised_ratio=1.0,
+                    )
+                )
+        print(f"peak memory of a process that plans all {FILES:,} files: {_peak_of_full_plan(address):,} MB")
+    server.stop()
+    return results
+
+
+def _peak_of_full_plan(address: LakeAddress) -> int:
+    done = subprocess.run([sys.executable, "-m", __spec__.name, address.url], check=True, capture_output=True, text=True)
+    return int(done.stdout)
+
+
+def _plan_all(url: str) -> None:
+    assert len(DuckLake.connect(url).table("t").scan().plan().plan.tasks) == FILES
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _plan_all(sys.argv[1])
+    else:
+        report(*run())
