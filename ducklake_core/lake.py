@@ -55,6 +55,7 @@ class DuckLake(MaintenanceVerbs):
         data_path: str,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, Any]] | None = None,
+        indexes: bool = True,
     ) -> DuckLake:
         """Create a new lake with an empty schema ``main``.
 
@@ -65,13 +66,14 @@ class DuckLake(MaintenanceVerbs):
                 each reader, as in the reference.
             metadata_schema: PostgreSQL schema that holds the catalog tables; ``public`` when not given.
             storage_options: fsspec options by protocol, e.g. ``{"s3": {"key": ...}}``; masked in every repr.
+            indexes: Whether to make an index that the format does not ask for; see :meth:`create_indexes`.
 
         Raises:
             AlreadyExistsError: There is a lake already.
             CatalogUnavailableError: The database cannot be reached.
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))
-        info = create_catalog(database, data_path)
+        info = create_catalog(database, data_path, indexes=indexes)
         return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     @classmethod

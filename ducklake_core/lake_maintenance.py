@@ -25,6 +25,25 @@ class MaintenanceVerbs:
     _info: LakeInfo
     _storage: Storage
 
+    def create_indexes(self) -> tuple[str, ...]:
+        """Make the indexes that :meth:`~ducklake_core.lake.DuckLake.create` makes, in a lake that another program created.
+
+        They are not part of the format; the reference reads and writes beside them. With one, planning looks at the statistics
+        of the columns of its predicate alone. In databases where indexes are of no use (DuckDB files) nothing happens.
+
+        Returns:
+            Names of the indexes that are there now.
+
+        Raises:
+            CatalogError: The database refused, for lack of a privilege perhaps.
+        """
+        from ducklake_core.catalog.indexes import create_indexes
+
+        if not self._database.abilities.has_useful_indexes:
+            return ()
+        with self._database.write() as connection:
+            return create_indexes(connection, self._database.tables)
+
     def expire_snapshots(
         self,
         *,

@@ -27,6 +27,7 @@ class Abilities:
         folds_names: Unquoted names lose their case, and the reference leaves plain names of inlined columns unquoted.
         inlined_cast_to_text: Inlined values of these leaf types must be cast to text in SQL, because the driver's own
             value loses something (months of an interval, 24:00:00, the offset of a timetz).
+        has_useful_indexes: An index makes its lookups faster and gets in nobody's way.
     """
 
     boolean_as_integer: bool
@@ -41,6 +42,7 @@ class Abilities:
     has_regular_expressions: bool
     folds_names: bool
     inlined_cast_to_text: frozenset[str]
+    has_useful_indexes: bool = False
 
 
 SQLITE = Abilities(
@@ -56,6 +58,7 @@ SQLITE = Abilities(
     has_regular_expressions=False,
     folds_names=False,
     inlined_cast_to_text=frozenset(),
+    has_useful_indexes=True,
 )
 
 POSTGRESQL = Abilities(
@@ -71,6 +74,7 @@ POSTGRESQL = Abilities(
     has_regular_expressions=True,
     folds_names=True,
     inlined_cast_to_text=frozenset({"time", "timetz", "interval", "uuid", "decimal"}),
+    has_useful_indexes=True,
 )
 
 _BY_DIALECT = {"sqlite": SQLITE, "postgresql": POSTGRESQL}

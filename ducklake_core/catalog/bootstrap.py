@@ -10,6 +10,7 @@ from sqlalchemy import Connection, insert, inspect, select
 from sqlalchemy.schema import CreateSchema
 
 from ducklake_core.catalog.database import Database, classify
+from ducklake_core.catalog.indexes import create_indexes
 from ducklake_core.catalog.state import LakeInfo
 from ducklake_core.errors import (
     AlreadyExistsError,
@@ -24,12 +25,13 @@ CATALOG_VERSION = "1.0"
 _CREATE_ATTEMPTS = 3
 
 
-def create_catalog(database: Database, data_path: str, *, encrypted: bool = False) -> LakeInfo:
+def create_catalog(database: Database, data_path: str, *, encrypted: bool = False, indexes: bool = True) -> LakeInfo:
     """Create the metadata tables and the rows of a new lake, in one transaction.
 
     Args:
         data_path: Base of all files; stored as given, with a trailing slash. A relative path means the working directory
             of each reader, as in the reference.
+        indexes: Whether to make the indexes of catalog/indexes.py too.
 
     Raises:
         AlreadyExistsError: The database holds a lake already; nothing was changed.
@@ -45,6 +47,8 @@ def create_catalog(database: Database, data_path: str, *, encrypted: bool = Fals
                 database.create_file()
             with database.write() as connection:
                 _create(connection, database, info)
+                if indexes and database.abilities.has_useful_indexes:
+                    create_indexes(connection, database.tables)
             return info
         except FileExistsError:
             continue

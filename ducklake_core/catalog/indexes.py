@@ -1,0 +1,20 @@
+"""Indexes that the format does not ask for and the reference does not mind: they make planning independent of other columns' statistics."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, Index, MetaData
+from sqlalchemy.schema import CreateIndex
+
+from ducklake_core.catalog.tables import CatalogTables
+
+_INDEXES = {"ducklake_file_column_stats_by_column": ("file_column_stats", ("table_id", "column_id", "data_file_id"))}
+"""Name, and the metadata table and columns that it is on."""
+
+
+def create_indexes(connection: Connection, tables: CatalogTables) -> tuple[str, ...]:
+    """Make the indexes that are missing; the names of all."""
+    for name, (table, columns) in _INDEXES.items():
+        # A copy: an index belongs to its table for good, and other catalogs share the original.
+        copy = tables[table].to_metadata(MetaData(schema=tables.schema))
+        connection.execute(CreateIndex(Index(name, *(copy.c[column] for column in columns)), if_not_exists=True))
+    return tuple(_INDEXES)
