@@ -139,3 +139,8 @@ def check_keys(on: Sequence[str], state: TableState) -> None:
         raise UsageError(f"an upsert into {state.qualified_name} needs its key columns: on=[...]", table=state.qualified_name)
     for name in on:
         state.schema.column(name)
+
+
+def is_stream(data: Any) -> bool:
+    """Whether the rows can be read only once."""
+    return isinstance(data, pa.RecordBatchReader)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +15,7 @@ from ducklake_core.catalog.state import SchemaState, Snapshot
 from ducklake_core.catalog.visibility import same_name
 from ducklake_core.commit.actions import Action, DropSchema, DropTable
 from ducklake_core.commit.transaction import new_commit_id
-from ducklake_core.engines import check_keys, fitted_schema, replayable, schema_of, write_files
+from ducklake_core.engines import check_keys, fitted_schema, is_stream, replayable, schema_of, write_files
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.names import folded, join_name, split_name
 from ducklake_core.format.options import Options
@@ -24,6 +24,7 @@ from ducklake_core.publication import Publication
 from ducklake_core.results import TransactionResult
 from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
 from ducklake_core.table_staging import evolve, new_schema, new_table
+from ducklake_core.write_target import Target, check_mode
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -221,7 +222,7 @@ class Transaction:
         """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
         if self._repeated:
             return
-        _check_mode(mode, where, on)
+        check_mode(mode, where, on)
         self._open()
         self._check_plain()
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
@@ -233,7 +234,7 @@ class Transaction:
                 staged.select(SelectKeys(on=tuple(on), data=data))
             predicate = None if where is None else parse_predicate(where, staged.state.schema)
             if mode == "overwrite":
-                staged.select(SelectRows(where=predicate, data=None if _is_stream(data) else data))
+                staged.select(SelectRows(where=predicate, data=None if is_stream(data) else data))
             staged.written = True
             self._write_rows(staged, data, predicate)
             if mode != "append":
@@ -376,28 +377,3 @@ class Transaction:
         if self._base is None:
             raise UsageError("the transaction is not open: use it in a with block")
         return self._base
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """The table that a write goes to, and how it is made when it is missing."""
-
-    name: str
-    create: bool
-    partition_by: tuple[str, ...]
-    comment: str | None
-
-
-def _check_mode(mode: WriteMode, where: Where, on: Sequence[str]) -> None:
-    if mode not in ("append", "overwrite", "upsert"):
-        raise UsageError(f"unknown write mode {mode!r}: append, overwrite or upsert")
-    if where is not None and mode != "overwrite":
-        raise UsageError(f"where belongs to overwrite, not to {mode}")
-    if on and mode != "upsert":
-        raise UsageError(f"on belongs to upsert, not to {mode}")
-
-
-def _is_stream(data: Any) -> bool:
-    import pyarrow as pa
-
-    return isinstance(data, pa.RecordBatchReader)
