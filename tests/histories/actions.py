@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+FOLDER = "{folder}"
+
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A statement of the oracle."""
+    """A statement of the oracle; :data:`FOLDER` in it stands for a folder beside the lake's files."""
 
     text: str
 

@@ -32,7 +32,7 @@ PROMOTIONS: dict[str, tuple[str, ...]] = {
 def create_table(draw: Random, lake: LakeSketch) -> list[str]:
     schema = draw.choice(lake.schemas)
     name = free_table_name(draw, lake, schema)
-    if name is None or len(lake.tables) > 3:
+    if name is None or len(lake.tables) > 2:
         return []
     names = draw.sample(COLUMN_NAMES, draw.randint(1, 6))
     columns = []
@@ -46,7 +46,7 @@ def create_table(draw: Random, lake: LakeSketch) -> list[str]:
 
 def create_table_as(draw: Random, lake: LakeSketch) -> list[str]:
     schema = draw.choice(lake.schemas)
-    if not lake.tables or len(lake.tables) > 3:
+    if not lake.tables or len(lake.tables) > 2:
         return []
     source = draw.choice(lake.tables)
     if draw.random() < 0.3:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -14,9 +15,9 @@ import duckdb
 import pyarrow as pa
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import DuckLakeError
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.arrow_types import to_arrow_schema
-from tests.histories.actions import Action, Reattach, Sql, Upkeep, Write, script
+from tests.histories.actions import FOLDER, Action, Reattach, Sql, Upkeep, Write, script
 from tests.histories.comparison import compare_listing, compare_table, differences, remember, tables_at
 from tests.histories.divergences import ReferenceBrokeError, reference_failure
 from tests.histories.sketch import TableSketch, look, quoted
@@ -53,16 +54,18 @@ class Lake:
         self._leave()
 
     def _leave(self) -> None:
-        for name in ("theirs", "before", "incoming", "expected", "after"):
-            self.duck.connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}")
-        self._stack.close()
+        # A connection that an error has broken must not hide the error.
+        with suppress(duckdb.Error):
+            for name in ("theirs", "before", "incoming", "expected", "after"):
+                self.duck.connection.execute(f"DROP TABLE IF EXISTS temp.main.{name}")
+            self._stack.close()
 
     def perform(self, action: Action) -> bool:
         """Do it; False when the oracle refused the statement, which is no matter."""
         self.done.append(action)
         match action:
             case Sql(text=text):
-                done = self._run(text)
+                done = self._run(text.replace(FOLDER, str(Path(self.address.data_path).parent)))
                 self.outcomes[" ".join(text.split()[:2]).split("(")[0], done] += 1
                 return done
             case Reattach():
@@ -103,7 +106,7 @@ class Lake:
             return False
         try:
             self._commit(action, rows)
-        except DuckLakeError as error:
+        except (SchemaError, UnsupportedFeatureError, UsageError) as error:
             self.refused[f"our {action.verb}: {type(error).__name__} {str(error)[:150]}"] += 1
             return False
         self._check_written(action)
@@ -154,16 +157,15 @@ class Lake:
         assert differences(self.duck, "after", "expected") == [], f"rows after our {action.verb}"
 
     def _keep_up(self, action: Upkeep) -> None:
-        try:
-            match action.verb:
-                case "merge_adjacent_files":
-                    self.ours.merge_adjacent_files()
-                case "expire_snapshots":
-                    self.ours.expire_snapshots(versions=action.versions)
-                case "cleanup_old_files":
-                    self.ours.cleanup_old_files(older_than=timedelta(0), min_age=timedelta(0))
-        except DuckLakeError as error:
-            self.refused[f"our {action.verb}: {type(error).__name__} {str(error)[:150]}"] += 1
+        match action.verb:
+            case "merge_adjacent_files":
+                self.ours.merge_adjacent_files()
+            case "expire_snapshots":
+                left = {snapshot.id for snapshot in self.ours.snapshots()[:-1]}
+                if left & set(action.versions):
+                    self.ours.expire_snapshots(versions=sorted(left & set(action.versions)))
+            case "cleanup_old_files":
+                self.ours.cleanup_old_files(older_than=timedelta(0), min_age=timedelta(0))
 
     def compare_newest(self, draw: Random, conditions: int) -> None:
         """Every table as it is now, and one of them at an earlier snapshot, by id or by time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.histories.actions import Action, Sql, Write
+from tests.histories.actions import FOLDER, Action, Sql, Write
 from tests.histories.conditions import condition
 from tests.histories.definitions import free_table_name
 from tests.histories.sketch import Column, LakeSketch, TableSketch, quoted
@@ -45,6 +45,17 @@ def insert(draw: Random, table: TableSketch) -> list[str]:
 
 def insert_from_itself(draw: Random, table: TableSketch) -> list[str]:
     return [f"INSERT INTO {table.sql} SELECT * FROM {table.sql} WHERE {condition(draw, table)} LIMIT 40"]
+
+
+def add_file(draw: Random, table: TableSketch) -> list[str]:
+    """A file from elsewhere, without field ids; some of the table's columns may be missing in it."""
+    path = f"'{FOLDER}/added_{draw.randint(0, 10**9)}.parquet'"
+    columns = table.columns if draw.random() < 0.6 else tuple(draw.sample(table.columns, draw.randint(1, len(table.columns))))
+    name, schema = (text.replace("'", "''") for text in (table.name, table.schema))
+    return [
+        f"COPY ({some_rows(draw, columns)}) TO {path} (FORMAT parquet)",
+        f"CALL ducklake_add_data_files('lake', '{name}', {path}, schema => '{schema}', allow_missing => true)",
+    ]
 
 
 def _chosen(draw: Random, table: TableSketch) -> str:
@@ -122,7 +133,7 @@ def our_widening(draw: Random, table: TableSketch) -> list[Action]:
 def our_table(draw: Random, lake: LakeSketch) -> list[Action]:
     schema = draw.choice(lake.schemas)
     name = free_table_name(draw, lake, schema)
-    if name is None or not lake.tables or len(lake.tables) > 3:
+    if name is None or not lake.tables or len(lake.tables) > 2:
         return []
     like = draw.choice(lake.tables)
     keys = [c for c in like.of_kind("integer", "varchar", "bigint") if c.name.isidentifier()]

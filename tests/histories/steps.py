@@ -19,6 +19,7 @@ _ROWS: dict[Callable[[Random, TableSketch], list[str]], int] = {
     rows.update: 12,
     rows.merge: 5,
     rows.truncate: 1,
+    rows.add_file: 3,
 }
 _COLUMNS: dict[Callable[[Random, TableSketch], list[str]], int] = {
     definitions.add_column: 5,
@@ -34,8 +35,8 @@ _COLUMNS: dict[Callable[[Random, TableSketch], list[str]], int] = {
     definitions.comment: 1,
 }
 _TABLES: dict[Callable[[Random, LakeSketch], list[str]], int] = {
-    definitions.create_table: 4,
-    definitions.create_table_as: 2,
+    definitions.create_table: 3,
+    definitions.create_table_as: 1,
     definitions.create_schema: 2,
     definitions.drop_table: 1,
     definitions.drop_schema: 1,

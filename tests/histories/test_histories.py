@@ -54,6 +54,8 @@ def profile(examples: int, *, random: bool = False) -> settings:
 def live_through(places: Places, kind: str, seeds: list[int], limit: int) -> None:
     with tempfile.TemporaryDirectory() as folder, Lake(places(kind, Path(folder)), f"DATA_INLINING_ROW_LIMIT {limit}") as lake:
         live(lake, seeds)
+    refused = sum(count for (_, done), count in lake.outcomes.items() if not done)
+    assert refused <= 2 + len(seeds) / 3, f"a history in which little happens: {lake.refused}"
 
 
 @pytest.mark.timeout(900)
