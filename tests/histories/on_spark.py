@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 _NOT_IN_SPARK = ("timestamp_ns",)
 
 
-def compare_on_spark(lake: Lake, spark: SparkSession, seed: int) -> int:
-    """Every table at the one in the first third, some and the newest snapshot: rows with row ids, rows natively, rows under a condition."""
+def compare_on_spark(lake: Lake, spark: SparkSession, seed: int, earlier: int = 2) -> int:
+    """Every table at the newest and some earlier snapshots: rows with row ids, rows natively, rows under a condition."""
     draw, compared = Random(seed), 0
     snapshots = [snapshot.id for snapshot in lake.ours.snapshots()]
-    chosen = {snapshots[len(snapshots) // 3], draw.choice(snapshots), snapshots[-1]}
+    chosen = {snapshots[-1], *draw.sample(snapshots[len(snapshots) // 3 :], earlier)}
     for snapshot in sorted(chosen):
         for table in tables_at(lake.duck, snapshot):
             try:

@@ -202,7 +202,7 @@ class Lake:
 def live(lake: Lake, seeds: Sequence[int], conditions: int = 1) -> None:
     """A random history, one step a seed (so that a part of the seeds is a history too), compared after each."""
     try:
-        for action in first_steps(Random(0)):
+        for action in first_steps(Random(len(seeds) and seeds[0])):
             lake.perform(action)
         for seed in seeds:
             draw = Random(seed)
