@@ -87,7 +87,7 @@ class DuckLake(MaintenanceVerbs):
         storage_options: Mapping[str, Mapping[str, Any]] | None = None,
         allowed_paths: Sequence[str] = (),
     ) -> DuckLake:
-        """Open an existing lake. Nothing is created or migrated.
+        """Open an existing lake. Nothing is created or migrated: a lake of an earlier version (0.1 to 0.4) can be read, not written.
 
         Args:
             data_path: When given it must be the stored one, unless ``override_data_path``, which holds for this object only.
@@ -96,7 +96,7 @@ class DuckLake(MaintenanceVerbs):
 
         Raises:
             NotALakeError: The database holds no lake.
-            CatalogVersionError: The catalog's format version is not 1.0.
+            CatalogVersionError: The catalog's format version is one that this library does not know.
             UsageError: ``data_path`` is not the stored one.
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))

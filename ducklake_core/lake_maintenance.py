@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.cleanup import CleanupResult
     from ducklake_core.maintenance.expire import ExpiryResult
     from ducklake_core.maintenance.merge import MergeResult
+    from ducklake_core.maintenance.migrate import MigrationResult
 
 
 class MaintenanceVerbs:
@@ -43,6 +45,30 @@ class MaintenanceVerbs:
             return ()
         with self._database.write() as connection:
             return create_indexes(connection, self._database.tables)
+
+    def migrate(self, *, allow_history_loss: bool = False, dry_run: bool = False) -> MigrationResult:
+        """Bring the catalog of an earlier version (0.1 to 0.4) to version 1.0, in one transaction of the catalog.
+
+        Every snapshot shows the same rows afterwards. No data file is written or moved. Run it with ``dry_run`` first, back up the
+        catalog, and stop writers of the old version: they cannot work with the new one. A lake object that was opened before must
+        be opened again, except this one.
+
+        Args:
+            allow_history_loss: Migrate even if merged files (of nobody's known writing) do not store the snapshot with each row, or
+                are missing: snapshots before the merge then show all of their rows.
+            dry_run: Change nothing; the result lists the steps.
+
+        Raises:
+            UnsupportedFeatureError: Such files exist, and the loss is not allowed; nothing was changed.
+            CatalogCorruptError: The tables are not those of the version that the catalog tells; nothing was changed.
+        """
+        from ducklake_core.maintenance.migrate import migrate
+
+        result = migrate(self._database, self._info, self._storage, allow_history_loss=allow_history_loss, dry_run=dry_run)
+        if result.done_before or not dry_run:
+            self._database.follow(None)
+            self._info = replace(self._info, version=result.version)
+        return result
 
     def expire_snapshots(
         self,
@@ -72,6 +98,7 @@ class MaintenanceVerbs:
         """
         from ducklake_core.maintenance.expire import expire_snapshots
 
+        self._database.check_writable()
         return expire_snapshots(
             self._database,
             self._info,
@@ -105,6 +132,7 @@ class MaintenanceVerbs:
         """
         from ducklake_core.maintenance.cleanup import cleanup_old_files
 
+        self._database.check_writable()
         return cleanup_old_files(self._database, self._info, self._storage, older_than=older_than, min_age=min_age, dry_run=dry_run)
 
     def merge_adjacent_files(
@@ -141,6 +169,7 @@ class MaintenanceVerbs:
         from ducklake_core.maintenance.merge import merge_adjacent_files
         from ducklake_core.maintenance.merge_plan import MergeLimits
 
+        self._database.check_writable()
         limits = MergeLimits(max_compacted_files=max_compacted_files, min_file_size=min_file_size, max_file_size=max_file_size)
         return merge_adjacent_files(
             self._database, self._info, self._storage, table=table, schema=schema, limits=limits, spark=spark, dry_run=dry_run

@@ -67,6 +67,7 @@ class Transaction:
         self._last_local_id = 0
 
     def __enter__(self) -> Self:
+        self._lake.database.check_writable()
         if self._base is None:
             with self._lake.reader() as reader:
                 self._base = reader.latest_snapshot()

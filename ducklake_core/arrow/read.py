@@ -192,7 +192,7 @@ class _FileReader:
 
     def _visible(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows, order: dict[int, int]) -> pa.RecordBatch | None:
         positions = np.arange(start, start + batch.num_rows, dtype=np.int64)
-        mask = self._mask(batch, chosen.mask(start, batch.num_rows), order)
+        mask = self._mask(batch, positions, chosen.mask(start, batch.num_rows), order)
         if mask is not None:
             batch, positions = batch.filter(pa.array(mask)), positions[mask]
         if not len(positions):
@@ -232,9 +232,14 @@ class _FileReader:
         except pa.ArrowException as error:
             raise SchemaError(f"{where} of table {self.shape.table}: column {column.name!r}: {error}", **details) from error
 
-    def _mask(self, batch: pa.RecordBatch, mask: np.ndarray | None, order: dict[int, int]) -> np.ndarray | None:
-        if self.task.snapshot_filter is not None and self.snapshot_id_place is not None:
-            snapshots = batch.column(order[self.snapshot_id_place]).to_numpy(zero_copy_only=False)
+    def _mask(
+        self, batch: pa.RecordBatch, positions: np.ndarray, mask: np.ndarray | None, order: dict[int, int]
+    ) -> np.ndarray | None:
+        if self.task.snapshot_filter is not None:
+            if self.snapshot_id_place is not None:
+                snapshots = batch.column(order[self.snapshot_id_place]).to_numpy(zero_copy_only=False)
+            else:
+                snapshots = _counted_snapshots(self.task.file, positions)
             visible = snapshots <= self.task.snapshot_filter
             mask = visible if mask is None else mask & visible
         return mask
@@ -248,6 +253,8 @@ class _FileReader:
                 return pa.array(positions + (file.row_id_start or 0))
             case "snapshot_id" if self.snapshot_id_place is not None:
                 return batch.column(order[self.snapshot_id_place]).cast(pa.int64())
+            case "snapshot_id" if file.row_counts:
+                return pa.array(_counted_snapshots(file, positions))
             case "snapshot_id":
                 return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), len(positions))
             case "filename":
@@ -256,6 +263,12 @@ class _FileReader:
                 return pa.repeat(pa.scalar(self.task.index, pa.uint64()), len(positions))
             case _:
                 return pa.array(positions)
+
+
+def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:
+    """The snapshots of rows at some positions of a file whose rows the catalog counts by snapshot."""
+    snapshots, ends = np.array(file.row_counts, dtype=np.int64).T
+    return snapshots[np.minimum(np.searchsorted(ends, positions, side="right"), len(snapshots) - 1)]
 
 
 def _open(source: pa.NativeFile, task: FileTask, shape: ReadShape) -> _FileReader:
@@ -271,7 +284,7 @@ def _open(source: pa.NativeFile, task: FileTask, shape: ReadShape) -> _FileReade
     if "rowid" in shape.read_virtual and row_id_place is None and task.file.row_id_start is None:
         raise CorruptFileError(f"{where} of table {shape.table} has no row ids, neither in the file nor in the catalog", path=where)
     snapshot_id_place = by_id.get(SNAPSHOT_ID_FIELD_ID)
-    if task.snapshot_filter is not None and snapshot_id_place is None:
+    if task.snapshot_filter is not None and snapshot_id_place is None and not task.file.row_counts:
         raise CorruptFileError(
             f"{where} of table {shape.table} holds rows of several snapshots, but not the snapshot id of each", path=where
         )

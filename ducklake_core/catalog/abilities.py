@@ -73,7 +73,10 @@ POSTGRESQL = Abilities(
     binary_collation="C",
     has_regular_expressions=True,
     folds_names=True,
-    inlined_cast_to_text=frozenset({"time", "timetz", "interval", "uuid", "decimal"}),
+    # DuckDB 1.4 stored dates and timestamps in columns of those types, later ones store text.
+    inlined_cast_to_text=frozenset(
+        {"time", "timetz", "interval", "uuid", "decimal", "date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"}
+    ),
     has_useful_indexes=True,
 )
 

@@ -12,6 +12,7 @@ from sqlalchemy.schema import CreateSchema
 from ducklake_core.catalog.database import Database, classify
 from ducklake_core.catalog.indexes import create_indexes
 from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.catalog.versions import CATALOG_VERSION, EARLIER_VERSIONS, read_layout, readable
 from ducklake_core.errors import (
     AlreadyExistsError,
     CatalogCorruptError,
@@ -21,7 +22,6 @@ from ducklake_core.errors import (
     UsageError,
 )
 
-CATALOG_VERSION = "1.0"
 _CREATE_ATTEMPTS = 3
 
 
@@ -97,19 +97,19 @@ def _create(connection: Connection, database: Database, info: LakeInfo) -> None:
 def open_catalog(database: Database, data_path: str | None = None, override: bool = False) -> LakeInfo:
     """The settings of an existing lake; nothing is created, migrated or stored.
 
+    After this the database reads the tables of the version that was found, which may be an earlier one than 1.0.
+
     Args:
         data_path: When given it must be the stored one.
         override: Use ``data_path`` in place of the stored one, for this session only.
 
     Raises:
         NotALakeError: The database holds no lake.
-        CatalogVersionError: Another catalog version than 1.0.
+        CatalogVersionError: A catalog version that this library does not know.
         UsageError: ``data_path`` is not the stored one.
     """
     settings = _read_settings(database)
-    found = settings.get("version")
-    if found != CATALOG_VERSION:
-        raise CatalogVersionError(_version_message(str(database.address), found), found=found, supported=CATALOG_VERSION)
+    found = _follow_version(database, settings.get("version"))
     stored = settings.get("data_path")
     if stored is None:
         raise CatalogCorruptError(f"the catalog {database.address} has no data_path in ducklake_metadata")
@@ -148,11 +148,27 @@ def _read_settings(database: Database) -> Mapping[str, str]:
         raise
 
 
-def _version_message(address: str, found: str | None) -> str:
-    known = f"the catalog {address} has version {found or 'unknown'}, this library works with {CATALOG_VERSION}"
-    if found is None or not found.startswith("0."):
-        return f"{known}; use a newer release of this library"
-    return f"{known}; migrate it once with DuckDB: ATTACH 'ducklake:...' (AUTOMATIC_MIGRATION true), after a backup of the database"
+def _follow_version(database: Database, found: str | None) -> str:
+    """Let the database read the tables of a version; gives the version."""
+    if found == CATALOG_VERSION:
+        database.follow(None)
+        return found
+    known = f"the catalog {database.address} has version {found or 'unknown'}, this library reads {readable()} and writes {CATALOG_VERSION}"
+    if found is not None and found not in EARLIER_VERSIONS:
+        raise CatalogVersionError(f"{known}; use a newer release of this library", found=found, supported=CATALOG_VERSION)
+    with database.read() as connection:
+        layout = read_layout(connection, database.tables.schema, found or CATALOG_VERSION)
+    if layout.lost():
+        raise CatalogCorruptError(f"the catalog {database.address} lacks tables that every version has: {', '.join(layout.lost())}")
+    if found is not None:
+        database.follow(layout)
+        return found
+    # The reference takes a catalog that does not tell its version for one of its own.
+    differences = layout.differences()
+    if differences:
+        raise CatalogVersionError(f"{known}; it is not {CATALOG_VERSION}: {differences[0]}", found=None, supported=CATALOG_VERSION)
+    database.follow(None)
+    return CATALOG_VERSION
 
 
 def with_slash(path: str) -> str:

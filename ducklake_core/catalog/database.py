@@ -20,9 +20,12 @@ from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from ducklake_core.catalog.abilities import Abilities, abilities_of
+from ducklake_core.catalog.earlier_tables import earlier_tables
 from ducklake_core.catalog.failures import Failure, classify, wrapped
 from ducklake_core.catalog.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.url import CatalogAddress
+from ducklake_core.catalog.versions import CATALOG_VERSION, Layout
+from ducklake_core.errors import CatalogVersionError
 
 __all__ = ["Database", "Failure", "classify"]
 
@@ -45,7 +48,9 @@ class Database:
     def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10) -> None:
         self.address = address
         self.abilities: Abilities = abilities_of(address.url.get_dialect()())
-        self.tables: CatalogTables = metadata_tables(address.metadata_schema or self.abilities.default_schema)
+        self.layout: Layout | None = None
+        self.tables: CatalogTables
+        self.follow(None)
         self._pool_size = pool_size
         self._connect_timeout = connect_timeout
         self._lock = threading.Lock()
@@ -56,7 +61,27 @@ class Database:
         return f"Database({str(self.address)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, (self.address, self._pool_size, self._connect_timeout))
+        return (_reopen, (self.address, self._pool_size, self._connect_timeout, self.layout))
+
+    def follow(self, layout: Layout | None) -> None:
+        """Read the tables of an earlier catalog version as they are (None: those of the present version, which can be written)."""
+        schema = self.address.metadata_schema or self.abilities.default_schema
+        self.layout = layout
+        self.tables = metadata_tables(schema) if layout is None else earlier_tables(schema, layout)
+
+    def check_writable(self) -> None:
+        """Refuse a catalog of an earlier version.
+
+        Raises:
+            CatalogVersionError: It can only be read, or migrated.
+        """
+        if self.layout is not None:
+            raise CatalogVersionError(
+                f"the catalog {self.address} has version {self.layout.version}, which this library reads but does not write: "
+                f"lake.migrate() brings it to {CATALOG_VERSION} (lake.migrate(dry_run=True) shows how)",
+                found=self.layout.version,
+                supported=CATALOG_VERSION,
+            )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -75,16 +100,22 @@ class Database:
             connection.commit()
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, *, migrating: bool = False) -> Iterator[Connection]:
         """A transaction that commits when the block ends and rolls back when it raises.
 
         On SQLite it holds the one write lock from the start; the wait for that lock is short, repeating is up to the
         caller. Use :func:`classify` on what is raised.
 
+        Args:
+            migrating: Whether the catalog may be of an earlier version.
+
         Raises:
+            CatalogVersionError: The catalog has an earlier version.
             CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
             CatalogError: The database refused a statement.
         """
+        if not migrating:
+            self.check_writable()
         options: dict[str, Any] = {"ducklake_begin": "BEGIN IMMEDIATE", "ducklake_busy": WRITE_BUSY_SECONDS}
         if self.abilities.concurrent_writers:
             options |= {"isolation_level": "READ COMMITTED"}
@@ -164,8 +195,10 @@ class Database:
         return engine
 
 
-def _reopen(address: CatalogAddress, pool_size: int, connect_timeout: int) -> Database:
-    return Database(address, pool_size=pool_size, connect_timeout=connect_timeout)
+def _reopen(address: CatalogAddress, pool_size: int, connect_timeout: int, layout: Layout | None) -> Database:
+    database = Database(address, pool_size=pool_size, connect_timeout=connect_timeout)
+    database.follow(layout)
+    return database
 
 
 def _dispose(engine: Engine, process: int) -> None:

@@ -15,12 +15,13 @@ from sqlalchemy import ColumnElement, Connection, CursorResult, Row, Select, Tab
 
 from ducklake_core.catalog.abilities import abilities_of
 from ducklake_core.catalog.bounds import Bounds, OutOfBounds, condition_of, excluded
+from ducklake_core.catalog.earlier_tables import PARTIAL_FILE_INFO
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
 from ducklake_core.catalog.visibility import live
 from ducklake_core.format import paths, pruning, transforms
 from ducklake_core.format.encryption_key import EncryptionKey
-from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
+from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile, parse_row_counts
 from ducklake_core.format.predicates import Predicate
 
 # Below this many files a plain fetch is cheaper than the extra round trips of a cursor on the server.
@@ -270,6 +271,7 @@ def _data_file(row: Row[Any], table: TableState, streams: _Streams, encrypted: b
         encryption_key=_encryption_key(row, encrypted),
         delete_files=tuple(_delete_file(found, table, encrypted) for found in streams.take("deletes", row.data_file_id)),
         inlined_deletes=tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id)),
+        row_counts=parse_row_counts(getattr(row, PARTIAL_FILE_INFO, None)),
     )
 
 

@@ -3,7 +3,11 @@ ducklake_delete_file, ducklake_file_column_stats)."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
+
+from ducklake_core.errors import CatalogCorruptError
 
 from ducklake_core.format.encryption_key import EncryptionKey
 
@@ -13,6 +17,9 @@ ROW_ID_COLUMN = "_ducklake_internal_row_id"
 SNAPSHOT_ID_COLUMN = "_ducklake_internal_snapshot_id"
 DELETE_PATH_FIELD_ID = 2147483646
 DELETE_POSITION_FIELD_ID = 2147483645
+
+_PARTIAL_MAX = re.compile(r"partial_max:\d+", re.ASCII)
+_ROW_COUNTS = re.compile(r"\d+:\d+(\|\d+:\d+)*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +111,8 @@ class DataFile:
         partition_values: (partition_key_index, text) pairs of the file's own spec.
         partial_max: Highest snapshot id among its rows, when it holds rows of several snapshots.
         encryption_key: Opens the file; None for a plain one.
+        row_counts: How many of its rows are of each snapshot or an earlier one, as (snapshot id, rows) by both; only catalogs
+            before version 0.4 say so. Files that store the snapshot with each row need no counts.
         delete_files: Delete files live at the snapshot; more than one is a fault of the writer, and all of them count.
         inlined_deletes: Positions deleted through the catalog at or before the snapshot.
     """
@@ -126,3 +135,25 @@ class DataFile:
     delete_files: tuple[DeleteFile, ...] = ()
     inlined_deletes: tuple[int, ...] = ()
     path_is_relative: bool = True
+    row_counts: tuple[tuple[int, int], ...] = ()
+
+
+def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ...]:
+    """``DataFile.row_counts`` from the catalog's text; empty for a text of the other form.
+
+    >>> parse_row_counts("2:20|3:41|4:63"), parse_row_counts("partial_max:7"), parse_row_counts(None)
+    (((2, 20), (3, 41), (4, 63)), (), ())
+
+    Raises:
+        CatalogCorruptError: Neither form, or counts that do not grow.
+    """
+    if partial_file_info is None or _PARTIAL_MAX.fullmatch(partial_file_info):
+        return ()
+    if not _ROW_COUNTS.fullmatch(partial_file_info):
+        raise CatalogCorruptError(f"the catalog holds {partial_file_info!r} where counts of rows by snapshot are expected")
+    pairs = [part.split(":") for part in partial_file_info.split("|")]
+    counts = tuple((int(snapshot), int(rows)) for snapshot, rows in pairs)
+    for before, after in pairwise(counts):
+        if after[0] <= before[0] or after[1] < before[1]:
+            raise CatalogCorruptError(f"the counts of rows by snapshot {partial_file_info!r} do not grow")
+    return counts

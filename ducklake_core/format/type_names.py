@@ -127,21 +127,21 @@ def flatten_field(field: Field, parent_column: int | None = None) -> tuple[Colum
 def build_schema(rows: Iterable[ColumnRow]) -> Schema:
     """The schema that the rows live at one snapshot spell; they may come in any order.
 
-    Siblings are sorted by ``column_order``, ties and missing orders by id, as the reference does.
+    Siblings are sorted by ``column_order``, ties and missing orders by id, as the reference does. Of several rows for one id the
+    newest counts: DuckDB 1.3 left the old row live when it renamed a column.
 
     Raises:
         CatalogCorruptError: A row whose parent is not there or is no container, or a container with the wrong children.
         UnsupportedFeatureError: A type that this library does not know.
     """
     children: dict[int | None, list[ColumnRow]] = {}
-    count = 0
-    for row in rows:
+    newest = {row.column_id: row for row in sorted(rows, key=lambda row: row.begin_snapshot)}
+    for row in newest.values():
         children.setdefault(row.parent_column, []).append(row)
-        count += 1
     for siblings in children.values():
         siblings.sort(key=lambda row: (row.column_order is None, row.column_order or 0, row.column_id))
     schema = Schema(columns=tuple(_build_field(row, children) for row in children.get(None, ())))
-    if sum(1 for _ in schema.walk()) != count:
+    if sum(1 for _ in schema.walk()) != len(newest):
         reached = {node.id for node in schema.walk()}
         lost = sorted(row.column_id for siblings in children.values() for row in siblings if row.column_id not in reached)
         raise CatalogCorruptError(f"columns {lost} of a table belong to no live container column", columns=lost)

@@ -1,0 +1,206 @@
+"""What is to be done to a catalog of an earlier version, as a list that prints itself (specification: Migrations).
+
+The steps follow from the difference between the tables that are there and those of version 1.0, in the order in which the
+released versions differ, so that development versions need no list of their own. What the reference would do one version after
+another is done at once; the tables end with the same columns in the same order, which the reference's inserts rely on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias, assert_never
+
+from sqlalchemy import ColumnClause, Connection, String, Table, column, delete, func, insert, or_, select, union_all, update
+from sqlalchemy.schema import CreateTable as CreateTableStatement
+
+from ducklake_core.catalog.earlier_rows import newest_snapshot, partition_column_id, table_schema_versions
+from ducklake_core.catalog.earlier_tables import DEFAULTS, PARTIAL_FILE_INFO, stored_tables
+from ducklake_core.catalog.head import chunks
+from ducklake_core.catalog.migrations.ddl import AddColumn as AddColumnStatement
+from ducklake_core.catalog.migrations.ddl import DropColumn as DropColumnStatement
+from ducklake_core.catalog.migrations.ddl import RenameTable as RenameTableStatement
+from ducklake_core.catalog.tables import PREFIX, metadata_tables
+from ducklake_core.catalog.versions import CATALOG_VERSION, Layout
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    """The table ``former`` is called ``table`` from now on."""
+
+    former: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"rename {PREFIX}{self.former} to {PREFIX}{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """A table that the version does not have, empty."""
+
+    table: str
+
+    def __str__(self) -> str:
+        return f"create {PREFIX}{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """A column that the version does not have; ``default`` is what it holds in existing rows."""
+
+    table: str
+    column: str
+    default: str | bool | None = None
+
+    def __str__(self) -> str:
+        filled = "" if self.default is None else f", {self.default!r} in existing rows"
+        return f"add {PREFIX}{self.table}.{self.column}{filled}"
+
+
+@dataclass(frozen=True, slots=True)
+class NumberPartitionColumns:
+    """Partition keys name their column by its id, no longer by its place."""
+
+    def __str__(self) -> str:
+        return f"name the columns of partition keys by id in {PREFIX}partition_column"
+
+
+@dataclass(frozen=True, slots=True)
+class EndReplacedColumns:
+    """A version of a column ends where the next one begins; DuckDB 1.3 left both live when it renamed a column."""
+
+    def __str__(self) -> str:
+        return f"end the versions of columns in {PREFIX}column that a later version has replaced"
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadSchemaVersions:
+    """Schema versions are kept for each table."""
+
+    def __str__(self) -> str:
+        return f"fill {PREFIX}schema_versions with a row for each table and schema version"
+
+
+@dataclass(frozen=True, slots=True)
+class KeepNewestSnapshots:
+    """``partial_max`` of data files from ``partial_file_info``, which is dropped then.
+
+    Attributes:
+        forgotten: Ids of files that do not store the snapshot with each row: with a ``partial_max`` nobody could read them.
+    """
+
+    forgotten: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        but = f"; {len(self.forgotten)} files lose the history of their rows" if self.forgotten else ""
+        return f"replace {PREFIX}data_file.{PARTIAL_FILE_INFO} by partial_max, the newest snapshot among the rows{but}"
+
+
+@dataclass(frozen=True, slots=True)
+class SetVersion:
+    """The last step: the catalog says that it is of version 1.0."""
+
+    former: str
+
+    def __str__(self) -> str:
+        return f"set the version from {self.former} to {CATALOG_VERSION}"
+
+
+Step: TypeAlias = (
+    RenameTable
+    | CreateTable
+    | AddColumn
+    | NumberPartitionColumns
+    | EndReplacedColumns
+    | SpreadSchemaVersions
+    | KeepNewestSnapshots
+    | SetVersion
+)
+
+
+def steps_to_current(layout: Layout, forgotten: tuple[int, ...] = ()) -> tuple[Step, ...]:
+    """The steps from a layout to version 1.0.
+
+    Args:
+        forgotten: Ids of data files whose rows of several snapshots cannot be told apart.
+    """
+    return tuple(_steps(layout, forgotten))
+
+
+def _steps(layout: Layout, forgotten: tuple[int, ...]) -> Iterator[Step]:
+    if layout.version == "0.1":
+        yield NumberPartitionColumns()
+    for name, table in metadata_tables(None).items():
+        former = layout.stored_name(name)
+        if former is None:
+            yield CreateTable(name)
+            continue
+        if former != name:
+            yield RenameTable(former, name)
+        for missing in table.c:
+            if not layout.has(former, missing.name):
+                yield AddColumn(name, missing.name, DEFAULTS.get((name, missing.name)))
+    yield EndReplacedColumns()
+    yield SpreadSchemaVersions()
+    if layout.has("data_file", PARTIAL_FILE_INFO):
+        yield KeepNewestSnapshots(forgotten)
+    yield SetVersion(layout.version)
+
+
+def run_step(connection: Connection, schema: str | None, layout: Layout, step: Step) -> None:
+    """Carry out one step in an open transaction.
+
+    Args:
+        schema: Database schema of the metadata tables.
+        layout: The tables as they were before the first step.
+        step: One of :func:`steps_to_current`, all of which are to be run in their order.
+    """
+    tables, stored = metadata_tables(schema), stored_tables(schema, layout)
+    match step:
+        case RenameTable(former=former, table=name):
+            connection.execute(RenameTableStatement(stored[former], PREFIX + name))
+        case CreateTable(table=name):
+            connection.execute(CreateTableStatement(tables[name]))
+        case AddColumn(table=name, column=added, default=default):
+            connection.execute(AddColumnStatement(tables[name], tables[name].c[added]))
+            if default is not None:
+                connection.execute(update(tables[name]).values({added: default}))
+        case NumberPartitionColumns():
+            connection.execute(update(stored["partition_column"]).values(column_id=partition_column_id(stored)))
+        case EndReplacedColumns():
+            _end_replaced_columns(connection, tables["column"])
+        case SpreadSchemaVersions():
+            _spread_schema_versions(connection, tables["schema_versions"], stored)
+        case KeepNewestSnapshots(forgotten=forgotten):
+            _keep_newest_snapshots(connection, tables["data_file"], forgotten)
+        case SetVersion():
+            metadata = tables["metadata"]
+            connection.execute(update(metadata).where(metadata.c.key == "version").values(value=CATALOG_VERSION))
+        case _:
+            assert_never(step)
+
+
+def _end_replaced_columns(connection: Connection, versions: Table) -> None:
+    same = (versions.c.table_id, versions.c.column_id)
+    following = func.lead(versions.c.begin_snapshot).over(partition_by=same, order_by=versions.c.begin_snapshot)
+    ordered = select(*same, versions.c.begin_snapshot, versions.c.end_snapshot, following.label("following")).subquery()
+    is_replaced = or_(ordered.c.end_snapshot.is_(None), ordered.c.end_snapshot > ordered.c.following)
+    for row in connection.execute(select(ordered).where(ordered.c.following.is_not(None), is_replaced)).all():
+        which = (versions.c.table_id == row.table_id, versions.c.column_id == row.column_id, versions.c.begin_snapshot == row.begin_snapshot)
+        connection.execute(update(versions).where(*which).values(end_snapshot=row.following))
+
+
+def _spread_schema_versions(connection: Connection, versions: Table, stored: dict[str, Table]) -> None:
+    columns = ["begin_snapshot", "schema_version", "table_id"]
+    connection.execute(insert(versions).from_select(columns, union_all(*table_schema_versions(stored))))
+    connection.execute(delete(versions).where(versions.c.table_id.is_(None)))
+
+
+def _keep_newest_snapshots(connection: Connection, file: Table, forgotten: tuple[int, ...]) -> None:
+    info: ColumnClause[str] = column(PARTIAL_FILE_INFO, String)
+    unsaid = update(file).where(info.is_not(None), file.c.partial_max.is_(None))
+    connection.execute(unsaid.values(partial_max=newest_snapshot(info)))
+    for ids in chunks(forgotten):
+        connection.execute(update(file).where(file.c.data_file_id.in_(ids)).values(partial_max=None))
+    connection.execute(DropColumnStatement(file, PARTIAL_FILE_INFO))

@@ -1,0 +1,127 @@
+"""Bring a lake of an earlier catalog version to version 1.0: plan, then one catalog transaction. No data file is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ducklake_core.arrow.conform import field_id
+from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.migrations.counted_files import CountedFile, counted_files
+from ducklake_core.catalog.migrations.run import migrate_catalog, stored_version
+from ducklake_core.catalog.migrations.steps import steps_to_current
+from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.catalog.versions import CATALOG_VERSION
+from ducklake_core.errors import CommitRetriesExhaustedError, NotFoundError, StorageError, UnsupportedFeatureError
+from ducklake_core.format.files import SNAPSHOT_ID_FIELD_ID
+from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_footer import read_footer
+
+_PARALLEL_FOOTERS = 16
+_PLANS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigrationResult:
+    """What a migration does, or did. Printing it gives its steps.
+
+    Attributes:
+        dry_run: Whether this is only the plan.
+        former: The version that the catalog had.
+        version: The version that it gets.
+        steps: What is done, in order; empty when the catalog had the version already.
+        checked: Files that hold rows of several snapshots, which were looked into: they must say which row is of which.
+        forgotten: Paths of those that do not, so that earlier snapshots see all of their rows afterwards.
+        done_before: Whether another process did it first.
+    """
+
+    dry_run: bool
+    former: str
+    version: str = CATALOG_VERSION
+    steps: tuple[str, ...] = ()
+    checked: int = 0
+    forgotten: tuple[str, ...] = ()
+    done_before: bool = False
+
+    def lines(self) -> list[str]:
+        """The steps in words, then the sum."""
+        if self.done_before:
+            return [f"the catalog was brought from version {self.former} to {self.version} meanwhile"]
+        if not self.steps:
+            return [f"the catalog has version {self.version} already"]
+        would = "would migrate" if self.dry_run else "migrated"
+        lines = [f"  {step}" for step in self.steps]
+        lines += [f"  forget which rows of {path} are of which snapshot" for path in self.forgotten]
+        return [*lines, f"{would} from version {self.former} to {self.version} in {len(self.steps)} steps"]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def migrate(database: Database, info: LakeInfo, storage: Storage, *, allow_history_loss: bool, dry_run: bool) -> MigrationResult:
+    """Plan, and unless ``dry_run`` carry out, the migration. See ``DuckLake.migrate`` for the arguments."""
+    layout = database.layout
+    if layout is None:
+        return MigrationResult(dry_run=dry_run, former=info.version)
+    telling: dict[int, bool] = {}
+    for _ in range(_PLANS):
+        with database.read() as connection:
+            done_before = stored_version(connection, database) == CATALOG_VERSION
+            files = [] if done_before else counted_files(connection, database.tables, info)
+        if done_before:
+            return MigrationResult(dry_run=dry_run, former=layout.version, done_before=True)
+        if not info.encrypted:
+            # Every release that merges files stores the snapshot with each row. Where that cannot be seen it is believed: a reader
+            # of such a file refuses it when it finds no snapshots.
+            telling |= _tell_snapshots([file for file in files if file.id not in telling], storage)
+        silent = [file for file in files if not telling.get(file.id, True)]
+        _check_history(database, silent, allow_history_loss=allow_history_loss)
+        steps = steps_to_current(layout, tuple(file.id for file in silent))
+        result = MigrationResult(
+            dry_run=dry_run,
+            former=layout.version,
+            steps=tuple(str(step) for step in steps),
+            checked=len(telling),
+            forgotten=tuple(printable(file.path) for file in silent if file.has_visible_history),
+        )
+        if dry_run:
+            return result
+        attempt = partial(migrate_catalog, database, info, layout, steps, frozenset(file.id for file in files))
+        match run_write(attempt, f"migrate {database.address}"):
+            case "done":
+                return result
+            case "done before":
+                return replace(result, steps=(), forgotten=(), done_before=True)
+            case "other files":
+                continue
+    raise CommitRetriesExhaustedError(
+        f"writers of version {layout.version} kept adding files to {database.address} while it was to be migrated; stop them, and try again"
+    )
+
+
+def _tell_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int, bool]:
+    """Whether each file stores the snapshot with each row, by id; a file that cannot be read does not."""
+
+    def tells(file: CountedFile) -> bool:
+        try:
+            schema = read_footer(storage, file.path).metadata.schema.to_arrow_schema()
+        except (NotFoundError, StorageError):
+            return False
+        return any(field_id(field) == SNAPSHOT_ID_FIELD_ID for field in schema)
+
+    with ThreadPoolExecutor(_PARALLEL_FOOTERS) as pool:
+        return dict(zip((file.id for file in files), pool.map(tells, files), strict=True))
+
+
+def _check_history(database: Database, silent: Sequence[CountedFile], *, allow_history_loss: bool) -> None:
+    lost = [printable(file.path) for file in silent if file.has_visible_history]
+    if lost and not allow_history_loss:
+        raise UnsupportedFeatureError(
+            f"migrating {database.address} would show all rows of {len(lost)} merged files at every snapshot, because these files are "
+            f"missing or do not store the snapshot with each row, which version {CATALOG_VERSION} needs: {', '.join(lost[:3])}"
+            f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or pass allow_history_loss=True",
+            paths=tuple(lost),
+        )
