@@ -232,9 +232,7 @@ class _FileReader:
         except pa.ArrowException as error:
             raise SchemaError(f"{where} of table {self.shape.table}: column {column.name!r}: {error}", **details) from error
 
-    def _mask(
-        self, batch: pa.RecordBatch, positions: np.ndarray, mask: np.ndarray | None, order: dict[int, int]
-    ) -> np.ndarray | None:
+    def _mask(self, batch: pa.RecordBatch, positions: np.ndarray, mask: np.ndarray | None, order: dict[int, int]) -> np.ndarray | None:
         if self.task.snapshot_filter is not None:
             if self.snapshot_id_place is not None:
                 snapshots = batch.column(order[self.snapshot_id_place]).to_numpy(zero_copy_only=False)

@@ -188,6 +188,8 @@ class Database:
             max_overflow=16,
             pool_use_lifo=True,
             hide_parameters=True,
+            # JSON as it is written: DuckDB 1.4 inlined it in columns of that type.
+            json_deserializer=bytes,
             connect_args={key: value for key, value in defaults.items() if key not in self.address.url.query},
         )
         event.listen(engine, "checkin", _note_idle)

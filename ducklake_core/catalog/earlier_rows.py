@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, case, cast, func, or_, select
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, case, cast, func, or_, select, union, union_all
 
 _DIGITS = "0123456789"
 _PARTIAL_MAX = "partial_max:"
@@ -46,37 +46,41 @@ def partition_column_id(stored: Mapping[str, Table]) -> ColumnElement[int]:
     return found.correlate(key).scalar_subquery()
 
 
-def table_schema_versions(stored: Mapping[str, Table]) -> tuple[Select[Any], ...]:
-    """Rows of ``schema_versions`` for each table (to be united), from rows that were for the whole lake, or from the snapshots before 0.3.
+def table_schema_versions(stored: Mapping[str, Table]) -> Select[Any]:
+    """Rows of ``schema_versions`` for each table, from rows for the whole lake: the versions of the lake during the table's life.
 
-    Every table gets the versions of the lake during its life, as in the reference's migration, and one for its beginning where the
-    snapshot of it has expired: without that the reference cannot compact the table's files.
+    Also for versions whose snapshots have expired, which the reference's migration leaves out: without them it takes files of
+    different columns for alike, and cannot compact them.
     """
-    table, inlined = stored["table"], stored["inlined_data_tables"]
-    lake = _lake_schema_versions(stored)
+    table = stored["table"]
+    lake = union_all(*_lake_schema_versions(stored)).subquery("lake")
     is_live = and_(
         table.c.begin_snapshot <= lake.c.begin_snapshot, or_(table.c.end_snapshot.is_(None), table.c.end_snapshot > lake.c.begin_snapshot)
     )
-    for_each = select(lake.c.begin_snapshot, lake.c.schema_version, table.c.table_id).join_from(lake, table, is_live)
-    born = select(table.c.table_id, func.min(table.c.begin_snapshot).label("begin_snapshot")).group_by(table.c.table_id).subquery("born")
-    first = select(func.min(lake.c.begin_snapshot)).scalar_subquery()
-    oldest = select(func.min(lake.c.schema_version)).scalar_subquery()
-    registered = (
-        select(func.min(inlined.c.schema_version))
-        .where(inlined.c.table_id == born.c.table_id, inlined.c.schema_version < oldest)
-        .correlate(born)
-        .scalar_subquery()
+    return select(lake.c.begin_snapshot, lake.c.schema_version, table.c.table_id).join_from(lake, table, is_live)
+
+
+def _lake_schema_versions(stored: Mapping[str, Table]) -> tuple[Select[Any], Select[Any]]:
+    """The versions that are known, and those before the second known one, counted back: each change of columns made one."""
+    known = _known_schema_versions(stored)
+    first, oldest = select(func.min(known.c.begin_snapshot)).scalar_subquery(), select(func.min(known.c.schema_version)).scalar_subquery()
+    changes = union(
+        *(select(stored[name].c.begin_snapshot.label("at")) for name in ("schema", "table", "column", "partition_info")),
+        select(stored["column"].c.end_snapshot),
+    ).subquery("changes")
+    later = func.row_number().over(order_by=changes.c.at.desc()) - 1
+    return (
+        select(known.c.begin_snapshot, known.c.schema_version).where(known.c.begin_snapshot > first),
+        select(changes.c.at, oldest - later).where(changes.c.at <= first),
     )
-    beginnings = select(born.c.begin_snapshot, func.coalesce(registered, oldest - 1), born.c.table_id).where(born.c.begin_snapshot < first)
-    return for_each, beginnings
 
 
-def _lake_schema_versions(stored: Mapping[str, Table]) -> FromClause:
+def _known_schema_versions(stored: Mapping[str, Table]) -> FromClause:
     versions, snapshot = stored.get("schema_versions"), stored["snapshot"]
     if versions is None:
         begun = func.min(snapshot.c.snapshot_id).label("begin_snapshot")
-        return select(begun, snapshot.c.schema_version).group_by(snapshot.c.schema_version).subquery("lake_versions")
+        return select(begun, snapshot.c.schema_version).group_by(snapshot.c.schema_version).subquery("known")
     rows = select(versions.c.begin_snapshot, versions.c.schema_version)
     if "table_id" in versions.c:
         rows = rows.where(versions.c.table_id.is_(None))
-    return rows.subquery("lake_versions")
+    return rows.subquery("known")

@@ -61,11 +61,11 @@ class EarlierTables(CatalogTables):
             selects = [select(*columns).select_from(stored)]
         if name == "schema_versions":
             known = [query for query in selects if self.layout.has(name, "table_id")]
-            selects = [*known, *table_schema_versions(self.stored)]
+            selects = [*known, table_schema_versions(self.stored)]
         return union_all(*selects).subquery(name) if len(selects) > 1 else selects[0].subquery(name)
 
     def _column(self, table: str, column: Column[Any], stored: Table) -> ColumnElement[Any]:
-        own = stored.c[column.name] if column.name in stored.c else None
+        own = stored.c.get(column.name)
         if (table, column.name) == ("data_file", "partial_max") and PARTIAL_FILE_INFO in stored.c:
             said = newest_snapshot(stored.c[PARTIAL_FILE_INFO])
             return (said if own is None else func.coalesce(own, said)).label(column.name)

@@ -48,7 +48,7 @@ def inlined_rows(reader: CatalogReader, table: TableState, read_schema: Schema, 
     """
     if not table.inlined_tables:
         return None
-    versions = _Versions(reader, table.id)
+    versions = TableVersions(reader, table.id)
     parts = [_read(reader, table, source, versions.schema_at(source.schema_version), read_schema) for source in table.inlined_tables]
     found = [(source, part) for source, part in zip(table.inlined_tables, parts, strict=True) if part is not None]
     if not found:
@@ -58,7 +58,7 @@ def inlined_rows(reader: CatalogReader, table: TableState, read_schema: Schema, 
     return pa.concat_tables([part for _, part in found])
 
 
-class _Versions:
+class TableVersions:
     """The columns of a table at each of its schema versions.
 
     Every change of columns leaves a row in ducklake_schema_versions, which outlives expired snapshots; versions in between
@@ -73,6 +73,11 @@ class _Versions:
         self._table_id = table_id
 
     def schema_at(self, schema_version: int) -> Schema:
+        """The columns that a table of inlined rows of that schema version has.
+
+        Raises:
+            CatalogCorruptError: The table had no columns then.
+        """
         begun = [snapshot for version, snapshot in self._snapshots if version <= schema_version]
         snapshot = max(begun) if begun else min((row.begin_snapshot for row, _ in self._history), default=0)
         rows: list[ColumnRow] = [row for row, end in self._history if row.begin_snapshot <= snapshot and (end is None or end > snapshot)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,7 @@ from ducklake_core.arrow.conform import field_id
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.migrations.counted_files import CountedFile, counted_files
 from ducklake_core.catalog.migrations.run import migrate_catalog, stored_version
-from ducklake_core.catalog.migrations.steps import steps_to_current
+from ducklake_core.catalog.migrations.steps import Step, steps_to_current
 from ducklake_core.catalog.state import LakeInfo
 from ducklake_core.catalog.versions import CATALOG_VERSION
 from ducklake_core.errors import CommitRetriesExhaustedError, NotFoundError, StorageError, UnsupportedFeatureError
@@ -69,37 +69,35 @@ def migrate(database: Database, info: LakeInfo, storage: Storage, *, allow_histo
     telling: dict[int, bool] = {}
     for _ in range(_PLANS):
         with database.read() as connection:
-            done_before = stored_version(connection, database) == CATALOG_VERSION
-            files = [] if done_before else counted_files(connection, database.tables, info)
-        if done_before:
-            return MigrationResult(dry_run=dry_run, former=layout.version, done_before=True)
+            if stored_version(connection, database) == CATALOG_VERSION:
+                return MigrationResult(dry_run=dry_run, former=layout.version, done_before=True)
+            files = counted_files(connection, database.tables, info)
         if not info.encrypted:
             # Every release that merges files stores the snapshot with each row. Where that cannot be seen it is believed: a reader
             # of such a file refuses it when it finds no snapshots.
             telling |= _tell_snapshots([file for file in files if file.id not in telling], storage)
         silent = [file for file in files if not telling.get(file.id, True)]
-        _check_history(database, silent, allow_history_loss=allow_history_loss)
-        steps = steps_to_current(layout, tuple(file.id for file in silent))
-        result = MigrationResult(
-            dry_run=dry_run,
-            former=layout.version,
-            steps=tuple(str(step) for step in steps),
-            checked=len(telling),
-            forgotten=tuple(printable(file.path) for file in silent if file.has_visible_history),
-        )
+        lost = tuple(printable(file.path) for file in silent if file.has_visible_history)
+        if lost and not allow_history_loss:
+            raise _history_would_be_lost(database, lost)
+        result = MigrationResult(dry_run=dry_run, former=layout.version, checked=len(telling), forgotten=lost)
+        forgotten = tuple(file.id for file in silent)
         if dry_run:
-            return result
-        attempt = partial(migrate_catalog, database, info, layout, steps, frozenset(file.id for file in files))
-        match run_write(attempt, f"migrate {database.address}"):
-            case "done":
-                return result
-            case "done before":
-                return replace(result, steps=(), forgotten=(), done_before=True)
-            case "other files":
-                continue
+            with database.read() as connection:
+                return replace(result, steps=_words(steps_to_current(connection, database, info, forgotten)))
+        attempt = partial(migrate_catalog, database, info, frozenset(file.id for file in files), forgotten)
+        outcome = run_write(attempt, f"migrate {database.address}")
+        if outcome == "done before":
+            return MigrationResult(dry_run=dry_run, former=layout.version, done_before=True)
+        if outcome != "other files":
+            return replace(result, steps=_words(outcome))
     raise CommitRetriesExhaustedError(
         f"writers of version {layout.version} kept adding files to {database.address} while it was to be migrated; stop them, and try again"
     )
+
+
+def _words(steps: Iterable[Step]) -> tuple[str, ...]:
+    return tuple(str(step) for step in steps)
 
 
 def _tell_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int, bool]:
@@ -116,12 +114,10 @@ def _tell_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int,
         return dict(zip((file.id for file in files), pool.map(tells, files), strict=True))
 
 
-def _check_history(database: Database, silent: Sequence[CountedFile], *, allow_history_loss: bool) -> None:
-    lost = [printable(file.path) for file in silent if file.has_visible_history]
-    if lost and not allow_history_loss:
-        raise UnsupportedFeatureError(
-            f"migrating {database.address} would show all rows of {len(lost)} merged files at every snapshot, because these files are "
-            f"missing or do not store the snapshot with each row, which version {CATALOG_VERSION} needs: {', '.join(lost[:3])}"
-            f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or pass allow_history_loss=True",
-            paths=tuple(lost),
-        )
+def _history_would_be_lost(database: Database, lost: Sequence[str]) -> UnsupportedFeatureError:
+    return UnsupportedFeatureError(
+        f"migrating {database.address} would show all rows of {len(lost)} merged files at every snapshot, because these files are "
+        f"missing or do not store the snapshot with each row, which version {CATALOG_VERSION} needs: {', '.join(lost[:3])}"
+        f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or pass allow_history_loss=True",
+        paths=tuple(lost),
+    )

@@ -77,6 +77,8 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
         return "the file is encrypted"
     if file.mapping_id is not None:
         return "the file's columns are found by name"
+    if file.row_counts:
+        return "only the catalog may know which of the file's rows are of which snapshot"
     if snapshot_filter is not None:
         return "the file holds rows of later snapshots"
     if not _LOCAL.match(file.path):

@@ -153,9 +153,7 @@ def test_a_catalog_from_before_scopes_that_lost_its_tables(lake_address: LakeAdd
         open_catalog(database)
 
 
-def test_a_catalog_that_does_not_tell_its_version_is_taken_for_one_of_1_0(
-    lake_address: LakeAddress, oracle: Callable[..., Any]
-) -> None:
+def test_a_catalog_that_does_not_tell_its_version_is_taken_for_one_of_1_0(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)
     metadata = database.tables["metadata"]

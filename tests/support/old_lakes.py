@@ -14,7 +14,12 @@ from urllib.parse import unquote
 
 import psycopg
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from ducklake_core import DuckLake
+from ducklake_core.format.files import SNAPSHOT_ID_COLUMN
+from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.parquet_footer import read_footer
 from tests.support.oracle import LakeAddress, new_connection, sqlite_lake
 from tests.support.postgres import PostgresServer
 
@@ -22,6 +27,13 @@ LAKES = Path(__file__).parent.parent / "fixtures" / "old_lakes"
 VERSIONS = ("0.1", "0.2", "0.3-dev1", "0.3", "0.4-dev1")
 _MADE_FROM = {"0.1": "0.2", "0.3-dev1": "0.2", "0.4-dev1": "0.3"}
 
+_PLACES = (
+    "UPDATE ducklake_partition_column AS k SET column_id = (SELECT count(*) FROM ducklake_column c, ducklake_column mine, "
+    "ducklake_partition_info i WHERE i.partition_id = k.partition_id AND c.table_id = k.table_id AND mine.table_id = k.table_id "
+    "AND mine.column_id = k.column_id AND c.parent_column IS NULL AND c.column_order < mine.column_order "
+    "AND c.begin_snapshot <= i.begin_snapshot AND (c.end_snapshot IS NULL OR c.end_snapshot > i.begin_snapshot) "
+    "AND mine.begin_snapshot <= i.begin_snapshot AND (mine.end_snapshot IS NULL OR mine.end_snapshot > i.begin_snapshot))"
+)
 # The step from 0.1 to 0.2 taken back: files below the data path itself, columns of partition keys by their place.
 _TO_0_1 = (
     *(
@@ -29,11 +41,7 @@ _TO_0_1 = (
         "ON s.schema_id = t.schema_id WHERE t.table_id = f.table_id) || path"
         for file in ("data_file", "delete_file")
     ),
-    "UPDATE ducklake_partition_column AS k SET column_id = (SELECT count(*) FROM ducklake_column c, ducklake_column mine, "
-    "ducklake_partition_info i WHERE i.partition_id = k.partition_id AND c.table_id = k.table_id AND mine.table_id = k.table_id "
-    "AND mine.column_id = k.column_id AND c.parent_column IS NULL AND c.column_order < mine.column_order "
-    "AND c.begin_snapshot <= i.begin_snapshot AND (c.end_snapshot IS NULL OR c.end_snapshot > i.begin_snapshot) "
-    "AND mine.begin_snapshot <= i.begin_snapshot AND (mine.end_snapshot IS NULL OR mine.end_snapshot > i.begin_snapshot))",
+    _PLACES,
     *(
         f"ALTER TABLE ducklake_{table} DROP COLUMN {column}"
         for table, columns in {
@@ -164,6 +172,23 @@ def changes(expected: Mapping[int, ExpectedRows]) -> Iterator[int]:
             yield snapshot
         before = rows
     yield max(expected)
+
+
+def rows_at(lake: DuckLake, name: str, snapshot: int) -> pa.Table:
+    """All rows of a table at a snapshot, with their row ids."""
+    table = lake.table(name, at=snapshot)
+    return table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
+
+
+def forget_embedded_snapshots(old: OldLake) -> Path:
+    """Write the one merged file of a lake anew without the snapshot of each row, as if its writer had not stored it."""
+    ((name,),) = old.execute("SELECT path FROM ducklake_data_file WHERE partial_file_info LIKE '2:%'")
+    (path,) = (old.folder / "files").rglob(Path(name).name)
+    held = pq.read_table(path, partitioning=None)
+    pq.write_table(held.drop_columns([SNAPSHOT_ID_COLUMN]), path)
+    size, footer = path.stat().st_size, read_footer(Storage(), str(path)).footer_size
+    old.execute(f"UPDATE ducklake_data_file SET file_size_bytes = {size}, footer_size = {footer} WHERE path = '{name}'")
+    return path
 
 
 class JsonRows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Column, Table
+from sqlalchemy import Column, ColumnElement, Table
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.compiler import DDLCompiler
@@ -26,6 +26,15 @@ class DropColumn(ExecutableDDLElement):
         self.name = name
 
 
+class ChangeType(ExecutableDDLElement):
+    """Give a column another type; an expression says what becomes of its values. PostgreSQL only."""
+
+    def __init__(self, table: Table, column: Column[Any], value: ColumnElement[Any]) -> None:
+        self.table = table
+        self.column = column
+        self.value = value
+
+
 class RenameTable(ExecutableDDLElement):
     """Give a table another name."""
 
@@ -45,6 +54,15 @@ def _add_column(element: AddColumn, compiler: DDLCompiler, **_: Any) -> str:
 def _drop_column(element: DropColumn, compiler: DDLCompiler, **_: Any) -> str:
     prepare = compiler.preparer
     return f"ALTER TABLE {prepare.format_table(element.table)} DROP COLUMN {prepare.quote(element.name)}"
+
+
+@compiles(ChangeType)
+def _change_type(element: ChangeType, compiler: DDLCompiler, **_: Any) -> str:
+    prepare = compiler.preparer
+    kind = compiler.dialect.type_compiler_instance.process(element.column.type)
+    value = compiler.sql_compiler.process(element.value, literal_binds=True)
+    name = prepare.quote(element.column.name)
+    return f"ALTER TABLE {prepare.format_table(element.table)} ALTER COLUMN {name} TYPE {kind} USING {value}"
 
 
 @compiles(RenameTable)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection, Table, select
@@ -10,12 +9,12 @@ from sqlalchemy import Connection, Table, select
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.earlier_tables import stored_tables
 from ducklake_core.catalog.migrations.counted_files import counted_files
-from ducklake_core.catalog.migrations.steps import Step, run_step
+from ducklake_core.catalog.migrations.steps import Step, run_step, steps_to_current
 from ducklake_core.catalog.state import LakeInfo
-from ducklake_core.catalog.versions import CATALOG_VERSION, Layout, read_layout
+from ducklake_core.catalog.versions import CATALOG_VERSION, read_layout
 from ducklake_core.errors import CatalogCorruptError, CatalogVersionError
 
-Outcome: TypeAlias = Literal["done", "done before", "other files"]
+Outcome: TypeAlias = tuple[Step, ...] | Literal["done before", "other files"]
 
 
 def stored_version(connection: Connection, database: Database) -> str | None:
@@ -24,22 +23,23 @@ def stored_version(connection: Connection, database: Database) -> str | None:
     return connection.execute(select(metadata.c.value).where(metadata.c.key == "version")).scalar()
 
 
-def migrate_catalog(database: Database, info: LakeInfo, layout: Layout, steps: Sequence[Step], planned_for: frozenset[int]) -> Outcome:
+def migrate_catalog(database: Database, info: LakeInfo, known: frozenset[int], forgotten: tuple[int, ...]) -> Outcome:
     """Carry out all steps, or none.
 
     Args:
-        layout: What the steps were planned for.
-        planned_for: Ids of the data files with counted rows that were known then.
+        known: Ids of the data files with counted rows that were looked into.
+        forgotten: Ids of those that do not store the snapshot with each row.
 
     Returns:
-        ``done before`` when another process was first; ``other files`` when a writer of the old version has added files, so that
-        the steps must be planned again.
+        The steps that were carried out, ``done before`` when another process was first, or ``other files`` when a writer of the
+        old version has added files that must be looked into.
 
     Raises:
         CatalogVersionError: The catalog has yet another version by now.
         CatalogCorruptError: Its tables are not those of any version; nothing was changed.
     """
-    schema = database.tables.schema
+    schema, layout = database.tables.schema, database.layout
+    assert layout is not None
     with database.write(migrating=True) as connection:
         if database.abilities.concurrent_writers:
             _wait_for_others(connection, stored_tables(schema, layout)["metadata"])
@@ -52,8 +52,9 @@ def migrate_catalog(database: Database, info: LakeInfo, layout: Layout, steps: S
                 found=version,
                 supported=CATALOG_VERSION,
             )
-        if {file.id for file in counted_files(connection, database.tables, info)} != planned_for:
+        if {file.id for file in counted_files(connection, database.tables, info)} != known:
             return "other files"
+        steps = steps_to_current(connection, database, info, forgotten)
         for step in steps:
             run_step(connection, schema, layout, step)
         differences = read_layout(connection, schema, CATALOG_VERSION).differences()
@@ -62,7 +63,7 @@ def migrate_catalog(database: Database, info: LakeInfo, layout: Layout, steps: S
                 f"the catalog {database.address} cannot be brought from version {layout.version} to {CATALOG_VERSION}: {differences[0]}; "
                 "nothing was changed"
             )
-    return "done"
+    return steps
 
 
 def _wait_for_others(connection: Connection, metadata: Table) -> None:

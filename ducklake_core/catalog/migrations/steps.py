@@ -11,15 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from sqlalchemy import ColumnClause, Connection, String, Table, column, delete, func, insert, or_, select, union_all, update
+from sqlalchemy import ColumnClause, Connection, String, Table, column, delete, func, insert, or_, select, update
 from sqlalchemy.schema import CreateTable as CreateTableStatement
 
+from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.earlier_rows import newest_snapshot, partition_column_id, table_schema_versions
 from ducklake_core.catalog.earlier_tables import DEFAULTS, PARTIAL_FILE_INFO, stored_tables
 from ducklake_core.catalog.head import chunks
 from ducklake_core.catalog.migrations.ddl import AddColumn as AddColumnStatement
 from ducklake_core.catalog.migrations.ddl import DropColumn as DropColumnStatement
 from ducklake_core.catalog.migrations.ddl import RenameTable as RenameTableStatement
+from ducklake_core.catalog.migrations.inlined_types import ChangeInlinedType, change_inlined_type, changed_inlined_types
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import LakeInfo
 from ducklake_core.catalog.tables import PREFIX, metadata_tables
 from ducklake_core.catalog.versions import CATALOG_VERSION, Layout
 
@@ -115,17 +119,21 @@ Step: TypeAlias = (
     | EndReplacedColumns
     | SpreadSchemaVersions
     | KeepNewestSnapshots
+    | ChangeInlinedType
     | SetVersion
 )
 
 
-def steps_to_current(layout: Layout, forgotten: tuple[int, ...] = ()) -> tuple[Step, ...]:
-    """The steps from a layout to version 1.0.
+def steps_to_current(connection: Connection, database: Database, info: LakeInfo, forgotten: tuple[int, ...] = ()) -> tuple[Step, ...]:
+    """The steps from the catalog as it is, which the database follows, to version 1.0.
 
     Args:
         forgotten: Ids of data files whose rows of several snapshots cannot be told apart.
     """
-    return tuple(_steps(layout, forgotten))
+    layout = database.layout
+    assert layout is not None
+    reader = CatalogReader(connection, info, database.tables)
+    return (*_steps(layout, forgotten), *changed_inlined_types(reader, database.abilities), SetVersion(layout.version))
 
 
 def _steps(layout: Layout, forgotten: tuple[int, ...]) -> Iterator[Step]:
@@ -145,7 +153,6 @@ def _steps(layout: Layout, forgotten: tuple[int, ...]) -> Iterator[Step]:
     yield SpreadSchemaVersions()
     if layout.has("data_file", PARTIAL_FILE_INFO):
         yield KeepNewestSnapshots(forgotten)
-    yield SetVersion(layout.version)
 
 
 def run_step(connection: Connection, schema: str | None, layout: Layout, step: Step) -> None:
@@ -174,6 +181,8 @@ def run_step(connection: Connection, schema: str | None, layout: Layout, step: S
             _spread_schema_versions(connection, tables["schema_versions"], stored)
         case KeepNewestSnapshots(forgotten=forgotten):
             _keep_newest_snapshots(connection, tables["data_file"], forgotten)
+        case ChangeInlinedType():
+            change_inlined_type(connection, schema, step)
         case SetVersion():
             metadata = tables["metadata"]
             connection.execute(update(metadata).where(metadata.c.key == "version").values(value=CATALOG_VERSION))
@@ -187,13 +196,17 @@ def _end_replaced_columns(connection: Connection, versions: Table) -> None:
     ordered = select(*same, versions.c.begin_snapshot, versions.c.end_snapshot, following.label("following")).subquery()
     is_replaced = or_(ordered.c.end_snapshot.is_(None), ordered.c.end_snapshot > ordered.c.following)
     for row in connection.execute(select(ordered).where(ordered.c.following.is_not(None), is_replaced)).all():
-        which = (versions.c.table_id == row.table_id, versions.c.column_id == row.column_id, versions.c.begin_snapshot == row.begin_snapshot)
+        which = (
+            versions.c.table_id == row.table_id,
+            versions.c.column_id == row.column_id,
+            versions.c.begin_snapshot == row.begin_snapshot,
+        )
         connection.execute(update(versions).where(*which).values(end_snapshot=row.following))
 
 
 def _spread_schema_versions(connection: Connection, versions: Table, stored: dict[str, Table]) -> None:
     columns = ["begin_snapshot", "schema_version", "table_id"]
-    connection.execute(insert(versions).from_select(columns, union_all(*table_schema_versions(stored))))
+    connection.execute(insert(versions).from_select(columns, table_schema_versions(stored)))
     connection.execute(delete(versions).where(versions.c.table_id.is_(None)))
 
 
