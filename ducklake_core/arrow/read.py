@@ -266,7 +266,8 @@ class _FileReader:
 def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:
     """The snapshots of rows at some positions of a file whose rows the catalog counts by snapshot."""
     snapshots, ends = np.array(file.row_counts, dtype=np.int64).T
-    return snapshots[np.minimum(np.searchsorted(ends, positions, side="right"), len(snapshots) - 1)]
+    found: np.ndarray = snapshots[np.minimum(np.searchsorted(ends, positions, side="right"), len(snapshots) - 1)]
+    return found
 
 
 def _open(source: pa.NativeFile, task: FileTask, shape: ReadShape) -> _FileReader:
