@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ducklake_core.errors import CatalogCorruptError
-
 from ducklake_core.format.encryption_key import EncryptionKey
 
 ROW_ID_FIELD_ID = 2147483540
