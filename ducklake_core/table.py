@@ -14,9 +14,12 @@ from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_
 from ducklake_core.table_sizes import column_summaries, table_info
 
 if TYPE_CHECKING:
+    from ducklake_core.catalog.feed import Bound
     from ducklake_core.format.partitioning import PartitionSpec
     from ducklake_core.format.schema import Schema
     from ducklake_core.lake import At, DuckLake, SchemaEvolution, Where
+    from ducklake_core.scan.change_feed import ChangeFeed
+    from ducklake_core.scan.change_plan import FeedKind
     from ducklake_core.scan.scan import Scan
 
 _TABLE_CHANGES = (
@@ -100,6 +103,56 @@ class Table:
         from ducklake_core.scan.scan import Scan
 
         return Scan(table=self._state, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage)
+
+    def insertions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
+        """The rows that were added from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
+
+        Columns are ``snapshot_id`` (the snapshot that added the row), ``rowid``, then the table's. Rows that were deleted again
+        are there as well; an updated row is there with its new values.
+        """
+        return self._feed("insertions", start, end, columns, where)
+
+    def deletions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
+        """The rows that were deleted from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
+
+        Columns are ``snapshot_id`` (the snapshot that deleted the row), ``rowid``, then the table's; an updated row is there with
+        its old values.
+        """
+        return self._feed("deletions", start, end, columns, where)
+
+    def changes(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
+        """What was changed from ``start`` to ``end``, both included.
+
+        Lazy like a scan: ``.to_arrow()``, ``.to_batches()``, ``.to_reader()``, ``.to_spark(session)``, ``.plan()``. Columns are
+        ``snapshot_id``, ``rowid``, ``change_type``, then the table's as they are at ``end``. ``change_type`` is ``insert``, ``delete``,
+        or for a row that one snapshot deleted and added under the same row id ``update_preimage`` and ``update_postimage``.
+        Merging, flushing and rewriting files are no changes. See docs/change-feed.md.
+
+        Args:
+            start: The first snapshot: its id, or a time with a zone, which means the first snapshot at or after it.
+            end: The last snapshot: its id, or a time with a zone, which means the last snapshot at or before it; this object's
+                snapshot when None. Nothing comes of a range that ends before it starts.
+            columns: Columns to return, in order, all when None.
+            where: SQL text (DuckDB dialect) or a predicate over the columns of the feed.
+
+        Raises:
+            NotFoundError: When the feed runs or is planned: a snapshot of the range was expired, so that changes would be missing.
+                At once: ``end`` does not exist, or the table did not exist then.
+        """
+        return self._feed("changes", start, end, columns, where)
+
+    def _feed(self, kind: FeedKind, start: Bound, end: At, columns: Sequence[str] | None, where: Where) -> ChangeFeed:
+        from ducklake_core.scan.change_feed import ChangeFeed
+
+        state = self._state if end is None else self._state_at(end)
+        return ChangeFeed(
+            table=state, kind=kind, start=start, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage
+        )
+
+    def _state_at(self, at: At) -> TableState:
+        snapshot = self._lake.snapshot(at)
+        with self._lake.reader() as reader:
+            return reader.table_by_id(self._state.id, snapshot.id)
 
     def append(self, data: Any, *, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
         """Add rows. ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.write`.

@@ -68,10 +68,10 @@ class DataFiles:
             run = _Runner(self._reader.connection, stack, streaming=total >= _STREAM_FROM)
             rows = iter(run(queries.files()))
             first = list(islice(rows, _MOST_IDS + 1))
-            streams = _Streams({name: run(query) for name, query in self._belonging(queries, [row.data_file_id for row in first])})
+            streams = Streams({name: run(query) for name, query in self._belonging(queries, [row.data_file_id for row in first])})
             for row in chain(first, rows):
                 kept += 1
-                file = _data_file(row, self._table, streams, self._reader.info.encrypted)
+                file = data_file_of(row, self._table, streams, self._reader.info.encrypted)
                 statistics = {found.column_id: _statistics(found) for found in streams.take("statistics", file.id)}
                 if self._keeps(file, statistics):
                     yield file, {column: found for column, found in statistics.items() if column in self._returned}
@@ -165,12 +165,12 @@ class _Queries:
     def inlined_deletes(self, files: list[int]) -> Select[Any]:
         source = self._tables.inlined_delete(self._table.id)
         visible = select(source.c.file_id.label("data_file_id"), source.c.row_id).where(
-            source.c.begin_snapshot <= self._table.snapshot_id, _among(source.c.file_id, files)
+            source.c.begin_snapshot <= self._table.snapshot_id, among(source.c.file_id, files)
         )
         return visible.distinct().order_by(source.c.file_id, source.c.row_id)
 
     def _of(self, query: Select[Any], source: Table, files: list[int]) -> Select[Any]:
-        return query.where(source.c.table_id == self._table.id, _among(source.c.data_file_id, files))
+        return query.where(source.c.table_id == self._table.id, among(source.c.data_file_id, files))
 
     def _where_statistics(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
         # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.
@@ -230,18 +230,19 @@ class _Grouped:
             self._next = next(self._rows, None)
 
 
-class _Streams:
+class Streams:
     """What belongs to the files, by kind; a kind that cannot have rows has no stream."""
 
     def __init__(self, streams: dict[str, CursorResult[Any]]) -> None:
         self._streams = {name: _Grouped(rows) for name, rows in streams.items()}
 
     def take(self, name: str, file_id: int) -> Iterator[Row[Any]]:
+        """The rows of one kind that belong to a file; files must be asked for by ascending ids."""
         stream = self._streams.get(name)
         return iter(()) if stream is None else stream.take(file_id)
 
 
-def _among(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
+def among(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
     """The row belongs to one of the files, or, when they are many, at least to none before the first.
 
     Never a join: catalogs have no indexes, and without fresh table statistics PostgreSQL takes tables for tiny and joins
@@ -250,7 +251,8 @@ def _among(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
     return column.in_(files) if len(files) <= _MOST_IDS else column >= files[0]
 
 
-def _data_file(row: Row[Any], table: TableState, streams: _Streams, encrypted: bool) -> DataFile:
+def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: bool) -> DataFile:
+    """The value of one row of ``ducklake_data_file``, with what the streams hold for it."""
     is_relative = row.path_is_relative is not False
     return DataFile(
         id=row.data_file_id,
@@ -269,13 +271,14 @@ def _data_file(row: Row[Any], table: TableState, streams: _Streams, encrypted: b
         mapping_id=row.mapping_id,
         partial_max=row.partial_max,
         encryption_key=_encryption_key(row, encrypted),
-        delete_files=tuple(_delete_file(found, table, encrypted) for found in streams.take("deletes", row.data_file_id)),
+        delete_files=tuple(delete_file_of(found, table, encrypted) for found in streams.take("deletes", row.data_file_id)),
         inlined_deletes=tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id)),
         row_counts=parse_row_counts(getattr(row, PARTIAL_FILE_INFO, None)),
     )
 
 
-def _delete_file(row: Row[Any], table: TableState, encrypted: bool) -> DeleteFile:
+def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteFile:
+    """The value of one row of ``ducklake_delete_file``."""
     return DeleteFile(
         id=row.delete_file_id,
         data_file_id=row.data_file_id,

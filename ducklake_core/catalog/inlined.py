@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pyarrow as pa
 from sqlalchemy import Column, ColumnElement, CursorResult, Select, String, Table, cast, literal_column, select
@@ -31,16 +32,32 @@ TABLE_NAME = "inlined_table"
 _UNDEFINED_TABLE = "42P01"
 
 
-def inlined_rows(reader: CatalogReader, table: TableState, read_schema: Schema, *, with_table: bool = False) -> pa.Table | None:
-    """The rows visible at ``table.snapshot_id`` from all registered tables of inlined rows, None when there are none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenInlined:
+    """Which inlined rows are read.
+
+    Attributes:
+        condition: On a physical table of inlined rows.
+        snapshot: The column whose value stands as the row's ``snapshot_id``.
+    """
+
+    condition: Callable[[Table], ColumnElement[bool]]
+    snapshot: Literal["begin_snapshot", "end_snapshot"] = "begin_snapshot"
+
+
+def inlined_rows(
+    reader: CatalogReader, table: TableState, read_schema: Schema, *, with_table: bool = False, chosen: ChosenInlined | None = None
+) -> pa.Table | None:
+    """Rows from all registered tables of inlined rows, None when there are none.
 
     Args:
         read_schema: Columns wanted, by their ids; rows that lack a column have its ``initial_default``.
         with_table: Whether a last column ``inlined_table`` names the physical table that holds the row.
+        chosen: Which rows; those visible at ``table.snapshot_id`` when None.
 
     Returns:
         The columns of ``read_schema`` in their logical Arrow types, then ``rowid`` and ``snapshot_id`` (the snapshot that
-        added the row), both int64.
+        added the row, unless ``chosen`` says otherwise), both int64.
 
     Raises:
         UnsupportedFeatureError: A value that cannot be read.
@@ -49,7 +66,10 @@ def inlined_rows(reader: CatalogReader, table: TableState, read_schema: Schema, 
     if not table.inlined_tables:
         return None
     versions = TableVersions(reader, table.id)
-    parts = [_read(reader, table, source, versions.schema_at(source.schema_version), read_schema) for source in table.inlined_tables]
+    chosen = chosen or ChosenInlined(condition=lambda source: live(source, table.snapshot_id))
+    parts = [
+        _read(reader, table, source, versions.schema_at(source.schema_version), read_schema, chosen) for source in table.inlined_tables
+    ]
     found = [(source, part) for source, part in zip(table.inlined_tables, parts, strict=True) if part is not None]
     if not found:
         return None
@@ -86,13 +106,15 @@ class TableVersions:
         return build_schema(rows)
 
 
-def _read(reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema) -> pa.Table | None:
-    """Visible rows of one physical table."""
+def _read(
+    reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema, chosen: ChosenInlined
+) -> pa.Table | None:
+    """Rows of one physical table."""
     by_id = {column.id: column for column in stored}
     columns = [by_id[column.id] for column in wanted if column.id in by_id]
     names = _stored_names(reader, source, stored)
     physical = reader.catalog.inlined_data(source.name, (names[column.id] for column in columns))
-    rows = _fetch(reader, physical, columns, table.snapshot_id)
+    rows = _fetch(reader, physical, columns, chosen)
     if not rows:
         return None
     row_ids, snapshots, *cells = (list(values) for values in zip(*rows, strict=True))
@@ -132,12 +154,12 @@ def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -
     return dict(zip(names, found, strict=True))
 
 
-def _fetch(reader: CatalogReader, source: Table, columns: Sequence[Field], snapshot_id: int) -> Sequence[Any]:
+def _fetch(reader: CatalogReader, source: Table, columns: Sequence[Field], chosen: ChosenInlined) -> Sequence[Any]:
     abilities = abilities_of(reader.connection.dialect)
     # By position: a user's column may have the name of a system column in other letters.
     own = list(source.c)[len(INLINED_SYSTEM_COLUMNS) :]
     cells = [_cell(stored, column, abilities) for stored, column in zip(own, columns, strict=True)]
-    query = select(source.c.row_id, source.c.begin_snapshot, *cells).where(live(source, snapshot_id)).order_by(source.c.row_id)
+    query = select(source.c.row_id, source.c[chosen.snapshot], *cells).where(chosen.condition(source)).order_by(source.c.row_id)
     return _execute(reader, query, source.name).all()
 
 

@@ -41,11 +41,13 @@ class CatalogReader:
         self.info = info
         self.catalog = tables
 
-    def snapshots(self, after: int | None = None) -> list[Snapshot]:
-        """All snapshots that were not expired, by id ascending; only those above ``after`` when it is given."""
+    def snapshots(self, after: int | None = None, until: int | None = None) -> list[Snapshot]:
+        """All snapshots that were not expired, by id ascending; only those above ``after`` and up to ``until`` when given."""
         query = self._snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id)
         if after is not None:
             query = query.where(self.catalog["snapshot"].c.snapshot_id > after)
+        if until is not None:
+            query = query.where(self.catalog["snapshot"].c.snapshot_id <= until)
         return [_snapshot(row) for row in self.connection.execute(query)]
 
     def latest_snapshot(self) -> Snapshot:

@@ -123,7 +123,7 @@ def _tasks(
     lives = tuple(ColumnLife(column_id=column.id) for column in table.schema)
     if _changed_after(table, [file for file, _ in found]):
         history = reader.column_history(table.id)
-        lives = _lives(history)
+        lives = column_lives(history)
         features = replace(features, history=column_versions(history))
     tasks = [replace(_task(*entry, table, features, predicate), index=number) for number, entry in enumerate(found)]
     report = PruningReport(
@@ -174,7 +174,7 @@ def _changed_after(table: TableState, files: list[DataFile]) -> bool:
     return some_dropped or any(file.row_id_start is None for file in files) or any(node.begin_snapshot >= oldest for node in nodes)
 
 
-def _lives(history: Sequence[tuple[ColumnRow, int | None]]) -> tuple[ColumnLife, ...]:
+def column_lives(history: Sequence[tuple[ColumnRow, int | None]]) -> tuple[ColumnLife, ...]:
     """Top-level columns that the table ever had, in the order of the last version of each."""
     versions: dict[int, list[tuple[ColumnRow, int | None]]] = {}
     for row, end in history:

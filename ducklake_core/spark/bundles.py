@@ -7,11 +7,12 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 import pyarrow as pa
 
 from ducklake_core.arrow.read import read_inlined, read_task
+from ducklake_core.format.files import DataFile
 from ducklake_core.scan.plan import FileTask, ReadShape
 from ducklake_core.spark.arrow_form import to_spark_form
 from ducklake_core.storage.filesystems import Storage
@@ -20,7 +21,22 @@ _BUNDLE_BYTES = 64 << 20
 # Opening a file costs about as much as reading this many bytes (Spark's own estimate, spark.sql.files.openCostInBytes).
 _OPEN_BYTES = 4 << 20
 _LEAST_BUNDLES = 8
-_INLINED_ROWS = 100_000
+INLINED_ROWS = 100_000
+
+
+class FileWork(Protocol):
+    """Any work unit on one data file, or on a part of it (``FileTask.rows``)."""
+
+    @property
+    def file(self) -> DataFile:
+        """The file to read."""
+
+    @property
+    def rows(self) -> tuple[int, int] | None:
+        """The part of it, None for the whole."""
+
+
+Work = TypeVar("Work", bound=FileWork)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +47,7 @@ class Bundle:
     inlined: bytes | None = None
 
 
-def split(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[FileTask]:
+def split(tasks: Sequence[Work], *, least: int = _LEAST_BUNDLES) -> list[Work]:
     """The same rows with large files in parts, so that one of them does not keep a single core busy.
 
     Args:
@@ -42,7 +58,7 @@ def split(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[Fil
     return [part for task in tasks for part in _parts(task, most)]
 
 
-def _parts(task: FileTask, most: int) -> Iterator[FileTask]:
+def _parts(task: Work, most: int) -> Iterator[Work]:
     count = min(-(-task.file.file_size_bytes // most), task.file.record_count)
     if count <= 1:
         yield task
@@ -51,10 +67,10 @@ def _parts(task: FileTask, most: int) -> Iterator[FileTask]:
     # The catalog's row count may be wrong; the last part takes whatever there is.
     ends[-1] = sys.maxsize
     for start, end in itertools.pairwise(ends):
-        yield replace(task, rows=(start, end))
+        yield replace(cast("Any", task), rows=(start, end))
 
 
-def deal(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[tuple[FileTask, ...]]:
+def deal(tasks: Sequence[Work], *, least: int = _LEAST_BUNDLES) -> list[tuple[Work, ...]]:
     """Tasks in bundles of about equal cost, the costliest first.
 
     Args:
@@ -63,7 +79,7 @@ def deal(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[tupl
     """
     costs = [_cost(task) for task in tasks]
     count = min(len(tasks), max(least, -(-sum(costs) // _BUNDLE_BYTES)))
-    bundles: list[list[FileTask]] = [[] for _ in range(count)]
+    bundles: list[list[Work]] = [[] for _ in range(count)]
     load = [(0, index) for index in range(count)]
     for cost, task in sorted(zip(costs, tasks, strict=True), key=lambda pair: -pair[0]):
         weight, index = heapq.heappop(load)
@@ -72,7 +88,7 @@ def deal(tasks: Sequence[FileTask], *, least: int = _LEAST_BUNDLES) -> list[tupl
     return [tuple(bundle) for bundle in bundles]
 
 
-def _cost(task: FileTask) -> int:
+def _cost(task: FileWork) -> int:
     size, count = task.file.file_size_bytes, max(1, task.file.record_count)
     if task.rows is not None:
         size = size * (min(task.rows[1], count) - task.rows[0]) // count
@@ -83,15 +99,22 @@ def inlined_bundles(inlined: pa.Table | None) -> list[Bundle]:
     """Inlined rows in bundles; they travel inside the plan, because executors never see the catalog."""
     if inlined is None or not inlined.num_rows:
         return []
-    parts = (inlined.slice(start, _INLINED_ROWS) for start in range(0, inlined.num_rows, _INLINED_ROWS))
-    return [Bundle(inlined=_to_stream(part)) for part in parts]
+    parts = (inlined.slice(start, INLINED_ROWS) for start in range(0, inlined.num_rows, INLINED_ROWS))
+    return [Bundle(inlined=to_stream(part)) for part in parts]
 
 
-def _to_stream(table: pa.Table) -> bytes:
+def to_stream(table: pa.Table) -> bytes:
+    """Rows in a form that travels to executors."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
+
+
+def from_stream(rows: bytes) -> pa.Table:
+    """The inverse of :func:`to_stream`."""
+    table: Any = pa.ipc.open_stream(rows).read_all()
+    return cast("pa.Table", table)
 
 
 def bundle_reader(
@@ -113,5 +136,4 @@ def _read(bundle: Bundle, shape: ReadShape, storage: Storage) -> Iterator[pa.Rec
     for task in bundle.tasks:
         yield from read_task(task, shape, storage, threads=False)
     if bundle.inlined is not None:
-        table: Any = pa.ipc.open_stream(bundle.inlined).read_all()
-        yield from read_inlined(table, shape)
+        yield from read_inlined(from_stream(bundle.inlined), shape)

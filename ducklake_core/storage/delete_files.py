@@ -125,10 +125,9 @@ def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int) -> np.
     """Positions of a data file that are deleted at a snapshot, ascending: of all its delete files and of the catalog.
 
     Raises:
-        CorruptFileError: A delete file is of another data file: it names one, or deletes rows that this file does not have.
-            The reference would take its positions for this file's.
+        CorruptFileError: As :func:`read_deletes_of`.
     """
-    parts = [_checked_positions(storage, delete_file, file, snapshot_id) for delete_file in file.delete_files]
+    parts = [read_deletes_of(storage, delete_file, file).visible_at(snapshot_id) for delete_file in file.delete_files]
     if file.inlined_deletes:
         parts.append(np.asarray(file.inlined_deletes, dtype=np.int64))
     match parts:
@@ -140,7 +139,13 @@ def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int) -> np.
             return np.unique(np.concatenate(parts))
 
 
-def _checked_positions(storage: Storage, delete_file: DeleteFile, file: DataFile, snapshot_id: int) -> np.ndarray:
+def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
+    """All positions of a delete file, once it is sure that they are positions of this data file.
+
+    Raises:
+        CorruptFileError: The delete file is of another data file: it names one, or deletes rows that this file does not have.
+            The reference would take its positions for this file's.
+    """
     found = read_delete_file(storage, delete_file)
     where, data_file = printable(delete_file.path), printable(file.path)
     # Only the last part of the path: a lake may be moved, and its delete files keep the paths of their time.
@@ -155,7 +160,7 @@ def _checked_positions(storage: Storage, delete_file: DeleteFile, file: DataFile
             f"{file.record_count} rows",
             path=where,
         )
-    return found.visible_at(snapshot_id)
+    return found
 
 
 def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:

@@ -1,0 +1,249 @@
+"""What changed in a table between two snapshots, as the catalog tells it (specification: Data Change Feed).
+
+Files that merging, flushing and rewriting put in place of others tell of nothing new. The first two keep the snapshot of
+every row inside the file; a rewrite does not, and is known by the changes of its snapshot.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+
+from ducklake_core.catalog.files import Streams, among, data_file_of, delete_file_of
+from ducklake_core.catalog.inlined import ChosenInlined, inlined_rows
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import Snapshot, TableState
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.format.changes import Changes, parse_changes
+from ducklake_core.format.files import DataFile
+from ducklake_core.format.schema import Schema
+
+Bound: TypeAlias = int | datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedRange:
+    """The snapshots of a change feed, both ends included; empty when ``start`` is above ``end``.
+
+    Attributes:
+        rewrites: Those of them that only moved rows of the table to other files.
+        next_file_id: Files with ids below this one were made before ``start``; 0 when that is unknown.
+        next_file_ids: (snapshot, next file id) of every snapshot of the range, ascending.
+    """
+
+    start: int
+    end: int
+    rewrites: frozenset[int] = frozenset()
+    next_file_id: int = 0
+    next_file_ids: tuple[tuple[int, int], ...] = ()
+
+    def holds(self, snapshot_id: int | None) -> bool:
+        """Whether changes of that snapshot belong to the feed."""
+        return snapshot_id is not None and self.start <= snapshot_id <= self.end and snapshot_id not in self.rewrites
+
+    def made_by(self, file_id: int) -> int:
+        """The latest snapshot that can have made a file."""
+        place = bisect_right(self.next_file_ids, file_id, key=lambda pair: pair[1])
+        return self.next_file_ids[place][0] if place < len(self.next_file_ids) else self.end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDeletes:
+    """A data file of which rows were deleted, with everything that says which and when.
+
+    Attributes:
+        file: The file, with every delete file it had up to the end of the range.
+        inlined: (position, snapshot) of the deletes that the catalog itself holds, by position.
+        ended: The snapshot that deleted all rows that were left; None when no snapshot of the range did.
+        spans: (first, last) snapshots of the range that may have deleted rows of it.
+    """
+
+    file: DataFile
+    inlined: tuple[tuple[int, int], ...] = ()
+    ended: int | None = None
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+def resolve_start(reader: CatalogReader, start: Bound) -> int:
+    """The first snapshot of a feed: the one with an id, or the first one at or after a time.
+
+    Returns:
+        For a time after the newest snapshot the id of the next one, which is in no range.
+
+    Raises:
+        NotFoundError: No snapshot has that id.
+        UsageError: A time without a zone.
+    """
+    if not isinstance(start, datetime):
+        return reader.snapshot(version=start).id
+    if start.tzinfo is None:
+        raise UsageError(f"the time {start.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
+    snapshot = reader.catalog["snapshot"]
+    # Times are compared here: where they are text, the database would compare letters.
+    times = reader.connection.execute(select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id)).all()
+    found = next((row.snapshot_id for row in times if row.snapshot_time >= start), None)
+    return int(times[-1].snapshot_id + 1 if found is None else found)
+
+
+def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deletions: bool) -> FeedRange:
+    """The snapshots from ``start`` up to the one that ``table`` was read at.
+
+    Args:
+        start: Id of a snapshot, or a time with a zone.
+        deletions: Whether the feed tells of deleted rows as well.
+
+    Raises:
+        NotFoundError: The first snapshot does not exist, or one of the range was expired after the table was created, so that
+            changes would be missing.
+        UsageError: A time without a zone.
+    """
+    first, end = resolve_start(reader, start), table.snapshot_id
+    if first > end:
+        return FeedRange(start=first, end=end)
+    created = _created(reader, table.id)
+    history = reader.snapshots(after=first - 2, until=end)
+    before = history.pop(0) if history[0].id < first else None
+    if isinstance(start, datetime) and history[0].time > start and first > created and before is None:
+        raise _expired(table, f"the snapshots between {start.astimezone(UTC).isoformat()} and snapshot {first}", first)
+    missing = next((two.id for one, two in pairwise(history) if two.id > one.id + 1 and two.id > created), None)
+    if missing is not None:
+        raise _expired(table, f"snapshot {missing - 1}", missing)
+    if deletions and before is None and first > created and _may_end_files(history[0], table.id):
+        # A file that ends at the first snapshot was needed by the one before it, and went with it.
+        raise _expired(table, f"snapshot {first - 1}, which tells what snapshot {first} deleted,", first + 1)
+    return FeedRange(
+        start=first,
+        end=end,
+        rewrites=frozenset(found.id for found in history if _only_moves(parse_changes(found.changes), table.id)),
+        next_file_id=before.next_file_id if before else 0,
+        next_file_ids=tuple((found.id, found.next_file_id) for found in history),
+    )
+
+
+def _created(reader: CatalogReader, table_id: int) -> int:
+    table = reader.catalog["table"]
+    query = select(func.min(table.c.begin_snapshot)).where(table.c.table_id == table_id)
+    return int(reader.connection.execute(query).scalar_one())
+
+
+def _expired(table: TableState, what: str, first: int) -> NotFoundError:
+    return NotFoundError(
+        f"the changes of {table.qualified_name} are not complete: {what} was expired; begin at snapshot {first} or later",
+        table=table.qualified_name,
+        snapshot_id=first,
+    )
+
+
+def _may_end_files(snapshot: Snapshot, table_id: int) -> bool:
+    return not snapshot.changes or table_id in parse_changes(snapshot.changes).deleted_from_table
+
+
+def _only_moves(changes: Changes, table_id: int) -> bool:
+    """Whether a snapshot rewrote files of the table; one that does changes nothing else.
+
+    Old catalogs name merges and rewrites by one word. Merges date nothing to their own snapshot, so they may count as well.
+    """
+    return table_id in changes.rewrite_delete or table_id in changes.merge_adjacent
+
+
+def inserted_files(reader: CatalogReader, table: TableState, covered: FeedRange) -> list[DataFile]:
+    """Data files, live or not, that may hold rows added in the range, without what deletes rows of them."""
+    file = reader.catalog["data_file"]
+    query = select(file).where(
+        file.c.table_id == table.id,
+        file.c.begin_snapshot <= covered.end,
+        or_(file.c.begin_snapshot >= covered.start, file.c.partial_max >= covered.start),
+    )
+    rows = reader.connection.execute(query.order_by(file.c.data_file_id))
+    return [data_file_of(row, table, Streams({}), reader.info.encrypted) for row in rows if row.begin_snapshot not in covered.rewrites]
+
+
+def deleted_files(reader: CatalogReader, table: TableState, covered: FeedRange) -> list[FileDeletes]:
+    """Data files, live or not, of which rows may have been deleted in the range."""
+    queries = _DeleteQueries(reader, table, covered)
+    run = reader.connection.execute
+    rows = run(queries.files()).all()
+    if not rows:
+        return []
+    ids = [row.data_file_id for row in rows]
+    wanted = {"deletes": run(queries.delete_files(ids))}
+    if table.has_inlined_deletes:
+        wanted["inlined_deletes"] = run(queries.inlined_deletes(ids))
+    streams = Streams(wanted)
+    return [found for found in (_file_deletes(row, table, streams, covered, reader.info.encrypted) for row in rows) if found is not None]
+
+
+def _file_deletes(row: Any, table: TableState, streams: Streams, covered: FeedRange, encrypted: bool) -> FileDeletes | None:
+    delete_files = tuple(delete_file_of(found, table, encrypted) for found in streams.take("deletes", row.data_file_id))
+    inlined = tuple((found.row_id, found.begin_snapshot) for found in streams.take("inlined_deletes", row.data_file_id))
+    ended = row.end_snapshot if covered.holds(row.end_snapshot) else None
+    spans = {(snapshot, snapshot) for snapshot in (ended, *(snapshot for _, snapshot in inlined)) if covered.holds(snapshot)}
+    for one in delete_files:
+        last = one.partial_max if one.partial_max is not None else covered.made_by(one.id)
+        if last >= covered.start:
+            spans.add((max(one.begin_snapshot, covered.start), min(last, covered.end)))
+    if not spans:
+        return None
+    file = replace(data_file_of(row, table, Streams({}), encrypted), delete_files=delete_files)
+    return FileDeletes(file=file, inlined=inlined, ended=ended, spans=tuple(sorted(spans)))
+
+
+@dataclass(frozen=True, slots=True)
+class _DeleteQueries:
+    reader: CatalogReader
+    table: TableState
+    covered: FeedRange
+
+    def files(self) -> Select[Any]:
+        file = self.reader.catalog["data_file"]
+        touched = [self._within(file.c.end_snapshot), file.c.data_file_id.in_(self._with_delete_file())]
+        if self.table.has_inlined_deletes:
+            source = self.reader.catalog.inlined_delete(self.table.id)
+            touched.append(file.c.data_file_id.in_(select(source.c.file_id).where(self._within(source.c.begin_snapshot))))
+        query = select(file).where(file.c.table_id == self.table.id, file.c.begin_snapshot <= self.covered.end, or_(*touched))
+        return query.order_by(file.c.data_file_id)
+
+    def _with_delete_file(self) -> Select[Any]:
+        """A delete file says nothing of the snapshot that made it, only of the first one whose deletes it holds."""
+        deletes = self.reader.catalog["delete_file"]
+        may_be_later = and_(deletes.c.partial_max.is_(None), deletes.c.delete_file_id >= self.covered.next_file_id)
+        in_range = or_(deletes.c.begin_snapshot >= self.covered.start, deletes.c.partial_max >= self.covered.start, may_be_later)
+        mine = and_(deletes.c.table_id == self.table.id, deletes.c.begin_snapshot <= self.covered.end)
+        return select(deletes.c.data_file_id).where(mine, in_range)
+
+    def delete_files(self, files: list[int]) -> Select[Any]:
+        deletes = self.reader.catalog["delete_file"]
+        query = select(deletes).where(
+            deletes.c.table_id == self.table.id,
+            deletes.c.begin_snapshot <= self.covered.end,
+            among(deletes.c.data_file_id, files),
+        )
+        return query.order_by(deletes.c.data_file_id, deletes.c.delete_file_id)
+
+    def inlined_deletes(self, files: list[int]) -> Select[Any]:
+        source = self.reader.catalog.inlined_delete(self.table.id)
+        query = select(source.c.file_id.label("data_file_id"), source.c.row_id, source.c.begin_snapshot)
+        return query.where(source.c.begin_snapshot <= self.covered.end, among(source.c.file_id, files)).order_by(
+            source.c.file_id, source.c.row_id
+        )
+
+    def _within(self, column: ColumnElement[int]) -> ColumnElement[bool]:
+        return column.between(self.covered.start, self.covered.end)
+
+
+def inserted_inlined(reader: CatalogReader, table: TableState, read_schema: Schema, covered: FeedRange) -> pa.Table | None:
+    """Rows that the range added and that still are in the catalog, like ``inlined_rows``."""
+    chosen = ChosenInlined(condition=lambda source: source.c.begin_snapshot.between(covered.start, covered.end))
+    return inlined_rows(reader, table, read_schema, chosen=chosen)
+
+
+def deleted_inlined(reader: CatalogReader, table: TableState, read_schema: Schema, covered: FeedRange) -> pa.Table | None:
+    """Rows that the range deleted and that still are in the catalog, each with the snapshot that deleted it."""
+    chosen = ChosenInlined(condition=lambda source: source.c.end_snapshot.between(covered.start, covered.end), snapshot="end_snapshot")
+    return inlined_rows(reader, table, read_schema, chosen=chosen)
