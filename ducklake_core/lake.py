@@ -52,7 +52,7 @@ class DuckLake(MaintenanceVerbs):
         cls,
         catalog: str,
         *,
-        data_path: str,
+        data_path: str | None = None,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, Any]] | None = None,
         indexes: bool = True,
@@ -60,11 +60,13 @@ class DuckLake(MaintenanceVerbs):
         """Create a new lake with an empty schema ``main``.
 
         Args:
-            catalog: SQLAlchemy URL (``sqlite:///lake.sqlite``, ``postgresql+psycopg://...``) or a DuckDB ATTACH target
-                (``ducklake:sqlite:lake.sqlite``, ``ducklake:postgres:dbname=lake host=...``).
+            catalog: SQLAlchemy URL (``sqlite:///lake.sqlite``, ``postgresql+psycopg://...``, ``duckdb:///lake.ducklake``) or a
+                DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``, ``ducklake:postgres:dbname=lake host=...``,
+                ``ducklake:lake.ducklake``).
             data_path: Directory or object store prefix for data files; relative paths mean the working directory of
-                each reader, as in the reference.
-            metadata_schema: PostgreSQL schema that holds the catalog tables; ``public`` when not given.
+                each reader, as in the reference. Only with a DuckDB file it may be left out: ``<file>.files/``.
+            metadata_schema: Schema of a PostgreSQL database or DuckDB file that holds the catalog tables; ``public`` or
+                ``main`` when not given.
             storage_options: fsspec options by protocol, e.g. ``{"s3": {"key": ...}}``; masked in every repr.
             indexes: Whether to make an index that the format does not ask for; see :meth:`create_indexes`.
 

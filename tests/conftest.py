@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, Oracle, attached, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer, start_server
 
 if TYPE_CHECKING:
@@ -26,11 +26,21 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
-    """A place for a new lake, on each catalog database; nothing is created yet."""
-    if request.param == "sqlite":
-        return sqlite_lake(tmp_path)
+    """A place for a new lake, on either kind of catalog database: a file, or a server; nothing is created yet."""
+    return _new_place(request, tmp_path)
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "duckdb"])
+def every_lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
+    """Likewise on all catalog databases. Folders that test what differs between them make this their ``lake_address``."""
+    return _new_place(request, tmp_path)
+
+
+def _new_place(request: pytest.FixtureRequest, folder: Path) -> LakeAddress:
+    if request.param != "postgresql":
+        return file_lake(request.param, folder)
     server: PostgresServer = request.getfixturevalue("postgres")
-    return server.lake(tmp_path)
+    return server.lake(folder)
 
 
 @pytest.fixture

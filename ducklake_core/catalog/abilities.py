@@ -25,8 +25,9 @@ class Abilities:
         binary_collation: Collation that compares text by its bytes.
         has_regular_expressions: Patterns are regular expressions; without them they are GLOB patterns.
         folds_names: Unquoted names lose their case, and the reference leaves plain names of inlined columns unquoted.
-        inlined_cast_to_text: Inlined values of these leaf types must be cast to text in SQL, because the driver's own
+        inlined_cast_to_text: Inlined values of these types must be cast to text in SQL, because the driver's own
             value loses something (months of an interval, 24:00:00, the offset of a timetz).
+        inlined_as_is: Tables of inlined rows have the columns' own types, nested ones and variants too.
         has_useful_indexes: An index makes its lookups faster and gets in nobody's way.
     """
 
@@ -42,6 +43,7 @@ class Abilities:
     has_regular_expressions: bool
     folds_names: bool
     inlined_cast_to_text: frozenset[str]
+    inlined_as_is: bool
     has_useful_indexes: bool = False
 
 
@@ -58,6 +60,7 @@ SQLITE = Abilities(
     has_regular_expressions=False,
     folds_names=False,
     inlined_cast_to_text=frozenset(),
+    inlined_as_is=False,
     has_useful_indexes=True,
 )
 
@@ -77,10 +80,29 @@ POSTGRESQL = Abilities(
     inlined_cast_to_text=frozenset(
         {"time", "timetz", "interval", "uuid", "decimal", "date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"}
     ),
+    inlined_as_is=False,
     has_useful_indexes=True,
 )
 
-_BY_DIALECT = {"sqlite": SQLITE, "postgresql": POSTGRESQL}
+_TIMES = ("date", "time", "time_ns", "timetz", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz", "interval")
+
+DUCKDB = Abilities(
+    boolean_as_integer=False,
+    uuid_as_text=False,
+    timestamp_as_text=False,
+    begin_immediate=True,
+    concurrent_writers=False,
+    is_file=True,
+    default_schema="main",
+    has_clock=False,
+    binary_collation="BINARY",
+    has_regular_expressions=True,
+    folds_names=False,
+    inlined_cast_to_text=frozenset({*_TIMES, "uuid", "decimal", "list", "map", "struct"}),
+    inlined_as_is=True,
+)
+
+_BY_DIALECT = {"sqlite": SQLITE, "postgresql": POSTGRESQL, "duckdb": DUCKDB}
 
 
 def abilities_of(dialect: Dialect) -> Abilities:
@@ -92,6 +114,6 @@ def abilities_of(dialect: Dialect) -> Abilities:
     found = _BY_DIALECT.get(dialect.name)
     if found is None:
         raise UnsupportedFeatureError(
-            f"{dialect.name} as catalog database is not supported: use SQLite or PostgreSQL", dialect=dialect.name
+            f"{dialect.name} as catalog database is not supported: use SQLite, PostgreSQL or a DuckDB file", dialect=dialect.name
         )
     return found

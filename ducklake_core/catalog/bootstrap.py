@@ -25,21 +25,22 @@ from ducklake_core.errors import (
 _CREATE_ATTEMPTS = 3
 
 
-def create_catalog(database: Database, data_path: str, *, encrypted: bool = False, indexes: bool = True) -> LakeInfo:
+def create_catalog(database: Database, data_path: str | None = None, *, encrypted: bool = False, indexes: bool = True) -> LakeInfo:
     """Create the metadata tables and the rows of a new lake, in one transaction.
 
     Args:
         data_path: Base of all files; stored as given, with a trailing slash. A relative path means the working directory
-            of each reader, as in the reference.
+            of each reader, as in the reference. Only a DuckDB file needs none: its lake is in the directory ``<file>.files/``.
         indexes: Whether to make the indexes of catalog/indexes.py too.
 
     Raises:
         AlreadyExistsError: The database holds a lake already; nothing was changed.
         UsageError: No data path.
     """
-    if not str(data_path).strip():
+    path = database.address.default_data_path if data_path is None else str(data_path)
+    if path is None or not path.strip():
         raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
-    info = LakeInfo(version=CATALOG_VERSION, data_path=with_slash(str(data_path)), encrypted=encrypted, created_by=_created_by())
+    info = LakeInfo(version=CATALOG_VERSION, data_path=with_slash(path), encrypted=encrypted, created_by=_created_by())
     for attempt in range(_CREATE_ATTEMPTS):
         is_new_file = database.abilities.is_file and not database.exists()
         try:

@@ -16,9 +16,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, func, pool
 from sqlalchemy import select as sql_select
+from sqlalchemy.dialects import registry
 from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from ducklake_core.catalog import duckdb_file
 from ducklake_core.catalog.abilities import Abilities, abilities_of
 from ducklake_core.catalog.earlier_tables import earlier_tables
 from ducklake_core.catalog.failures import Failure, classify, wrapped
@@ -32,6 +34,8 @@ __all__ = ["Database", "Failure", "classify"]
 READ_BUSY_SECONDS = 10.0
 WRITE_BUSY_SECONDS = 1.0
 _PING_AFTER_IDLE_SECONDS = 30.0
+
+registry.register("duckdb.ducklake", "ducklake_core.catalog.duckdb_dialect", "DuckDBDialect")
 
 
 class Database:
@@ -47,7 +51,7 @@ class Database:
 
     def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10) -> None:
         self.address = address
-        self.abilities: Abilities = abilities_of(address.url.get_dialect()())
+        self.abilities: Abilities = abilities_of(address.engine_url.get_dialect()())
         self.layout: Layout | None = None
         self.tables: CatalogTables
         self.follow(None)
@@ -91,7 +95,7 @@ class Database:
             CatalogUnavailableError: The database cannot be reached or stays locked.
             CatalogError: It refused a statement.
         """
-        options: dict[str, Any] = {"ducklake_begin": "BEGIN", "ducklake_busy": READ_BUSY_SECONDS}
+        options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
         if self.abilities.concurrent_writers:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._transaction(options) as connection:
@@ -103,7 +107,7 @@ class Database:
     def write(self, *, migrating: bool = False) -> Iterator[Connection]:
         """A transaction that commits when the block ends and rolls back when it raises.
 
-        On SQLite it holds the one write lock from the start; the wait for that lock is short, repeating is up to the
+        In a file it holds the one write lock from the start; the wait for that lock is short, repeating is up to the
         caller. Use :func:`classify` on what is raised.
 
         Args:
@@ -116,7 +120,7 @@ class Database:
         """
         if not migrating:
             self.check_writable()
-        options: dict[str, Any] = {"ducklake_begin": "BEGIN IMMEDIATE", "ducklake_busy": WRITE_BUSY_SECONDS}
+        options: dict[str, Any] = {"ducklake_write": True, "ducklake_busy": WRITE_BUSY_SECONDS}
         if self.abilities.concurrent_writers:
             options |= {"isolation_level": "READ COMMITTED"}
         with self._transaction(options) as connection:
@@ -139,13 +143,21 @@ class Database:
 
     def create_file(self) -> None:
         """Create the empty file of a file database. Only the creation of a lake calls this."""
-        if self.abilities.is_file:
+        if self._is_duckdb:
+            duckdb_file.create_file(str(self.address.url.database))
+        elif self.abilities.is_file:
             Path(str(self.address.url.database)).touch(exist_ok=False)
 
     def remove_file(self) -> None:
         """Take back :meth:`create_file`."""
-        if self.abilities.is_file:
+        if self._is_duckdb:
+            duckdb_file.remove_file(str(self.address.url.database))
+        elif self.abilities.is_file:
             Path(str(self.address.url.database)).unlink(missing_ok=True)
+
+    @property
+    def _is_duckdb(self) -> bool:
+        return self.address.url.get_backend_name() == "duckdb"
 
     def close(self) -> None:
         """Close pooled connections. The database can be used again afterwards."""
@@ -176,6 +188,10 @@ class Database:
             return self._engine
 
     def _new_engine(self) -> Engine:
+        if self._is_duckdb:
+            engine = create_engine(self.address.engine_url, poolclass=NullPool, hide_parameters=True)
+            event.listen(engine, "begin", _announce_duckdb)
+            return engine
         if self.abilities.is_file:
             file = Path(str(self.address.url.database)).as_uri() + "?mode=rw"
             engine = create_engine(self.address.url, creator=lambda: _open_sqlite(file), poolclass=NullPool, hide_parameters=True)
@@ -215,8 +231,14 @@ def _open_sqlite(file: str) -> sqlite3.Connection:
 
 def _begin_sqlite(connection: Connection) -> None:
     options = connection.get_execution_options()
-    connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(options.get('ducklake_busy', READ_BUSY_SECONDS) * 1000)}")
-    connection.exec_driver_sql(options.get("ducklake_begin", "BEGIN"))
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(options['ducklake_busy'] * 1000)}")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if options["ducklake_write"] else "BEGIN")
+
+
+def _announce_duckdb(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    own: Any = connection.connection.dbapi_connection
+    own.intend(write=options["ducklake_write"], patience=options["ducklake_busy"])
 
 
 def _note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:

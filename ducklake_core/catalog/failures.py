@@ -47,6 +47,8 @@ def _classify(error: BaseException, *, at_commit: bool) -> Failure:
         if code in _RETRY_CONSTRAINTS or code & 0xFF in _RETRY_CODES:
             return "retry"
         return lost if code & 0xFF in _LOST_CODES else "fatal"
+    if type(cause).__module__ == "_duckdb":
+        return _of_duckdb(cause, lost)
     state = getattr(cause, "sqlstate", None)
     if state in _RETRY_STATES:
         return "retry"
@@ -54,6 +56,15 @@ def _classify(error: BaseException, *, at_commit: bool) -> Failure:
         # Without a SQLSTATE the server never answered: libpq itself reports a refused or broken connection.
         return lost if error.connection_invalidated or isinstance(cause, _psycopg_operational()) else "fatal"
     return lost if state in _LOST_STATES or state == "40003" or state.startswith(_LOST_CLASSES) else "fatal"
+
+
+def _of_duckdb(cause: BaseException | None, lost: Failure) -> Failure:
+    """DuckDB has no codes, but classes of errors."""
+    import duckdb
+
+    if isinstance(cause, duckdb.ConstraintException | duckdb.TransactionException):
+        return "retry"
+    return lost if isinstance(cause, duckdb.IOException | duckdb.FatalException | duckdb.InterruptException) else "fatal"
 
 
 def _psycopg_operational() -> type[Exception]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-from sqlalchemy import Column, ColumnElement, CursorResult, Select, String, Table, cast, literal_column, select
+from sqlalchemy import Column, ColumnElement, CursorResult, Select, String, Table, cast, func, literal_column, select
 from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.catalog.abilities import Abilities, abilities_of
@@ -22,7 +22,7 @@ from ducklake_core.format.arrow_types import ArrowArray, ArrowType, to_arrow_fie
 from ducklake_core.format.leaf_cast import from_values
 from ducklake_core.format.promotion import promote
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.type_names import ColumnRow, build_schema
+from ducklake_core.format.type_names import ColumnRow, build_schema, type_text
 from ducklake_core.format.types import DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
 ROW_ID = "rowid"
@@ -30,6 +30,7 @@ SNAPSHOT_ID = "snapshot_id"
 TABLE_NAME = "inlined_table"
 
 _UNDEFINED_TABLE = "42P01"
+_NULL_VARIANT = b"\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ def _read(
     reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema, chosen: ChosenInlined
 ) -> pa.Table | None:
     """Rows of one physical table."""
+    abilities = abilities_of(reader.connection.dialect)
     by_id = {column.id: column for column in stored}
     columns = [by_id[column.id] for column in wanted if column.id in by_id]
     names = _stored_names(reader, source, stored)
@@ -126,7 +128,7 @@ def _read(
             arrays.append(constant_array(column.initial_default, column, len(rows)))
             continue
         try:
-            arrays.append(_array([_decoded(cell, old) for cell in values[column.id]], old, column))
+            arrays.append(_array([_decoded(cell, old, abilities) for cell in values[column.id]], old, column))
         except SchemaError as error:
             raise UnsupportedFeatureError(
                 f"column {column.name!r} of {table.qualified_name} has an inlined value in {source.name} that cannot be read "
@@ -174,12 +176,14 @@ def _execute(reader: CatalogReader, query: Select[Any], table_name: str) -> Curs
 
 
 def _cell(stored: Column[Any], column: Field, abilities: Abilities) -> ColumnElement[Any]:
-    kind = "decimal" if isinstance(column.type, DecimalType) else str(column.type)
+    kind = type_text(column.type).partition("(")[0]
+    if kind == "variant" and abilities.inlined_as_is:
+        return func.variant_to_parquet_variant(stored)
     return cast(stored, String) if kind in abilities.inlined_cast_to_text else stored
 
 
-def _decoded(cell: Any, column: Field) -> object:
-    """The Python form of a cell as either database stores it."""
+def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
+    """The Python form of a cell as any of the databases stores it."""
     match column.type, cell:
         case _, None:
             return None
@@ -191,12 +195,15 @@ def _decoded(cell: Any, column: Field) -> object:
             return bytes(cell).decode()
         case PrimitiveType(name="varchar" | "json"), str():
             return cell
+        case PrimitiveType(name="variant"), {"metadata": bytes(), "value": bytes() as value}:
+            # As in files: a variant that is null is NULL.
+            return None if value == _NULL_VARIANT else cell
         case PrimitiveType(name="variant" | "geometry"), _:
             raise UnsupportedFeatureError(f"inlined values of type {column.type} are not supported", column=column.name)
         case PrimitiveType(), int() | float():
             return cell
         case ((ListType() | MapType() | StructType()), str()):
-            return parse_nested(cell, column.type)
+            return parse_nested(cell, column.type, literal_structs=not abilities.inlined_as_is)
         case ((PrimitiveType() | DecimalType()), str()):
             return parse_leaf(cell, column.type)
         case _:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Numeric, SmallInteger, String, Table, Time, Uuid
@@ -10,9 +10,10 @@ from sqlalchemy.dialects.postgresql import INTERVAL, REAL, TIME
 from sqlalchemy.types import TypeEngine
 
 from ducklake_core.catalog.abilities import Abilities
+from ducklake_core.catalog.duckdb_dialect import NativeType
 from ducklake_core.catalog.tables import INLINED_SYSTEM_COLUMNS
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import DataType, DecimalType, Field, PrimitiveType
+from ducklake_core.format.types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
 _POSTGRESQL_NAME_BYTES = 63
 _RESERVED = frozenset({"row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
@@ -40,6 +41,23 @@ _POSTGRESQL: dict[str, TypeEngine[Any]] = {
     "uuid": Uuid(),
 }
 
+_DUCKDB = {
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "int128": "HUGEINT",
+    "uint8": "UTINYINT",
+    "uint16": "USMALLINT",
+    "uint32": "UINTEGER",
+    "uint64": "UBIGINT",
+    "uint128": "UHUGEINT",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+    "timetz": "TIME WITH TIME ZONE",
+    "timestamptz": "TIMESTAMP WITH TIME ZONE",
+}
+
 
 def may_inline(schema: Schema) -> bool:
     """Whether rows of these columns can be inlined on every database; otherwise the reference makes no table for them."""
@@ -52,8 +70,31 @@ def may_inline(schema: Schema) -> bool:
 def physical_table(schema: str | None, abilities: Abilities, name: str, columns: Iterable[Field]) -> Table:
     """The table to create for inlined rows with these top-level columns."""
     system = (Column(column, BigInteger) for column in INLINED_SYSTEM_COLUMNS)
-    data_type = _sqlite_type if abilities.is_file else _postgresql_type
+    data_type: Callable[[DataType], TypeEngine[Any]] = _postgresql_type
+    if abilities.inlined_as_is:
+        data_type = _duckdb_type
+    elif abilities.is_file:
+        data_type = _sqlite_type
     return Table(name, MetaData(schema=schema), *system, *(Column(c.name, data_type(c.type)) for c in columns))
+
+
+def _duckdb_type(data_type: DataType) -> TypeEngine[Any]:
+    return NativeType(_duckdb_name(data_type))
+
+
+def _duckdb_name(data_type: DataType) -> str:
+    match data_type:
+        case PrimitiveType(name=name):
+            return _DUCKDB.get(name, name.upper())
+        case DecimalType(precision=precision, scale=scale):
+            return f"DECIMAL({precision}, {scale})"
+        case ListType(element=element):
+            return f"{_duckdb_name(element.type)}[]"
+        case MapType(key=key, value=value):
+            return f"MAP({_duckdb_name(key.type)}, {_duckdb_name(value.type)})"
+        case StructType(fields=fields):
+            members = ('"{}" {}'.format(field.name.replace('"', '""'), _duckdb_name(field.type)) for field in fields)
+            return f"STRUCT({', '.join(members)})"
 
 
 def _sqlite_type(data_type: DataType) -> TypeEngine[Any]:

@@ -21,7 +21,7 @@ from ducklake_core.format.value_text import from_cast_text
 Value = TypeVar("Value")
 
 
-def parse_nested(text: str, data_type: DataType) -> object:
+def parse_nested(text: str, data_type: DataType, *, literal_structs: bool = True) -> object:
     """The value of a text: a list, a list of (key, value) pairs, or a dict by field name; leaves in their Python forms.
 
     >>> from ducklake_core.format.types import *
@@ -33,10 +33,13 @@ def parse_nested(text: str, data_type: DataType) -> object:
     >>> parse_nested("{k=1, 'c=d'=NULL}", MapType(key=Field(name="key", type=VARCHAR), value=Field(name="value", type=INT32)))
     [('k', 1), ('c=d', None)]
 
+    Args:
+        literal_structs: Whether a struct may be written as a SQL literal.
+
     Raises:
         SchemaError: The text is not a value of that type.
     """
-    if isinstance(data_type, StructType):
+    if literal_structs and isinstance(data_type, StructType):
         try:
             return _Parser(text, as_literal=True).whole(data_type)
         except SchemaError:

@@ -13,7 +13,8 @@ from sqlalchemy.exc import ArgumentError
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 
 _SPELLINGS = (
-    "sqlite:///lake.sqlite, postgresql+psycopg://user@host/database, ducklake:sqlite:lake.sqlite or ducklake:postgres:dbname=lake host=..."
+    "sqlite:///lake.sqlite, duckdb:///lake.ducklake, postgresql+psycopg://user@host/database, ducklake:lake.ducklake, "
+    "ducklake:sqlite:lake.sqlite or ducklake:postgres:dbname=lake host=..."
 )
 
 
@@ -22,8 +23,9 @@ class CatalogAddress:
     """Where a lake's metadata database is. Its text never shows a password.
 
     Attributes:
-        url: SQLAlchemy URL; the path of a SQLite file is absolute.
-        metadata_schema: Database schema that holds the metadata tables, None for the reference's default (``public`` on PostgreSQL).
+        url: SQLAlchemy URL; the path of a file is absolute.
+        metadata_schema: Database schema that holds the metadata tables, None for the reference's default (``public`` on PostgreSQL,
+            ``main`` in a DuckDB file).
     """
 
     url: URL
@@ -31,6 +33,16 @@ class CatalogAddress:
 
     def __str__(self) -> str:
         return self.url.render_as_string(hide_password=True)
+
+    @property
+    def engine_url(self) -> URL:
+        """The URL for SQLAlchemy's engine: a DuckDB file is opened by this library's own dialect, whatever else is installed."""
+        return self.url.set(drivername="duckdb+ducklake") if self.url.get_backend_name() == "duckdb" else self.url
+
+    @property
+    def default_data_path(self) -> str | None:
+        """Where the reference puts data files when it is not told: beside a DuckDB file; None for other databases."""
+        return f"{self.url.database}.files/" if self.url.get_backend_name() == "duckdb" else None
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -47,10 +59,12 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
     'postgresql+psycopg://me@db:5433/lake'
     >>> str(parse_catalog_url("ducklake:sqlite:/lakes/lake.sqlite"))
     'sqlite:////lakes/lake.sqlite'
+    >>> str(parse_catalog_url("ducklake:/lakes/lake.ducklake"))
+    'duckdb:////lakes/lake.ducklake'
 
     Args:
         text: A SQLAlchemy URL or what DuckDB's ATTACH takes, with or without the leading ``ducklake:``.
-        metadata_schema: Database schema of the metadata tables, for PostgreSQL only.
+        metadata_schema: Database schema of the metadata tables, for PostgreSQL and DuckDB files.
 
     Raises:
         UsageError: The text names no catalog.
@@ -65,17 +79,17 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
             return _sqlite(rest, metadata_schema)
         case "postgres" | "postgresql":
             return _postgres(rest, metadata_schema)
-        case "duckdb" | "mysql" | "md" | "quack":
+        case "duckdb":
+            return _duckdb(rest, metadata_schema)
+        case _ if spelled.startswith("ducklake:") or kind.lower() in ("mysql", "md", "quack"):
             raise _unsupported(kind)
-        case _ if spelled.startswith("ducklake:"):
-            raise _unsupported("duckdb")
         case _:
             raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}")
 
 
 def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
     if text.startswith("ducklake:") and "://" not in text:
-        raise _unsupported("duckdb")
+        return _duckdb(text.removeprefix("ducklake:"), metadata_schema)
     try:
         url = make_url(text.removeprefix("ducklake:"))
     except (ArgumentError, ValueError):
@@ -86,13 +100,15 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
             return _sqlite(url.database or "", metadata_schema)
         case "postgresql" | "postgres":
             return _postgres_url(url, metadata_schema)
+        case "duckdb":
+            return _duckdb_url(url, metadata_schema)
         case name:
             raise _unsupported(name)
 
 
 def _unsupported(name: str) -> UnsupportedFeatureError:
-    shown = {"duckdb": "a DuckDB file", "md": "MotherDuck", "mysql": "MySQL", "mariadb": "MariaDB"}.get(name.lower(), name)
-    return UnsupportedFeatureError(f"{shown} as catalog database is not supported: use SQLite or PostgreSQL", dialect=name)
+    shown = {"md": "MotherDuck", "mysql": "MySQL", "mariadb": "MariaDB"}.get(name.lower(), name)
+    return UnsupportedFeatureError(f"{shown} as catalog database is not supported: use SQLite, PostgreSQL or a DuckDB file", dialect=name)
 
 
 def _sqlite(path: str, metadata_schema: str | None) -> CatalogAddress:
@@ -103,6 +119,23 @@ def _sqlite(path: str, metadata_schema: str | None) -> CatalogAddress:
     if not path or path == ":memory:" or path.startswith("file:"):
         raise UsageError("a SQLite catalog needs the path of a file: a database in memory would be another one for every connection")
     return CatalogAddress(url=URL.create("sqlite", database=str(Path(path).absolute())))
+
+
+def _duckdb(path: str, metadata_schema: str | None) -> CatalogAddress:
+    if not path or path.startswith(":memory:"):
+        raise UsageError("a DuckDB catalog needs the path of a file: a database in memory would be another one for every connection")
+    return CatalogAddress(url=URL.create("duckdb", database=str(Path(path).absolute())), metadata_schema=metadata_schema or None)
+
+
+def _duckdb_url(url: URL, metadata_schema: str | None) -> CatalogAddress:
+    query = dict(url.query)
+    in_query = query.pop("metadata_schema", None)
+    if url.host or query:
+        raise UnsupportedFeatureError(
+            "a DuckDB catalog is a file on this machine and takes no options: write duckdb:///lake.ducklake, or duckdb:////directory/"
+            "lake.ducklake for an absolute path"
+        )
+    return _duckdb(url.database or "", metadata_schema or (str(in_query) if in_query else None))
 
 
 def _postgres(conninfo: str, metadata_schema: str | None) -> CatalogAddress:

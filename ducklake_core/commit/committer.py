@@ -196,7 +196,7 @@ class _Run:
         """The transaction with every cumulative delete file written for this very snapshot id.
 
         The reference leaves the id of its first attempt in the file, so that rows vanish from other writers' snapshots.
-        No lock is held meanwhile except on SQLite, and this only happens after others have committed.
+        No lock is held meanwhile except on a file, and this only happens after others have committed.
         """
         actions = tuple(self._rewritten(action, snapshot_id) for action in transaction.actions)
         return replace(transaction, actions=actions)

@@ -53,10 +53,11 @@ def second_place(address: LakeAddress, request: pytest.FixtureRequest, folder: P
     """Another empty place of the same kind with the same data path."""
     from dataclasses import replace
 
-    from tests.support.oracle import sqlite_lake
+    from tests.support.oracle import file_lake
 
-    (folder / "second").mkdir()
-    other = sqlite_lake(folder / "second") if address.backend == "sqlite" else request.getfixturevalue("postgres").lake(folder / "second")
+    second = folder / "second"
+    second.mkdir()
+    other = request.getfixturevalue("postgres").lake(second) if address.backend == "postgresql" else file_lake(address.backend, second)
     return replace(other, data_path=address.data_path)
 
 

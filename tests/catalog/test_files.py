@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -69,14 +69,19 @@ def numbers(lake_address: LakeAddress, oracle: OracleFactory) -> LakeAddress:
 INEXACT = {"i + 1 = 20", "lower(s) = 'a1'", "h = -5", "h > 3"}
 
 
+def files_holding(duck: Any, conditions: Iterable[str]) -> dict[str, set[str]]:
+    """The files with matching rows for each condition, found without the reference's own pruning."""
+    duck.run("CREATE TEMP TABLE rows AS SELECT *, filename AS file FROM t")
+    return {condition: {name for (name,) in duck.rows(f"SELECT DISTINCT file FROM rows WHERE {condition}")} for condition in conditions}
+
+
 def test_no_file_with_matching_rows_is_pruned(numbers: LakeAddress, oracle: OracleFactory) -> None:
-    with oracle(numbers, TO_FILES) as duck, reading(numbers) as reader:
+    with oracle(numbers, TO_FILES) as duck:
+        holding = files_holding(duck, CONDITIONS)
+    with reading(numbers) as reader:
         everything, _ = pruned(reader, None)
         assert len(everything) == 10
-        for condition in CONDITIONS:
-            # Evaluated without the reference's own pruning.
-            duck.run("CREATE OR REPLACE TEMP TABLE rows AS SELECT *, filename AS file FROM t")
-            matching = {name for (name,) in duck.rows(f"SELECT DISTINCT file FROM rows WHERE {condition}")}
+        for condition, matching in holding.items():
             kept, found = pruned(reader, condition)
             assert matching <= kept, condition
             if condition not in INEXACT:
@@ -97,12 +102,15 @@ def test_plain_listing_is_the_references(lake_address: LakeAddress, oracle: Orac
             "data_file, data_file_size_bytes, data_file_footer_size, data_file_encryption_key, "
             "delete_file, delete_file_size_bytes, delete_file_footer_size, delete_file_encryption_key"
         )
-        with reading(lake_address) as reader:
-            for snapshot in reader.snapshots()[1:]:
-                theirs = duck.rows(f"SELECT {columns} FROM ducklake_list_files('lake', 't', snapshot_version => {snapshot.id})")
-                state = reader.table("main", "t", snapshot.id)
-                ours = [summary(file) for file, _ in data_files(reader, state)]
-                assert sorted(ours) == sorted(theirs), snapshot
+        theirs = {
+            number: duck.rows(f"SELECT {columns} FROM ducklake_list_files('lake', 't', snapshot_version => {number})")
+            for (number,) in duck.rows("SELECT snapshot_id FROM lake.snapshots() WHERE snapshot_id > 0")
+        }
+    with reading(lake_address) as reader:
+        assert [snapshot.id for snapshot in reader.snapshots()[1:]] == sorted(theirs)
+        for number, expected in theirs.items():
+            ours = [summary(file) for file, _ in data_files(reader, reader.table("main", "t", number))]
+            assert sorted(ours) == sorted(expected), number
 
 
 def summary(file: DataFile) -> tuple[object, ...]:
@@ -127,20 +135,11 @@ def test_partition_values_prune(lake_address: LakeAddress, oracle: OracleFactory
         duck.run("ALTER TABLE t SET PARTITIONED BY (k, n, year(d), bucket(4, b))")
         duck.run("INSERT INTO t SELECT 'k' || (range % 3), range % 2, DATE '2021-06-01' + INTERVAL (range % 2) YEAR, range FROM range(12)")
         duck.run("INSERT INTO t VALUES (NULL, NULL, NULL, NULL)")
-    with oracle(lake_address, TO_FILES) as duck, reading(lake_address) as reader:
-        duck.run("CREATE TEMP TABLE rows AS SELECT *, filename AS file FROM t")
+        dates = ("d >= DATE '2022-01-01'", "d < DATE '2021-01-01'")
+        holding = files_holding(duck, ("k = 'k1'", "k IN ('k0', 'old')", "n = 1", "n > 0", *dates, "b = 7", "k IS NULL"))
+    with reading(lake_address) as reader:
         everything, _ = pruned(reader, None)
-        for condition in (
-            "k = 'k1'",
-            "k IN ('k0', 'old')",
-            "n = 1",
-            "n > 0",
-            "d >= DATE '2022-01-01'",
-            "d < DATE '2021-01-01'",
-            "b = 7",
-            "k IS NULL",
-        ):
-            matching = {name for (name,) in duck.rows(f"SELECT DISTINCT file FROM rows WHERE {condition}")}
+        for condition, matching in holding.items():
             kept, found = pruned(reader, condition)
             # A bucket holds other values too.
             assert matching == kept or (condition == "b = 7" and matching < kept < everything), condition

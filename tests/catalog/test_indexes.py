@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 import sqlalchemy as sa
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, attached
 
+with_indexes = pytest.mark.parametrize("every_lake_address", ["sqlite", "postgresql"], indirect=True)
 INDEX = "ducklake_file_column_stats_by_column"
 
 
@@ -19,6 +21,7 @@ def _indexes(address: LakeAddress) -> set[str | None]:
         engine.dispose()
 
 
+@with_indexes
 def test_a_new_lake_has_the_index_and_the_reference_writes_beside_it(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     assert _indexes(lake_address) == {INDEX}
@@ -29,6 +32,7 @@ def test_a_new_lake_has_the_index_and_the_reference_writes_beside_it(lake_addres
     assert lake.table("t").scan(where="i >= 50").to_arrow().num_rows == 150
 
 
+@with_indexes
 def test_another_programs_lake_gets_it_when_asked(lake_address: LakeAddress) -> None:
     with attached(lake_address) as duck:
         duck.run("CREATE TABLE t (i INT)")
@@ -38,6 +42,15 @@ def test_another_programs_lake_gets_it_when_asked(lake_address: LakeAddress) -> 
     assert _indexes(lake_address) == {INDEX}
 
 
+@with_indexes
 def test_a_lake_can_be_made_without_it(lake_address: LakeAddress) -> None:
     DuckLake.create(lake_address.url, data_path=lake_address.data_path, indexes=False)
     assert _indexes(lake_address) == set()
+
+
+@pytest.mark.parametrize("every_lake_address", ["duckdb"], indirect=True)
+def test_where_an_index_is_of_no_use_there_is_none(lake_address: LakeAddress) -> None:
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    assert lake.create_indexes() == ()
+    with attached(lake_address) as duck:
+        assert duck.rows("SELECT index_name FROM duckdb_indexes() WHERE database_name LIKE '%metadata_lake'") == []

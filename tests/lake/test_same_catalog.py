@@ -11,7 +11,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.catalog_dump import dump_catalog
-from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, Oracle, attached, file_lake
 
 ROWS = pa.table(
     {
@@ -168,11 +168,10 @@ DIVERGENCES: dict[str, dict[str, str]] = {
 @pytest.fixture
 def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> tuple[LakeAddress, LakeAddress]:
     """One lake for the reference and one for us, on the same kind of database."""
-    (tmp_path / "theirs").mkdir()
-    theirs = sqlite_lake(tmp_path / "theirs")
-    if lake_address.backend == "postgresql":
-        theirs = request.getfixturevalue("postgres").lake(tmp_path / "theirs")
-    return theirs, lake_address
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    backend = lake_address.backend
+    return request.getfixturevalue("postgres").lake(folder) if backend == "postgresql" else file_lake(backend, folder), lake_address
 
 
 @pytest.mark.parametrize("name", STEPS)

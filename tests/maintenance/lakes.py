@@ -16,7 +16,7 @@ from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.state import LakeInfo
 from ducklake_core.catalog.tables import TABLE_NAMES
 from ducklake_core.catalog.url import parse_catalog_url
-from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, Oracle, attached, file_lake
 
 FILES_ONLY = "DATA_INLINING_ROW_LIMIT 0"
 
@@ -30,9 +30,9 @@ def copy_of(address: LakeAddress, request: pytest.FixtureRequest, folder: Path) 
     """A second catalog with the same rows, over copies of the files. The first must have no open connection."""
     other_files = folder / "copy" / "files"
     shutil.copytree(address.data_path, other_files)
-    if address.backend == "sqlite":
-        other = sqlite_lake(folder / "copy")
-        shutil.copy(address.url.removeprefix("sqlite:///"), other.url.removeprefix("sqlite:///"))
+    if address.backend != "postgresql":
+        other = file_lake(address.backend, folder / "copy")
+        shutil.copy(*(lake.url.removeprefix(f"{address.backend}:///") for lake in (address, other)))
     else:
         server = request.getfixturevalue("postgres")
         other = server.lake(folder / "copy")

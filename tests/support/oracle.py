@@ -10,6 +10,8 @@ from pathlib import Path
 import duckdb
 from duckdb_extensions import import_extension
 
+from ducklake_core.catalog import duckdb_file
+
 
 @dataclass(frozen=True)
 class LakeAddress:
@@ -28,9 +30,14 @@ class LakeAddress:
 class Oracle:
     """One DuckDB connection with the lake attached as ``lake`` and in use."""
 
-    connection: duckdb.DuckDBPyConnection
+    attached: Attachment
     address: LakeAddress
     statements: list[str] = field(default_factory=list)
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """DuckDB's own connection, for this moment: a DuckDB file is given up as soon as our library wants it."""
+        return self.attached.connection()
 
     def run(self, *statements: str) -> None:
         """Execute statements one after another."""
@@ -50,6 +57,42 @@ class Oracle:
     def arrow(self, query: str):  # type: ignore[no-untyped-def]
         """A query's result as a pyarrow Table."""
         return self.connection.execute(query).to_arrow_table()
+
+
+@dataclass
+class Attachment:
+    """A lake attached as ``lake`` and in use, whenever the connection is asked for."""
+
+    own: duckdb.DuckDBPyConnection
+    statement: str
+    is_there: bool = False
+
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        if not self.is_there:
+            self.own.execute(self.statement)
+            self.own.execute("USE lake")
+            self.is_there = True
+        return self.own
+
+    def give_up(self) -> None:
+        if self.is_there:
+            self.own.execute("USE memory")
+            self.own.execute("DETACH lake")
+            self.is_there = False
+
+
+_holders: list[Attachment] = []
+"""Attachments of lakes in DuckDB files, which only one DuckDB instance of a process can have open."""
+
+
+def _open_file(path: str, option: str) -> duckdb.DuckDBPyConnection:
+    for holder in _holders:
+        holder.give_up()
+    return _open_file_alone(path, option)
+
+
+_open_file_alone = duckdb_file._attached
+duckdb_file._attached = _open_file
 
 
 def new_connection() -> duckdb.DuckDBPyConnection:
@@ -77,14 +120,19 @@ def attached(address: LakeAddress, options: str = "") -> Iterator[Oracle]:
     connection = _idle.pop() if _idle else new_connection()
     pristine = _state(connection)
     clean = False
+    lake = Attachment(connection, f"ATTACH '{address.attach}' AS lake {address.options(options)}")
+    if address.backend == "duckdb":
+        for other in _holders:
+            other.give_up()
+        _holders.append(lake)
     try:
-        connection.execute(f"ATTACH '{address.attach}' AS lake {address.options(options)}")
-        connection.execute("USE lake")
-        yield Oracle(connection, address)
-        connection.execute("USE memory")
-        connection.execute("DETACH lake")
+        lake.connection()
+        yield Oracle(lake, address)
+        lake.give_up()
         clean = _state(connection) == pristine
     finally:
+        if lake in _holders:
+            _holders.remove(lake)
         if clean:
             _idle.append(connection)
         else:
@@ -98,5 +146,11 @@ def _state(connection: duckdb.DuckDBPyConnection) -> list[object]:
 
 def sqlite_lake(folder: Path) -> LakeAddress:
     """A lake in a folder: SQLite catalog, local files."""
-    file = folder / "catalog.sqlite"
-    return LakeAddress(f"sqlite:///{file}", f"ducklake:sqlite:{file}", f"{folder / 'files'}/", "sqlite")
+    return file_lake("sqlite", folder)
+
+
+def file_lake(backend: str, folder: Path) -> LakeAddress:
+    """A lake in a folder: SQLite or DuckDB file as catalog, local files."""
+    file = folder / f"catalog.{backend}"
+    target = {"sqlite": f"ducklake:sqlite:{file}", "duckdb": f"ducklake:{file}"}[backend]
+    return LakeAddress(f"{backend}:///{file}", target, f"{folder / 'files'}/", backend)

@@ -1,0 +1,105 @@
+"""Catalogs in any database schema: hostile names, and a search path that leads elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import AlreadyExistsError, NotALakeError
+from tests.support.oracle import LakeAddress
+from tests.support.postgres import PostgresServer
+
+OracleFactory = Callable[..., Any]
+HOSTILE = 'La"k.e\'s %s; DROP SCHEMA "public" --ü'
+with_schemas = pytest.mark.parametrize("every_lake_address", ["postgresql", "duckdb"], indirect=True)
+
+
+def option(schema: str) -> str:
+    quoted = schema.replace("'", "''")
+    return f"METADATA_SCHEMA '{quoted}', DATA_INLINING_ROW_LIMIT 5"
+
+
+@with_schemas
+@pytest.mark.parametrize("schema", ["lakes", "UPPER case", "main.x"])
+def test_both_write_a_lake_in_any_schema(every_lake_address: LakeAddress, oracle: OracleFactory, schema: str) -> None:
+    address = every_lake_address
+    lake = DuckLake.create(address.url, data_path=address.data_path, metadata_schema=schema)
+    lake.write("t", pa.table({"a": [1, 2, 3]}))
+    with oracle(address, option(schema)) as duck:
+        duck.run(
+            "INSERT INTO t VALUES (4)",
+            "DELETE FROM t WHERE a = 2",
+            "CREATE TABLE u (s STRUCT(x INT)[])",
+            "INSERT INTO u VALUES ([{'x': 1}])",
+        )
+        assert duck.rows("SELECT a FROM t ORDER BY a") == [(1,), (3,), (4,)]
+    again = DuckLake.connect(f"{address.url}{'&' if '?' in address.url else '?'}metadata_schema={quote(schema)}")
+    again.table("t").delete(where="a = 4")
+    assert sorted(again.table("t").scan().to_arrow().column("a").to_pylist()) == [1, 3]
+    assert again.table("u").scan().to_arrow().column("s").to_pylist() == [[{"x": 1}]]
+    with pytest.raises(NotALakeError, match="no DuckLake catalog"):
+        DuckLake.connect(address.url)
+    for used in (lake, again):
+        used.close()
+    with oracle(address, option(schema)) as duck:
+        assert duck.rows("SELECT a FROM t ORDER BY a") == [(1,), (3,)]
+
+
+@with_schemas
+def test_the_references_lake_in_a_schema(every_lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    address = every_lake_address
+    with oracle(address, option("Lakes")) as duck:
+        duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "CREATE TABLE u AS SELECT range AS a FROM range(20)")
+        duck.run("DELETE FROM u WHERE a < 3")
+    lake = DuckLake.connect(address.url, metadata_schema="Lakes")
+    assert lake.table("t").scan().to_arrow().column("a").to_pylist() == [1]
+    assert lake.table("u").scan().to_arrow().num_rows == 17
+    assert {item.table: item.row_count for item in lake.tables()} == {"main.t": 1, "main.u": 17}
+    with pytest.raises(AlreadyExistsError):
+        DuckLake.create(address.url, data_path=address.data_path, metadata_schema="Lakes")
+    lake.close()
+
+
+@with_schemas
+def test_a_hostile_schema_name(every_lake_address: LakeAddress, tmp_path: Path) -> None:
+    address = every_lake_address
+    other = DuckLake.create(address.url, data_path=address.data_path)
+    other.write("kept", pa.table({"a": [7]}))
+    lake = DuckLake.create(address.url, data_path=f"{tmp_path}/hostile/", metadata_schema=HOSTILE)
+    lake.write("t", pa.table({"a": [1, 2, 3]}))
+    lake.table("t").delete(where="a = 2")
+    assert lake.table("t").scan(where="a > 1").to_arrow().column("a").to_pylist() == [3]
+    assert other.table("kept").scan().to_arrow().column("a").to_pylist() == [7]
+    assert [item.table for item in other.tables()] == ["main.kept"]
+    for used in (lake, other):
+        used.close()
+
+
+def test_the_search_path_does_not_matter(postgres: PostgresServer, tmp_path: Path, oracle: OracleFactory) -> None:
+    address = postgres.lake(tmp_path)
+    decoy = DuckLake.create(address.url, data_path=f"{tmp_path}/decoy/", metadata_schema="decoy")
+    decoy.write("decoy", pa.table({"a": [0]}))
+    decoy.close()
+    name = address.url.split("@/")[1].split("?")[0]
+    with psycopg.connect(f"host={postgres.socket} user={postgres.user} dbname={name}", autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET search_path = decoy")
+    with pytest.raises(NotALakeError, match="'public'"):
+        DuckLake.connect(address.url)
+    for schema in (None, "own"):
+        lake = DuckLake.create(address.url, data_path=f"{tmp_path}/{schema}/", metadata_schema=schema)
+        lake.write("t", pa.table({"a": [1, 2, 3]}))
+        lake.table("t").delete(where="a = 2")
+        lake.close()
+        with oracle(LakeAddress(address.url, address.attach, f"{tmp_path}/{schema}/", "postgresql"), option(schema or "public")) as duck:
+            duck.run("DELETE FROM t WHERE a = 3", "INSERT INTO t VALUES (5)")
+        lake = DuckLake.connect(address.url, metadata_schema=schema)
+        assert [item.table for item in lake.tables()] == ["main.t"]
+        assert sorted(lake.table("t").scan().to_arrow().column("a").to_pylist()) == [1, 5]
+        lake.close()
