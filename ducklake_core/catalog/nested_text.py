@@ -2,8 +2,8 @@
 
 Two encoders of the reference meet here.  Lists and maps are written as ``CAST(... AS VARCHAR)`` gives them: strings quoted only
 where needed, with ``\\'`` and ``\\\\``.  A struct column, and structs directly inside it, are written as SQL literals: strings always
-quoted, ``''`` for a quote, backslashes as they are, and ``CAST('...' AS T)`` for most other types.  The reference reads both with its
-cast parser, which loses quotes and backslashes of structs, or fails; here each is read as it was written.
+quoted, ``''`` for a quote, backslashes as they are, and ``CAST('...' AS T)`` or, in DuckDB 1.4, ``'...'::T`` for most other types.  The
+reference reads both with its cast parser, which loses quotes and backslashes of structs, or fails; here each is read as it was written.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ducklake_core.format.types import INTERVAL, DataType, ListType, MapType, St
 from ducklake_core.format.value_text import from_cast_text
 
 Value = TypeVar("Value")
+_TYPE_SUFFIX = re.compile(r"::[A-Za-z_0-9 ]+(\([0-9, ]+\))?")
 
 
 def parse_nested(text: str, data_type: DataType, *, literal_structs: bool = True) -> object:
@@ -28,6 +29,8 @@ def parse_nested(text: str, data_type: DataType, *, literal_structs: bool = True
     >>> parse_nested("[a, 'x,y', NULL, 'it\\\\'s']", ListType(element=Field(name="element", type=VARCHAR)))
     ['a', 'x,y', None, "it's"]
     >>> fields = (Field(name="d", type=DATE), Field(name="s", type=VARCHAR))
+    >>> parse_nested("{'d': '2024-01-15'::DATE, 's': 'it''s'}", StructType(fields=fields))
+    {'d': 19737, 's': "it's"}
     >>> parse_nested("{'d': CAST('2024-01-15' AS DATE), 's': 'it''s'}", StructType(fields=fields))
     {'d': 19737, 's': "it's"}
     >>> parse_nested("{k=1, 'c=d'=NULL}", MapType(key=Field(name="key", type=VARCHAR), value=Field(name="value", type=INT32)))
@@ -145,7 +148,10 @@ class _Parser:
 
     def leaf(self, data_type: DataType, stops: str) -> object:
         if self.peek() == "'":
-            return parse_leaf(self.quoted(), data_type)
+            text = self.quoted()
+            suffix = _TYPE_SUFFIX.match(self.text, self.position) if self.as_literal else None
+            self.position += len(suffix[0]) if suffix else 0
+            return parse_leaf(text, data_type)
         if self.text[self.position : self.position + 5].upper() == "CAST(":
             return self.cast(data_type)
         token = self.plain(stops)
