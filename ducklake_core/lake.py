@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ducklake_core.catalog.bootstrap import create_catalog, open_catalog
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.option_rows import StoredOptions, store_option
 from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.state import LakeInfo, SchemaState, Snapshot, TableState
+from ducklake_core.catalog.state import LakeInfo, Snapshot, TableState
 from ducklake_core.catalog.url import parse_catalog_url
 from ducklake_core.commit.committer import Committer
 from ducklake_core.engines import is_in_memory
@@ -21,11 +19,11 @@ from ducklake_core.format.locations import check_allowed
 from ducklake_core.format.names import join_name, split_name
 from ducklake_core.format.options import normalize_option
 from ducklake_core.known_tables import KnownTables
+from ducklake_core.lake_listing import At, Listings, resolve_at
 from ducklake_core.lake_maintenance import MaintenanceVerbs
-from ducklake_core.results import TableInfo, TransactionResult, WriteResult, single_result
+from ducklake_core.results import TransactionResult, WriteResult, single_result
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
-from ducklake_core.table_sizes import all_table_infos, table_info
 from ducklake_core.transaction import Transaction
 
 if TYPE_CHECKING:
@@ -34,13 +32,12 @@ if TYPE_CHECKING:
     from ducklake_core.format.predicates import Predicate
     from ducklake_core.format.schema import Schema
 
-At: TypeAlias = int | datetime | None
 Where: TypeAlias = "str | Predicate | None"
 WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 
 
-class DuckLake(MaintenanceVerbs):
+class DuckLake(Listings, MaintenanceVerbs):
     """A DuckLake: one catalog database and the data path it points to.
 
     Objects are cheap, picklable (they carry addresses, not connections) and safe to keep: every call reads the newest
@@ -121,12 +118,6 @@ class DuckLake(MaintenanceVerbs):
         """Close pooled connections; the lake can still be used afterwards."""
         self._database.close()
 
-    @contextmanager
-    def reader(self) -> Iterator[CatalogReader]:
-        """Questions to the catalog within one short read transaction that sees one state of it."""
-        with self._database.read() as connection:
-            yield CatalogReader(connection, self._info, self._database.tables)
-
     @property
     def storage(self) -> Storage:
         """Access to the lake's files; picklable."""
@@ -151,25 +142,9 @@ class DuckLake(MaintenanceVerbs):
         with self.reader() as reader:
             return resolve_at(reader, at)
 
-    def snapshots(self) -> list[Snapshot]:
-        """All snapshots that were not expired, by id ascending."""
-        with self.reader() as reader:
-            return reader.snapshots()
-
     def find_commit(self, commit_id: str) -> Snapshot | None:
         """The snapshot that was committed with ``commit_id``, None when there is none (or it was expired)."""
         return Committer(self._database).find_commit(commit_id)
-
-    def schemas(self, *, at: At = None) -> list[SchemaState]:
-        """All schemas by name."""
-        with self.reader() as reader:
-            return reader.schemas(resolve_at(reader, at).id)
-
-    def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
-        """All tables, of one schema or of the lake, by schema and name, with their sizes: one query whatever their number."""
-        with self.reader() as reader:
-            infos = all_table_infos(reader, resolve_at(reader, at).id)
-        return [info for info in infos if schema is None or split_name(info.table)[0].casefold() == schema.casefold()]
 
     def has_table(self, name: str, *, at: At = None) -> bool:
         """Whether ``table`` or ``schema.table`` exists."""
@@ -186,22 +161,13 @@ class DuckLake(MaintenanceVerbs):
             at: Snapshot id or time to read at. A table so opened cannot be written.
 
         Raises:
-            NotFoundError: No such table at that snapshot.
+            NotFoundError: No such table at that snapshot; a view is opened by :meth:`view`.
         """
-        return Table(self, self._state(name, at), at=at)
-
-    def table_info(self, name: str, *, at: At = None) -> TableInfo:
-        """Rows, files and bytes of a table, from the catalog alone."""
-        with self.reader() as reader:
-            snapshot = resolve_at(reader, at)
-            return table_info(reader, reader.table(*split_name(name), snapshot.id))
-
-    def options(self, table: str | None = None) -> Mapping[str, str]:
-        """Options in force: for the lake, or for a table (table over schema over lake), by lower-case name."""
-        with self.reader() as reader:
-            if table is None:
-                return reader.options()
-            return reader.table(*split_name(table), reader.latest_snapshot().id).options
+        try:
+            return Table(self, self._state(name, at), at=at)
+        except NotFoundError:
+            self._refuse_view(name, at)
+            raise
 
     def set_option(self, name: str, value: str | int | bool, *, table: str | None = None, schema: str | None = None) -> None:
         """Store an option for the lake, a schema or a table. Makes no snapshot.
@@ -384,10 +350,3 @@ class DuckLake(MaintenanceVerbs):
     def _state(self, name: str, at: At) -> TableState:
         with self.reader() as reader:
             return reader.table(*split_name(name), resolve_at(reader, at).id)
-
-
-def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
-    """The snapshot that ``at`` means: the newest for None, else by id or time."""
-    if at is None:
-        return reader.latest_snapshot()
-    return reader.snapshot(timestamp=at) if isinstance(at, datetime) else reader.snapshot(version=at)

@@ -104,6 +104,25 @@ class TableInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSettings:
+    """What holds for a lake since it was created.
+
+    Attributes:
+        catalog_type: Kind of its catalog database: ``sqlite``, ``postgresql`` or ``duckdb``.
+        version: Catalog version.
+        data_path: Base of all relative paths, as stored or as overridden for this session.
+        encrypted: Whether data files are encrypted.
+        created_by: What created the catalog, None when it does not say.
+    """
+
+    catalog_type: str
+    version: str
+    data_path: str
+    encrypted: bool
+    created_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSummary:
     """One column over a table's live data files, from file statistics alone.
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ducklake_core.catalog.state import Snapshot, TableState
+from ducklake_core.catalog.files import data_files
+from ducklake_core.catalog.state import Snapshot, SortKey, TableState
+from ducklake_core.catalog.tags import column_tags, object_tags
 from ducklake_core.catalog.visibility import same_name
 from ducklake_core.errors import UsageError
-from ducklake_core.format.changes import parse_changes
+from ducklake_core.format.files import DataFile
 from ducklake_core.format.names import join_name
+from ducklake_core.format.options import Options
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
 from ducklake_core.table_sizes import column_summaries, table_info
 
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
     from ducklake_core.catalog.feed import Bound
     from ducklake_core.format.partitioning import PartitionSpec
     from ducklake_core.format.schema import Schema
-    from ducklake_core.lake import At, DuckLake, SchemaEvolution, Where
+    from ducklake_core.lake import DuckLake, SchemaEvolution, Where
+    from ducklake_core.lake_listing import At
     from ducklake_core.scan.change_feed import ChangeFeed
     from ducklake_core.scan.change_plan import FeedKind
     from ducklake_core.scan.scan import Scan
@@ -64,6 +68,45 @@ class Table:
         """Keys that new files are partitioned by."""
         return self._state.partition_spec
 
+    @property
+    def sort_keys(self) -> tuple[SortKey, ...]:
+        """Order that DuckDB gives to new files: expression, direction (``ASC``, ``DESC``) and ``NULLS_FIRST`` or ``NULLS_LAST``."""
+        return self._state.sort_keys
+
+    @property
+    def comment(self) -> str | None:
+        """The table's comment, None for none."""
+        return self._state.comment
+
+    @property
+    def column_comments(self) -> dict[str, str]:
+        """Comments of columns by name."""
+        return {column.name: self._state.column_comments[column.id] for column in self.schema if column.id in self._state.column_comments}
+
+    @property
+    def options(self) -> Options:
+        """Options in force for the table (table over schema over lake, then the defaults), as typed values."""
+        return Options.from_mapping(self._state.options)
+
+    def tags(self) -> dict[str, str]:
+        """All tags of the table by key, the comment included."""
+        with self._lake.reader() as reader:
+            return object_tags(reader, self._state.id, self.snapshot_id)
+
+    def column_tags(self) -> dict[str, dict[str, str]]:
+        """All tags of columns by the column's name, comments included; columns without any are left out."""
+        with self._lake.reader() as reader:
+            found = column_tags(reader, self._state.id, self.snapshot_id)
+        return {column.name: found[column.id] for column in self.schema if column.id in found}
+
+    def list_files(self) -> list[DataFile]:
+        """Live data files by id, each with its delete files, sizes, partition values and (masked) encryption key.
+
+        Positions that are deleted through the catalog stand in ``inlined_deletes``; inlined rows are in no file.
+        """
+        with self._lake.reader() as reader:
+            return [file for file, _ in data_files(reader, self._state)]
+
     def refresh(self) -> Table:
         """The same table (by id, so renames do not matter) at the newest snapshot."""
         with self._lake.reader() as reader:
@@ -86,7 +129,7 @@ class Table:
             return [snapshot for snapshot in reader.snapshots() if self._touched_by(snapshot)]
 
     def _touched_by(self, snapshot: Snapshot) -> bool:
-        changes = parse_changes(snapshot.changes)
+        changes = snapshot.change_set
         created = any(
             same_name(name.schema, self._state.schema_name) and same_name(name.name, self._state.name) for name in changes.created_table
         )

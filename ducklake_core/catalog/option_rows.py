@@ -7,7 +7,9 @@ from typing import Literal
 
 from sqlalchemy import Connection, delete, insert, select
 
+from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.tables import CatalogTables
+from ducklake_core.format.names import join_name
 
 
 def store_option(
@@ -38,6 +40,41 @@ class StoredOptions:
         for wanted in (("schema", schema_id), ("table", table_id)):
             found |= {key: value for key, value, scope, scope_id in self.rows if scope_id is not None and (scope, scope_id) == wanted}
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopedOption:
+    """One stored option.
+
+    Attributes:
+        name: In lower case.
+        value: As stored, sizes in bytes.
+        scope: ``global`` for the lake, else ``schema`` or ``table``.
+        entry: The schema's name, or ``schema.table``; None for the lake, and where it is gone.
+    """
+
+    name: str
+    value: str
+    scope: Literal["global", "schema", "table"]
+    entry: str | None = None
+
+
+def scoped_options(reader: CatalogReader, snapshot_id: int) -> list[ScopedOption]:
+    """Every stored option with the name of what it holds for at a snapshot, by option name; None for what is gone."""
+    schemas = {schema.id: schema.name for schema in reader.schemas(snapshot_id)}
+    tables = {table.id: join_name(table.schema_name, table.name) for table in reader.tables(snapshot_id)}
+    found: list[ScopedOption] = []
+    for name, value, scope, scope_id in stored_options(reader.connection, reader.catalog).rows:
+        match scope:
+            case None:
+                found.append(ScopedOption(name=name, value=value, scope="global"))
+            case "schema":
+                found.append(ScopedOption(name=name, value=value, scope="schema", entry=schemas.get(scope_id or 0)))
+            case "table":
+                found.append(ScopedOption(name=name, value=value, scope="table", entry=tables.get(scope_id or 0)))
+            case _:
+                continue
+    return sorted(found, key=lambda option: (option.name, option.scope, option.entry or ""))
 
 
 def stored_options(connection: Connection, tables: CatalogTables) -> StoredOptions:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from ducklake_core.format.changes import Changes, parse_changes
 from ducklake_core.format.locations import check_location
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
@@ -34,6 +35,15 @@ class Snapshot:
     author: str | None = None
     message: str | None = None
     extra_info: str | None = None
+
+    @property
+    def change_set(self) -> Changes:
+        """What ``changes`` says: tables, views, schemas and macros by id, or by name where they were created.
+
+        Raises:
+            CatalogCorruptError: The text cannot be read.
+        """
+        return parse_changes(self.changes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

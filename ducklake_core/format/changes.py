@@ -62,10 +62,48 @@ class Changes:
     rewrite_delete: tuple[int, ...] = ()
     unknown: tuple[str, ...] = ()
 
+    def listing(self) -> dict[str, list[str]]:
+        """The same as texts by the keys of the reference's ``snapshots()`` function, kinds without entries left out.
+
+        Names that are not plain are quoted; the reference also quotes those that are words of its SQL.
+
+        >>> Changes(created_table=(QualifiedName(schema="main", name="t"),), inline_flush=(4,)).listing()
+        {'tables_created': ['main.t'], 'flushed_inlined': ['4']}
+        """
+        found: dict[str, list[str]] = {}
+        for kind, key in _LISTED_AS.items():
+            values = getattr(self, kind)
+            if values:
+                found[key] = [str(value) if not isinstance(value, QualifiedName) else _plain_name(value) for value in values]
+        return found
+
 
 _KINDS = tuple(field.name for field in fields(Changes) if field.name != "unknown")
 _SCHEMA_KINDS = frozenset({"created_schema"})
 _NAME_KINDS = frozenset({"created_table", "created_view", "created_scalar_macro", "created_table_macro"})
+_LISTED_AS = {
+    "created_schema": "schemas_created",
+    "dropped_schema": "schemas_dropped",
+    "created_table": "tables_created",
+    "dropped_table": "tables_dropped",
+    "altered_table": "tables_altered",
+    "inserted_into_table": "tables_inserted_into",
+    "deleted_from_table": "tables_deleted_from",
+    "created_view": "views_created",
+    "dropped_view": "views_dropped",
+    "altered_view": "views_altered",
+    "created_scalar_macro": "scalar_macros_created",
+    "dropped_scalar_macro": "scalar_macros_dropped",
+    "created_table_macro": "table_macros_created",
+    "dropped_table_macro": "table_macros_dropped",
+    "inlined_insert": "inlined_insert",
+    "inlined_delete": "inlined_delete",
+    "inline_flush": "flushed_inlined",
+    "merge_adjacent": "merge_adjacent",
+    "rewrite_delete": "rewrite_delete",
+    "unknown": "unknown",
+}
+_PLAIN = re.compile("[a-z_][a-z0-9_]*", re.ASCII)
 _ALIASES = {"compacted_table": "merge_adjacent", "flushed_inlined": "inline_flush"}
 
 
@@ -133,6 +171,11 @@ def _name_key(name: QualifiedName) -> tuple[str, str]:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _plain_name(name: QualifiedName) -> str:
+    schema = name.schema if _PLAIN.fullmatch(name.schema.lower()) else _quoted(name.schema)
+    return f"{schema}.{name.name if _PLAIN.fullmatch(name.name) else _quoted(name.name)}"
 
 
 def _quoted_name(name: QualifiedName) -> str:
