@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import psycopg
+from sqlalchemy import make_url
 
 from tests.support.oracle import LakeAddress
 
@@ -29,16 +30,16 @@ class PostgresServer:
         """Stop the server and remove its data; workers of a spread test run end without doing so by themselves."""
         self.handle.cleanup()
 
-    def new_database(self) -> str:
-        """Create an empty database and give its name."""
+    def new_database(self, template: str = "template1") -> str:
+        """Create a database, empty or a copy of another, and give its name."""
         name = f"lake_{next(_numbers)}"
         with psycopg.connect(f"host={self.socket} user={self.user} dbname=postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
-    def lake(self, folder: Path) -> LakeAddress:
-        """A lake with a fresh database as catalog and files in a folder."""
-        name = self.new_database()
+    def lake(self, folder: Path, template: LakeAddress | None = None) -> LakeAddress:
+        """A lake with a fresh database as catalog and files in a folder; with a template, its catalog is a copy of that lake's."""
+        name = self.new_database() if template is None else self.new_database(make_url(template.url).database or "")
         url = f"postgresql+psycopg://{self.user}@/{name}?host={quote(self.socket, safe='')}"
         attach = f"ducklake:postgres:dbname={name} host={self.socket} user={self.user}"
         return LakeAddress(url, attach, f"{folder / 'files'}/", "postgresql")
