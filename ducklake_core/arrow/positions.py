@@ -11,17 +11,19 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ducklake_core.arrow.keys import KeySet
 from ducklake_core.arrow.read import read_inlined, read_task
 from ducklake_core.commit.actions import StagedDeleteFile
-from ducklake_core.errors import CatalogCorruptError, UsageError
+from ducklake_core.errors import CatalogCorruptError, CorruptFileError, UsageError
 from ducklake_core.format import paths
 from ducklake_core.format.files import DataFile, DeleteFile
 from ducklake_core.format.schema import Schema
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.storage.delete_files import DeletedPositions, deleted_positions, read_delete_file, write_delete_file
-from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_input import open_parquet
 
 _POSITION = "file_row_number"
 
@@ -135,6 +137,19 @@ def delete_in_file(
     return hide_positions(task.file, positions, shape, target, storage) if len(positions) else None
 
 
+def _check_count(file: DataFile, shape: ReadShape, storage: Storage) -> None:
+    """With a wrong count in the catalog, rows that nobody asked to delete would end together with their file."""
+    with open_parquet(storage, file.path, file.encryption_key) as source, storage.reporting("read the footer of", file.path):
+        held = pq.read_metadata(source).num_rows
+    if held != file.record_count:
+        raise CorruptFileError(
+            f"{printable(file.path)} of table {shape.table} holds {held} rows, but the catalog counts {file.record_count}: "
+            "correct record_count of its row in ducklake_data_file before rows are deleted",
+            path=printable(file.path),
+            table=shape.table,
+        )
+
+
 def hide_positions(file: DataFile, positions: np.ndarray, shape: ReadShape, target: DeleteTarget, storage: Storage) -> FileDeletion:
     """Write the delete file of one data file, or say that nothing of it is left.
 
@@ -147,6 +162,7 @@ def hide_positions(file: DataFile, positions: np.ndarray, shape: ReadShape, targ
     """
     hidden = deleted_positions(storage, file, shape.snapshot_id)
     if len(hidden) + len(positions) >= file.record_count:
+        _check_count(file, shape, storage)
         return EndedFile(data_file_id=file.id, new_count=len(positions))
     old = _only_delete_file(file, shape.table)
     if old is None:

@@ -45,6 +45,7 @@ class Bounds:
     high: ColumnElement[str]
     null_count: ColumnElement[int] | None = None
     value_count: ColumnElement[int] | None = None
+    record_count: ColumnElement[int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +113,9 @@ def excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | N
         ):
             return None
         case IsNull(operand=ColumnReference() as column) if len(column.path) == 1:
-            return _one(column, lambda bounds: _lacks(bounds.null_count, bounds.value_count))
+            return _one(column, lambda bounds: _lacks(bounds.null_count, bounds.value_count, bounds.record_count))
         case Not(operand=IsNull(operand=ColumnReference() as column)) if len(column.path) == 1:
-            return _one(column, lambda bounds: _lacks(bounds.value_count, bounds.null_count))
+            return _one(column, lambda bounds: _lacks(bounds.value_count, bounds.null_count, bounds.record_count))
         case _:
             return None
 
@@ -148,9 +149,11 @@ def _all(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
     return found[0] if len(found) == 1 else Exclusion(others=(AllOf(parts=found),))
 
 
-def _lacks(count: ColumnElement[int] | None, other: ColumnElement[int] | None) -> ColumnElement[bool]:
-    """No row of that kind, as long as there are some of the other: the reference writes two zeros for types that it does not count."""
-    return false() if count is None or other is None else and_(count == 0, other > 0)
+def _lacks(
+    count: ColumnElement[int] | None, other: ColumnElement[int] | None, record_count: ColumnElement[int] | None
+) -> ColumnElement[bool]:
+    """No row of that kind, as long as all are of the other: the reference writes two zeros for types that it does not count."""
+    return false() if count is None or other is None or record_count is None else and_(count == 0, other > 0, other == record_count)
 
 
 def _compared(column: ColumnReference, operator: Operator, value: Literal, abilities: Abilities) -> Exclusion | bool | None:
@@ -207,11 +210,13 @@ def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[An
 
 def _prefix(text: ColumnElement[str], data_type: DataType, length: int, abilities: Abilities) -> ColumnElement[Any]:
     """Day or second of a time, which orders like the time itself as long as it is of a year of four digits and in UTC."""
-    digit = "[0-9]"
-    day = "-".join((digit * 4, digit * 2, digit * 2))
-    form = day if data_type == DATE else f"{day} {':'.join((digit * 2,) * 3)}"
     start = func.substr(text, 1, length)
-    looks_right = start.regexp_match(f"^{form}$") if abilities.has_regular_expressions else start.op("GLOB")(form)
+    if abilities.has_regular_expressions:
+        day, clock = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+        looks_right = start.regexp_match(f"^{day}$" if data_type == DATE else f"^{day} {clock}$")
+    else:
+        # SQLite gives the usual text of a time, and NULL for what is none.
+        looks_right = (func.date(start) if data_type == DATE else func.datetime(start)) == start
     if data_type == DATE:
         ends_right = func.length(text) == length
     elif data_type == TIMESTAMPTZ:

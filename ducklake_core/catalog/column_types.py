@@ -20,6 +20,7 @@ _TIME_TEXT = re.compile(
     r"\s*(?:(?P<utc>Z|UTC)|(?P<sign>[+-])(?P<hours>\d{2})(?::?(?P<minutes>\d{2}))?(?::?\d{2})?)?",
     re.IGNORECASE | re.ASCII,
 )
+_TRUTH = {"1": True, "true": True, "t": True, "0": False, "false": False, "f": False}
 
 
 def time_to_text(value: datetime) -> str:
@@ -46,9 +47,12 @@ def time_from_text(text: str) -> datetime:
     if found is None:
         raise CatalogCorruptError(f"the catalog holds {text!r} where a time is expected", text=text)
     micros = int((found["fraction"] or "0").ljust(6, "0")[:6])
-    at = datetime.fromisoformat(f"{found['day']} {found['clock']}").replace(microsecond=micros)
     offset = timedelta(hours=int(found["hours"] or 0), minutes=int(found["minutes"] or 0))
-    return at.replace(tzinfo=timezone(-offset if found["sign"] == "-" else offset)).astimezone(UTC)
+    try:
+        at = datetime.fromisoformat(f"{found['day']} {found['clock']}").replace(microsecond=micros)
+        return at.replace(tzinfo=timezone(-offset if found["sign"] == "-" else offset)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise CatalogCorruptError(f"the catalog holds {text!r} where a time is expected: {error}", text=text) from error
 
 
 class CatalogBoolean(TypeDecorator[bool]):
@@ -67,7 +71,13 @@ class CatalogBoolean(TypeDecorator[bool]):
 
     @override
     def process_result_value(self, value: Any, _dialect: Dialect) -> bool | None:
-        return None if value is None else bool(value)
+        if value is None or isinstance(value, bool):
+            return value
+        # Cells of SQLite may hold anything, whatever the column's type is.
+        found = _TRUTH.get(str(value).strip().lower())
+        if found is None:
+            raise CatalogCorruptError(f"the catalog holds {value!r} where true or false is expected", text=str(value))
+        return found
 
 
 class CatalogUuid(TypeDecorator[str]):

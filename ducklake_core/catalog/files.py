@@ -19,6 +19,7 @@ from ducklake_core.catalog.earlier_tables import PARTIAL_FILE_INFO
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
 from ducklake_core.catalog.visibility import live
+from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format import paths, pruning, transforms
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile, parse_row_counts
@@ -94,7 +95,7 @@ class DataFiles:
         if self._predicate is None:
             return True
         spec = self._table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
-        if spec is not None and len(file.partition_values) == len(spec.fields):
+        if spec is not None and sorted(index for index, _ in file.partition_values) == list(range(len(spec.fields))):
             values = tuple(value for _, value in sorted(file.partition_values, key=lambda pair: pair[0]))
             if not transforms.partition_may_match(spec, values, self._predicate, self._table.schema, file.begin_snapshot):
                 self.counts.pruned_by_partition += 1
@@ -175,7 +176,13 @@ class _Queries:
     def _where_statistics(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
         # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.
         stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
-        found = Bounds(low=stats.c.min_value, high=stats.c.max_value, null_count=stats.c.null_count, value_count=stats.c.value_count)
+        found = Bounds(
+            low=stats.c.min_value,
+            high=stats.c.max_value,
+            null_count=stats.c.null_count,
+            value_count=stats.c.value_count,
+            record_count=select(file.c.record_count).where(file.c.data_file_id == stats.c.data_file_id).correlate(stats).scalar_subquery(),
+        )
         columns: dict[int, list[ColumnElement[bool]]] = {}
         for one in bounds:
             columns.setdefault(one.column.column_id, []).append(one.condition(found))
@@ -254,6 +261,14 @@ def among(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
 def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: bool) -> DataFile:
     """The value of one row of ``ducklake_data_file``, with what the streams hold for it."""
     is_relative = row.path_is_relative is not False
+    inlined_deletes = tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id))
+    if not (_is_usable(row) and all(isinstance(position, int) for position in inlined_deletes)):
+        raise CatalogCorruptError(
+            f"data file {row.data_file_id} of table {table.qualified_name} has no usable row in the catalog: its path, a count, a "
+            "snapshot or a deleted position is missing or no such thing",
+            table=table.qualified_name,
+            data_file_id=row.data_file_id,
+        )
     return DataFile(
         id=row.data_file_id,
         table_id=row.table_id,
@@ -261,7 +276,7 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: 
         relative_path=row.path,
         path_is_relative=is_relative,
         record_count=row.record_count,
-        file_size_bytes=row.file_size_bytes,
+        file_size_bytes=row.file_size_bytes or 0,
         footer_size=row.footer_size,
         row_id_start=row.row_id_start,
         begin_snapshot=row.begin_snapshot,
@@ -272,7 +287,7 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: 
         partial_max=row.partial_max,
         encryption_key=_encryption_key(row, encrypted),
         delete_files=tuple(delete_file_of(found, table, encrypted) for found in streams.take("deletes", row.data_file_id)),
-        inlined_deletes=tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id)),
+        inlined_deletes=inlined_deletes,
         row_counts=parse_row_counts(getattr(row, PARTIAL_FILE_INFO, None)),
     )
 
@@ -284,13 +299,19 @@ def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteF
         data_file_id=row.data_file_id,
         path=paths.join(table.path, row.path, row.path_is_relative is not False),
         format=(row.format or "parquet").lower(),
-        delete_count=row.delete_count,
-        file_size_bytes=row.file_size_bytes,
+        delete_count=row.delete_count or 0,
+        file_size_bytes=row.file_size_bytes or 0,
         footer_size=row.footer_size,
         begin_snapshot=row.begin_snapshot,
         partial_max=row.partial_max,
         encryption_key=_encryption_key(row, encrypted),
     )
+
+
+def _is_usable(row: Row[Any]) -> bool:
+    """Cells of SQLite may hold anything, whatever the column's type is."""
+    numbers = (row.record_count, row.begin_snapshot, row.file_size_bytes or 0, row.row_id_start or 0, row.partial_max or 0)
+    return bool(row.path) and all(isinstance(number, int) for number in numbers)
 
 
 def _encryption_key(row: Row[Any], encrypted: bool) -> EncryptionKey | None:
@@ -302,10 +323,15 @@ def _statistics(row: Row[Any]) -> ColumnStatistics:
     return ColumnStatistics(
         column_id=row.column_id,
         column_size_bytes=row.column_size_bytes or 0,
-        value_count=row.value_count,
-        null_count=row.null_count,
+        value_count=_count(row.value_count),
+        null_count=_count(row.null_count),
         min_value=row.min_value,
         max_value=row.max_value,
         contains_nan=row.contains_nan,
         extra_stats=row.extra_stats,
     )
+
+
+def _count(value: Any) -> int | None:
+    """A count of statistics, None when it is none."""
+    return value if isinstance(value, int) and value >= 0 else None

@@ -23,7 +23,7 @@ from ducklake_core.format.leaf_cast import from_values
 from ducklake_core.format.promotion import promote
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow, build_schema, type_text
-from ducklake_core.format.types import DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types import BOOLEAN, FLOATS, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
 ROW_ID = "rowid"
 SNAPSHOT_ID = "snapshot_id"
@@ -120,6 +120,12 @@ def _read(
     if not rows:
         return None
     row_ids, snapshots, *cells = (list(values) for values in zip(*rows, strict=True))
+    if not all(isinstance(number, int) for number in (*row_ids, *snapshots)):
+        raise CatalogCorruptError(
+            f"{source.name}, inlined rows of {table.qualified_name}, has a row_id or begin_snapshot that is no number",
+            table=table.qualified_name,
+            inlined_table=source.name,
+        )
     values = dict(zip((column.id for column in columns), cells, strict=True))
     arrays = []
     for column in wanted:
@@ -129,10 +135,11 @@ def _read(
             continue
         try:
             arrays.append(_array([_decoded(cell, old, abilities) for cell in values[column.id]], old, column))
-        except SchemaError as error:
+        except (SchemaError, pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
+            reason = error.message if isinstance(error, SchemaError) else error
             raise UnsupportedFeatureError(
                 f"column {column.name!r} of {table.qualified_name} has an inlined value in {source.name} that cannot be read "
-                f"({error.message}); flush the inlined rows with DuckDB, or delete them",
+                f"({reason}); flush the inlined rows with DuckDB, or delete them",
                 table=table.qualified_name,
                 column=column.name,
             ) from error
@@ -187,7 +194,7 @@ def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
     match column.type, cell:
         case _, None:
             return None
-        case PrimitiveType(name="boolean"), int():
+        case PrimitiveType(name="boolean"), 0 | 1:
             return bool(cell)
         case PrimitiveType(name="blob"), bytes() | memoryview():
             return bytes(cell)
@@ -200,7 +207,11 @@ def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
             return None if value == _NULL_VARIANT else cell
         case PrimitiveType(name="variant" | "geometry"), _:
             raise UnsupportedFeatureError(f"inlined values of type {column.type} are not supported", column=column.name)
-        case PrimitiveType(), int() | float():
+        case PrimitiveType(), int():
+            if column.type != BOOLEAN:
+                return cell
+            raise SchemaError(f"{cell} is neither true nor false")
+        case PrimitiveType(), float() if column.type in FLOATS or cell.is_integer():
             return cell
         case ((ListType() | MapType() | StructType()), str()):
             return parse_nested(cell, column.type, literal_structs=not abilities.inlined_as_is)

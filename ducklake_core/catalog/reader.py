@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -141,9 +141,9 @@ class CatalogReader:
         query = self._table_query(snapshot_id).where(
             may_be_named(tables["table"].c.table_name, name), may_be_named(tables["schema"].c.schema_name, schema)
         )
-        for row in self.connection.execute(query):
-            if same_name(row.table_name, name) and same_name(row.schema_name, schema):
-                return self._state(row, snapshot_id)
+        rows = [r for r in self.connection.execute(query) if same_name(r.table_name, name) and same_name(r.schema_name, schema)]
+        if rows:
+            return self._state(_only(rows, snapshot_id), snapshot_id)
         raise NotFoundError(
             f"there is no table {schema}.{name} at snapshot {snapshot_id}", table=f"{schema}.{name}", snapshot_id=snapshot_id
         )
@@ -154,12 +154,12 @@ class CatalogReader:
         Raises:
             NotFoundError: It does not exist at that snapshot.
         """
-        row = self.connection.execute(self._table_query(snapshot_id).where(self.catalog["table"].c.table_id == table_id)).first()
-        if row is None:
+        rows = self.connection.execute(self._table_query(snapshot_id).where(self.catalog["table"].c.table_id == table_id)).all()
+        if not rows:
             raise NotFoundError(
                 f"there is no table with id {table_id} at snapshot {snapshot_id}", table_id=table_id, snapshot_id=snapshot_id
             )
-        return self._state(row, snapshot_id)
+        return self._state(_only(rows, snapshot_id), snapshot_id)
 
     def _table_query(self, snapshot_id: int) -> Select[Any]:
         table, schema, snapshot, tag = (self.catalog[name] for name in ("table", "schema", "snapshot", "tag"))
@@ -214,6 +214,19 @@ class CatalogReader:
     def options(self, schema_id: int | None = None, table_id: int | None = None) -> Mapping[str, str]:
         """Options in force for the lake, a schema or a table (table over schema over lake), by lower-case name."""
         return options_in_force(self.connection.execute(options_query(self.catalog, schema_id, table_id)))
+
+
+def _only(rows: Sequence[Row[Any]], snapshot_id: int) -> Row[Any]:
+    """The one table that the rows are about; they may differ in its comment."""
+    first = rows[0]
+    if len({tuple(row)[:-1] for row in rows}) > 1:
+        raise CatalogCorruptError(
+            f"there are two tables {first.schema_name}.{first.table_name} at snapshot {snapshot_id} (ids "
+            f"{', '.join(str(row.table_id) for row in rows)}); rename or drop one of them with DuckDB",
+            table=f"{first.schema_name}.{first.table_name}",
+            snapshot_id=snapshot_id,
+        )
+    return first
 
 
 def _snapshot(row: Row[Any]) -> Snapshot:

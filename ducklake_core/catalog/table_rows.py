@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, Select, String, and_, cast, func, inspec
 from ducklake_core.catalog.state import InlinedTable, LakeInfo, SortKey, TableState
 from ducklake_core.catalog.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.visibility import live
-from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format import paths
 from ducklake_core.format.partitioning import PartitionField, PartitionSpec, parse_transform
 from ducklake_core.format.schema import Schema
@@ -22,7 +22,11 @@ _LAKE_SETTINGS = ("version", "created_by", "data_path", "encrypted")
 
 def table_state(connection: Connection, tables: CatalogTables, info: LakeInfo, row: Row[Any], snapshot_id: int) -> TableState:
     """Everything about the table of one row (see ``CatalogReader.table``), in five statements."""
-    columns = _columns(connection, tables, row.table_id, snapshot_id)
+    try:
+        columns = _columns(connection, tables, row.table_id, snapshot_id)
+    except (CatalogCorruptError, UnsupportedFeatureError) as error:
+        message = f"table {row.schema_name}.{row.table_name} at snapshot {snapshot_id}: {error.message}"
+        raise type(error)(message, **error.details, table=f"{row.schema_name}.{row.table_name}") from error
     if not columns.schema.columns:
         raise CatalogCorruptError(
             f"table {row.schema_name}.{row.table_name} has no columns at snapshot {snapshot_id}", table_id=row.table_id
@@ -90,7 +94,8 @@ def _columns(connection: Connection, tables: CatalogTables, table_id: int, snaps
     )
     rows = connection.execute(query).all()
     return _Columns(
-        schema=build_schema(column_row(row) for row in rows),
+        # A row that is there twice, or has two comments, is one column.
+        schema=build_schema(dict.fromkeys(column_row(row) for row in rows)),
         comments={row.column_id: row.comment for row in rows if row.comment is not None},
         next_id=1 + (rows[0].highest if rows else 0),
     )
@@ -165,6 +170,14 @@ def options_in_force(rows: Iterable[Row[Any]]) -> dict[str, str]:
     return {row.key.lower(): row.value for row in sorted(rows, key=lambda row: rank.get(row.scope, 0))}
 
 
+def _inlined_table(name: str | None, version: str | None, table_id: int) -> InlinedTable:
+    if not name or version is None or not version.isdecimal():
+        raise CatalogCorruptError(
+            f"table {table_id} has the table of inlined rows {name!r} with the schema version {version!r}", table_id=table_id
+        )
+    return InlinedTable(name=name, schema_version=int(version))
+
+
 def _options_and_inlined(
     connection: Connection, tables: CatalogTables, schema_id: int, table_id: int
 ) -> tuple[dict[str, str], tuple[InlinedTable, ...]]:
@@ -175,6 +188,8 @@ def _options_and_inlined(
     )
     options = options_query(tables, schema_id, table_id).add_columns(literal("option").label("kind"))
     rows = connection.execute(union_all(options, registered)).all()
-    found = (InlinedTable(name=row.key, schema_version=int(row.value)) for row in rows if row.kind == "inlined")
+    found = {_inlined_table(row.key, row.value, table_id) for row in rows if row.kind == "inlined"}
+    if len({item.name for item in found}) < len(found):
+        raise CatalogCorruptError(f"table {table_id} has a table of inlined rows that is registered for two versions", table_id=table_id)
     in_order = tuple(sorted(found, key=lambda item: item.schema_version))
     return options_in_force(row for row in rows if row.kind == "option"), in_order

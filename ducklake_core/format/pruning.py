@@ -70,13 +70,12 @@ def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], 
         statistics: Statistics by column id; a missing column is unknown.
         record_count: Rows of the file, deleted ones included.
     """
-    return record_count > 0 and outcomes(predicate, statistics, record_count).true
+    # A count of zero or less may be wrong as well as any other: an empty file costs little to read.
+    return outcomes(predicate, statistics, record_count).true
 
 
 def must_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
-    """Whether every row of a file surely satisfies the predicate; never True wrongly, and True for a file without rows."""
-    if record_count == 0:
-        return True
+    """Whether every row of a file surely satisfies the predicate; never True wrongly."""
     found = outcomes(predicate, statistics, record_count)
     return not found.false and not found.null
 
@@ -149,7 +148,7 @@ def _kinds(data_type: DataType, found: ColumnStatistics | None, record_count: in
     if found is None or data_type in _WITHOUT_STATISTICS or found.value_count is None or found.null_count is None:
         return True, True
     # Counts that do not add up, such as the zeros that the reference writes for some types, say nothing.
-    if found.value_count + found.null_count != record_count:
+    if found.value_count + found.null_count != record_count or min(found.value_count, found.null_count) < 0 or record_count == 0:
         return True, True
     return found.null_count > 0, found.value_count > 0
 

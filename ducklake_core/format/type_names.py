@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
+from ducklake_core.format.names import folded
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import PRIMITIVES, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
@@ -131,14 +132,16 @@ def build_schema(rows: Iterable[ColumnRow]) -> Schema:
     newest counts: DuckDB 1.3 left the old row live when it renamed a column.
 
     Raises:
-        CatalogCorruptError: A row whose parent is not there or is no container, or a container with the wrong children.
+        CatalogCorruptError: A row whose parent is not there or is no container, or a container with the wrong children; two columns
+            of one name or one id; cells that cannot be.
         UnsupportedFeatureError: A type that this library does not know.
     """
     children: dict[int | None, list[ColumnRow]] = {}
-    newest = {row.column_id: row for row in sorted(rows, key=lambda row: row.begin_snapshot)}
+    newest = _newest(rows)
     for row in newest.values():
         children.setdefault(row.parent_column, []).append(row)
     for siblings in children.values():
+        _check_distinct(siblings)
         siblings.sort(key=lambda row: (row.column_order is None, row.column_order or 0, row.column_id))
     schema = Schema(columns=tuple(_build_field(row, children) for row in children.get(None, ())))
     if sum(1 for _ in schema.walk()) != len(newest):
@@ -146,6 +149,42 @@ def build_schema(rows: Iterable[ColumnRow]) -> Schema:
         lost = sorted(row.column_id for siblings in children.values() for row in siblings if row.column_id not in reached)
         raise CatalogCorruptError(f"columns {lost} of a table belong to no live container column", columns=lost)
     return schema
+
+
+def _newest(rows: Iterable[ColumnRow]) -> dict[int, ColumnRow]:
+    found: dict[int, ColumnRow] = {}
+    for row in rows:
+        _check_cells(row)
+        other = found.get(row.column_id)
+        if other is not None and other.begin_snapshot == row.begin_snapshot and other != row:
+            raise CatalogCorruptError(
+                f"the columns {other.column_name!r} and {row.column_name!r} have the same id {row.column_id}", column_id=row.column_id
+            )
+        if other is None or other.begin_snapshot < row.begin_snapshot:
+            found[row.column_id] = row
+    return found
+
+
+def _check_cells(row: ColumnRow) -> None:
+    """Cells of SQLite may hold anything, whatever the column's type is."""
+    numbers = (row.column_id, row.parent_column or 0, row.column_order or 0, row.begin_snapshot)
+    if not row.column_name or not isinstance(row.column_type, str) or not all(isinstance(number, int) for number in numbers):
+        raise CatalogCorruptError(
+            f"column {row.column_name!r} (id {row.column_id}) has the type {row.column_type!r}, the place {row.column_order!r} and the "
+            f"parent {row.parent_column!r}",
+            column=row.column_name,
+            column_id=row.column_id,
+        )
+
+
+def _check_distinct(siblings: list[ColumnRow]) -> None:
+    names: dict[str, ColumnRow] = {}
+    for row in siblings:
+        other = names.setdefault(folded(row.column_name), row)
+        if other is not row:
+            raise CatalogCorruptError(
+                f"there are two columns {row.column_name!r} (ids {other.column_id} and {row.column_id})", column=row.column_name
+            )
 
 
 def _build_field(row: ColumnRow, children: dict[int | None, list[ColumnRow]]) -> Field:

@@ -1,5 +1,7 @@
 """Edits of the catalog: what each does, and what a reader must say. Numbers are the rows of the table of gotchas that they come from."""
 
+# ruff: noqa: E501 - one edit a line reads best
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -58,7 +60,6 @@ EDITS = (
     Edit("13: bounds that look like days", (_set("file_column_stats", "min_value = '9999-99-99', max_value = '0000-00-00'", "column_id = 6"),)),
     Edit("13: bounds that are empty", (_set("file_column_stats", "min_value = '', max_value = ''", "column_id <> 2"),)),
     Edit("13: bounds with a fraction", (_set("file_column_stats", "min_value = '1e3', max_value = '-1.5x'", "column_id IN (1, 5)"),)),
-    Edit("13: bounds the wrong way around", (_set("file_column_stats", "min_value = max_value, max_value = min_value"),)),
     Edit("14: footer_size 0", (_set("data_file", "footer_size = 0"),)),
     Edit("14: footer_size 1", (_set("data_file", "footer_size = 1"),)),
     Edit("14: footer_size huge", (_set("data_file", "footer_size = 99999999999"),)),
@@ -70,9 +71,9 @@ EDITS = (
     Edit("16: record_count too small", (_set("data_file", "record_count = 5"),)),
     Edit("16: record_count too large", (_set("data_file", "record_count = 50"),)),
     Edit("16: record_count 0", (_set("data_file", "record_count = 0", "data_file_id = 1"),)),
-    Edit("16: record_count 0 next to deletes", (_set("data_file", "record_count = 0", "data_file_id = 0"),)),
+    Edit("16: record_count 0 next to deletes", (_set("data_file", "record_count = 0", "data_file_id = 0"),), E, "counts 0 rows"),
     Edit("16: record_count negative", (_set("data_file", "record_count = -1", "data_file_id = 1"),)),
-    Edit("16: record_count NULL", (_set("data_file", "record_count = NULL"),)),
+    Edit("16: record_count NULL", (_set("data_file", "record_count = NULL"),), E, "data file 0 of table main.t"),
     Edit("17: delete_count wrong", (_set("delete_file", "delete_count = 7"),)),
     Edit("17: delete_count NULL", (_set("delete_file", "delete_count = NULL, file_size_bytes = NULL, footer_size = NULL"),)),
     Edit("18: row_id_start NULL", (_set("data_file", "row_id_start = NULL"),)),
@@ -102,7 +103,7 @@ EDITS = (
     Edit("37: uuid NULL", (_set("table", "table_uuid = NULL"), _set("schema", "schema_uuid = NULL"))),
     Edit("38: paths NULL", (_set("table", "path = NULL"),), E, "there is no file"),
     Edit("38: path of a file NULL", (_set("data_file", "path = NULL"),), E, "data file"),
-    Edit("38: path of a file empty", (_set("data_file", "path = ''"),), E, "main/t"),
+    Edit("38: path of a file empty", (_set("data_file", "path = ''"),), E, "data file 0"),
     Edit("39: schema_version stands still", (_set("snapshot", "schema_version = 0, next_file_id = 0"),)),
     Edit("41: inlined table registered but missing", ("DROP TABLE ducklake_inlined_data_1_1",), E, "ducklake_inlined_data_1_1"),
     Edit("42: inlined table with a column less", ("ALTER TABLE ducklake_inlined_data_1_1 DROP COLUMN flag",), E, "ducklake_inlined_data_1_1"),
@@ -143,7 +144,6 @@ EDITS = (
     Edit("no snapshots", ("DELETE FROM ducklake_snapshot",), E, "no snapshot"),
     Edit("no data path", ("DELETE FROM ducklake_metadata WHERE key = 'data_path'",), E, "data_path"),
     Edit("a file outside", (_set("data_file", "path = '../../../x.parquet'", "data_file_id = 1"),), E, "data file 1"),
-    Edit("begin_snapshot of a file NULL", (_set("data_file", "begin_snapshot = NULL", "data_file_id = 1"),), E, "data file 1"),
 )  # fmt: skip
 
 # What only the untyped cells of SQLite can hold.
@@ -159,11 +159,9 @@ SQLITE_EDITS = (
     Edit("16: record_count is text", (_set("data_file", "record_count = 'many'"),), E, "data file"),
     Edit("15: file_size_bytes is text", (_set("data_file", "file_size_bytes = 'big'"),), E, "data file"),
     Edit("18: row_id_start is text", (_set("data_file", "row_id_start = 'x'"),), E, "data file"),
-    Edit("begin_snapshot is text", (_set("data_file", "begin_snapshot = 'x'", "data_file_id = 1"),), E, "data file"),
     Edit("11: value_count is text", (_set("file_column_stats", "value_count = 'x'"),)),
     Edit("12: null_count is text", (_set("file_column_stats", "null_count = 'x'"),)),
     Edit("11: value_count 0 and null_count text", (_set("file_column_stats", "value_count = 0, null_count = 'x'"),)),
-    Edit("13: bounds are blobs", (_set("file_column_stats", "min_value = x'ff', max_value = x'00'"),)),
     Edit("36: column_order is text", (_set("column", "column_order = 'x'", "column_id = 2 AND table_id = 1"),), E, "main.t"),
     Edit("37: uuid is none", (_set("table", "table_uuid = 'x'"),)),
     Edit("garbage in an inlined integer", ("UPDATE ducklake_inlined_data_1_1 SET a = 'seven'",), E, "'a'"),

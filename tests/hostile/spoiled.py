@@ -86,7 +86,9 @@ class SpoiledLake:
 
     def file(self, number: int) -> Path:
         """The place of a data file of ``t``."""
-        return Path(self.address.data_path) / "main" / "t" / self.value(f"SELECT path FROM ducklake_data_file WHERE data_file_id = {number}")
+        return (
+            Path(self.address.data_path) / "main" / "t" / self.value(f"SELECT path FROM ducklake_data_file WHERE data_file_id = {number}")
+        )
 
     def rows(self, where: str | None = None, name: str = "t") -> list[Row]:
         """What a scan gives, in the form of ``ROWS``."""
