@@ -122,13 +122,13 @@ def test_partitions_of_every_spec(lake_address: LakeAddress) -> None:
         assert files.pruned > 100
 
 
-def test_statistics_that_are_missing_or_wrong(lake_address: LakeAddress) -> None:
-    _check_spoiled(lake_address, 60)
+def test_statistics_that_are_missing_or_wrong(sqlite_address: LakeAddress) -> None:
+    _check_spoiled(sqlite_address, 60)
 
 
 @pytest.mark.slow
-def test_statistics_that_are_missing_or_wrong_for_long(lake_address: LakeAddress) -> None:
-    _check_spoiled(lake_address, 1000)
+def test_statistics_that_are_missing_or_wrong_for_long(sqlite_address: LakeAddress) -> None:
+    _check_spoiled(sqlite_address, 1000)
 
 
 def _check_spoiled(address: LakeAddress, examples: int) -> None:
