@@ -108,16 +108,19 @@ def _snapshots(tables: CatalogTables) -> Select[Any]:
 def _history(connection: Connection, database: Database, base: int) -> tuple[list[Snapshot], datetime]:
     tables = database.tables
     snapshot = tables["snapshot"]
-    clock = func.clock_timestamp() if database.abilities.has_clock else null()
+    has_clock = database.abilities.has_clock
+    clock = func.clock_timestamp() if has_clock else null()
+    # The tables may be shared with a lake in another kind of database.
     query = tables.statement(
-        "history", lambda: _snapshots(tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= bindparam("base"))
+        f"history, clock: {has_clock}",
+        lambda: _snapshots(tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= bindparam("base")),
     )
     rows = connection.execute(query, {"base": base}).all()
     if not rows:
         raise CatalogCorruptError(
             f"the catalog has no snapshot {base} or later, though the transaction was planned on it", snapshot_id=base
         )
-    now = rows[-1].now.astimezone(UTC) if database.abilities.has_clock else datetime.now(UTC)
+    now = rows[-1].now.astimezone(UTC) if has_clock else datetime.now(UTC)
     return [_snapshot(row) for row in rows], now
 
 

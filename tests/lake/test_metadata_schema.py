@@ -13,7 +13,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, NotALakeError
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, file_lake
 from tests.support.postgres import PostgresServer
 
 OracleFactory = Callable[..., Any]
@@ -102,4 +102,17 @@ def test_the_search_path_does_not_matter(postgres: PostgresServer, tmp_path: Pat
         lake = DuckLake.connect(address.url, metadata_schema=schema)
         assert [item.table for item in lake.tables()] == ["main.t"]
         assert sorted(lake.table("t").scan().to_arrow().column("a").to_pylist()) == [1, 5]
+        lake.close()
+
+
+def test_lakes_in_schemas_of_one_name_on_several_databases(postgres: PostgresServer, tmp_path: Path) -> None:
+    lakes = [
+        DuckLake.create(address.url, data_path=f"{tmp_path}/{address.backend}/", metadata_schema="lakes")
+        for address in (postgres.lake(tmp_path), file_lake("duckdb", tmp_path), postgres.lake(tmp_path))
+    ]
+    for number, lake in enumerate(lakes):
+        lake.write("t", pa.table({"a": [number]}))
+        lake.write("t", pa.table({"a": [number + 10]}), mode="append")
+    for number, lake in enumerate(lakes):
+        assert sorted(lake.table("t").scan().to_arrow().column("a").to_pylist()) == [number, number + 10]
         lake.close()
