@@ -119,11 +119,6 @@ class DuckLake(Listings, MaintenanceVerbs):
         self._database.close()
 
     @property
-    def storage(self) -> Storage:
-        """Access to the lake's files; picklable."""
-        return self._storage
-
-    @property
     def database(self) -> Database:
         """The catalog's database."""
         return self._database

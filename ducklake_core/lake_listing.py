@@ -16,6 +16,7 @@ from ducklake_core.catalog.views import find_view, view, views
 from ducklake_core.errors import NotFoundError
 from ducklake_core.format.names import split_name
 from ducklake_core.results import LakeSettings, TableInfo
+from ducklake_core.storage.filesystems import Storage
 from ducklake_core.table_sizes import all_table_infos, table_info
 from ducklake_core.view import View
 
@@ -27,12 +28,18 @@ class Listings:
 
     _database: Database
     _info: LakeInfo
+    _storage: Storage
 
     @contextmanager
     def reader(self) -> Iterator[CatalogReader]:
         """Questions to the catalog within one short read transaction that sees one state of it."""
         with self._database.read() as connection:
             yield CatalogReader(connection, self._info, self._database.tables)
+
+    @property
+    def storage(self) -> Storage:
+        """Access to the lake's files; picklable."""
+        return self._storage
 
     def snapshots(self) -> list[Snapshot]:
         """All snapshots that were not expired, by id ascending; ``snapshot.change_set`` says what each of them changed."""

@@ -9,7 +9,12 @@ from ducklake_core.catalog.views import ViewState
 from ducklake_core.format.names import join_name
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
     from ducklake_core.lake_listing import Listings
+    from ducklake_core.scan.scan import Scan
+    from ducklake_core.view_selection import Selection
 
 
 class View:
@@ -61,3 +66,35 @@ class View:
         """All tags of the view by key, the comment included."""
         with self._lake.reader() as reader:
             return object_tags(reader, self._state.id, self.snapshot_id)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one Arrow table, in no particular order.
+
+        Raises:
+            UnsupportedFeatureError: The query is not of the kind that docs/views.md describes; the message says why.
+        """
+        import pyarrow as pa
+
+        selected, scan = self._scan()
+        rows = scan.to_arrow()
+        return pa.table([rows.column(base) for _, base in selected.columns], names=[name for name, _ in selected.columns])
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The rows as a lazy DataFrame of a session, classic or Connect.
+
+        Raises:
+            UnsupportedFeatureError: As for :meth:`to_arrow`.
+        """
+        selected, scan = self._scan()
+        frame = scan.to_spark(session)
+        return frame.select(*(frame["`" + base.replace("`", "``") + "`"].alias(name) for name, base in selected.columns))
+
+    def _scan(self) -> tuple[Selection, Scan]:
+        from ducklake_core.scan.scan import Scan
+        from ducklake_core.view_selection import selection
+
+        with self._lake.reader() as reader:
+            selected = selection(reader, self._state)
+        columns = list(dict.fromkeys(base for _, base in selected.columns))
+        scan = Scan(table=selected.table, columns=columns, where=selected.where, reader=self._lake.reader, storage=self._lake.storage)
+        return selected, scan
