@@ -1,7 +1,7 @@
 """Old values of columns whose type was changed since, as the reference casts them (specification: Schema Evolution).
 
-Beyond what :func:`~ducklake_core.format.arrow_cast.cast_array` does without losing anything, the reference lets every type become json, and
-decimals lose digits of their scale.
+Beyond what :func:`~ducklake_core.format.arrow_cast.cast_array` does without losing anything, the reference lets every type become json or
+text, and decimals lose digits of their scale.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.arrow_cast import cast_array
-from ducklake_core.format.arrow_types import ArrowArray, from_arrow_field
-from ducklake_core.format.types import BOOLEAN, INTEGERS, INTERVAL, JSON, DataType, DecimalType, Field, PrimitiveType
+from ducklake_core.format.arrow_types import ArrowArray, ArrowType, from_arrow_field
+from ducklake_core.format.types import BOOLEAN, INTEGERS, INTERVAL, JSON, VARCHAR, DataType, DecimalType, Field, PrimitiveType
 from ducklake_core.format.value_text import decimal_text, to_cast_text, unscaled
 from ducklake_core.format.values import python_values
 
@@ -39,6 +39,8 @@ def promote(array: ArrowArray, field: Field) -> ArrowArray:
     """
     if field.type == JSON:
         return _to_json(array, field)
+    if field.type == VARCHAR and _has_own_text(array.type):
+        return _to_text(array, field)
     if isinstance(field.type, DecimalType) and pa.types.is_decimal(array.type) and array.type.scale > field.type.scale:
         # One more digit, because 9.9 becomes 10.
         wider = array.cast(pa.decimal256(array.type.precision + 1, array.type.scale))
@@ -58,6 +60,22 @@ def _to_json(array: ArrowArray, field: Field) -> ArrowArray:
         array = cast_array(array, Field(name=field.name, type=INTERVAL))
     texts = [None if value is None else json_text(value, old) for value in python_values(array, old)]
     return cast_array(pa.array(texts, pa.string()), field)
+
+
+def _has_own_text(arrow_type: ArrowType) -> bool:
+    """Whether the reference's text of such values is not Arrow's."""
+    types = pa.types
+    binary = types.is_binary(arrow_type) or types.is_large_binary(arrow_type) or types.is_fixed_size_binary(arrow_type)
+    return bool(binary or types.is_floating(arrow_type) or types.is_decimal(arrow_type) or types.is_temporal(arrow_type))
+
+
+def _to_text(array: ArrowArray, field: Field) -> ArrowArray:
+    if pa.types.is_float16(array.type):
+        array = array.cast(pa.float32())
+    old = _held_type(array, field)
+    encoded = array.dictionary_encode()
+    texts = [None if value is None else to_cast_text(value, old) for value in python_values(encoded.dictionary, old)]
+    return pc.take(pa.array(texts, pa.string()), encoded.indices)
 
 
 def _held_type(array: ArrowArray, field: Field) -> DataType:
