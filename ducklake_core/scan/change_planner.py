@@ -30,7 +30,7 @@ from ducklake_core.scan.change_plan import (
     InsertedRows,
 )
 from ducklake_core.scan.plan import ReadShape
-from ducklake_core.scan.planner import column_lives
+from ducklake_core.scan.planner import check_locations, column_lives
 from ducklake_core.scan.snapshot_spans import Span, common, meet
 
 
@@ -67,6 +67,7 @@ def plan_changes(
     covered = feed.feed_range(reader, table, start, deletions=kind != "insertions")
     sources = _sources(reader, table, kind, covered, read)
     tasks: tuple[ChangeTask, ...] = (*sources.inserted, *sources.deleted)
+    check_locations(reader.info, table, [task.file for task in tasks])
     mapping_ids = (task.file.mapping_id for task in tasks if task.file.mapping_id is not None)
     read = replace(
         read,

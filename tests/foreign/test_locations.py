@@ -82,7 +82,8 @@ def test_files_beyond_the_lake_are_refused_until_allowed(oracle: OracleFactory, 
     number = register(lake_address, "t", "../../../outside/x.parquet", 2, is_relative=True, size=outside.stat().st_size)
     change(lake_address, "UPDATE ducklake_table SET path = '../../elsewhere/' WHERE table_name = 'w'")
     lake = DuckLake.connect(lake_address.url)
-    for read in (lake.table("t").scan().to_arrow, lake.table("t").scan(where="a = 1").plan):
+    feed = lake.table("t").insertions(1)
+    for read in (lake.table("t").scan().to_arrow, lake.table("t").scan(where="a = 1").plan, feed.to_arrow):
         with pytest.raises(UnsupportedFeatureError, match=rf"data file {number} of table main\.t.*leaves the data path"):
             read()
     with pytest.raises(UnsupportedFeatureError, match=r"table main\.w"):
