@@ -28,7 +28,14 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], OldL
 
 
 @pytest.mark.parametrize(
-    ("version", "backend"), [*((version, "sqlite") for version in VERSIONS), ("0.1", "postgresql"), ("0.4-dev1", "postgresql")]
+    ("version", "backend"),
+    [
+        *((version, "sqlite") for version in VERSIONS),
+        ("0.1", "postgresql"),
+        ("0.4-dev1", "postgresql"),
+        ("0.2", "duckdb"),
+        ("0.3", "duckdb"),
+    ],
 )
 def test_rows_are_those_that_the_old_duckdb_read(
     version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from sqlalchemy import ColumnClause, Connection, String, Table, column, delete, func, insert, or_, select, update
+from sqlalchemy import BigInteger, ColumnClause, Connection, String, Table, bindparam, column, delete, func, insert, or_, select, update
 from sqlalchemy.schema import CreateTable as CreateTableStatement
 
 from ducklake_core.catalog.database import Database
@@ -51,15 +51,25 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A column that the version does not have; ``default`` is what it holds in existing rows."""
+    """A column that the version does not have, NULL in every row."""
 
     table: str
     column: str
-    default: str | bool | None = None
 
     def __str__(self) -> str:
-        filled = "" if self.default is None else f", {self.default!r} in existing rows"
-        return f"add {PREFIX}{self.table}.{self.column}{filled}"
+        return f"add {PREFIX}{self.table}.{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class FillColumn:
+    """What the rows meant that lacked a column."""
+
+    table: str
+    column: str
+    value: str | bool
+
+    def __str__(self) -> str:
+        return f"set {PREFIX}{self.table}.{self.column} to {self.value!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +125,7 @@ Step: TypeAlias = (
     RenameTable
     | CreateTable
     | AddColumn
+    | FillColumn
     | NumberPartitionColumns
     | EndReplacedColumns
     | SpreadSchemaVersions
@@ -137,8 +148,8 @@ def steps_to_current(connection: Connection, database: Database, info: LakeInfo,
 
 
 def _steps(layout: Layout, forgotten: tuple[int, ...]) -> Iterator[Step]:
-    if layout.version == "0.1":
-        yield NumberPartitionColumns()
+    # DuckDB files cannot alter a table after its rows were changed in the same transaction.
+    fills: list[FillColumn] = []
     for name, table in metadata_tables(None).items():
         former = layout.stored_name(name)
         if former is None:
@@ -148,11 +159,16 @@ def _steps(layout: Layout, forgotten: tuple[int, ...]) -> Iterator[Step]:
             yield RenameTable(former, name)
         for missing in table.c:
             if not layout.has(former, missing.name):
-                yield AddColumn(name, missing.name, DEFAULTS.get((name, missing.name)))
-    yield EndReplacedColumns()
-    yield SpreadSchemaVersions()
+                yield AddColumn(name, missing.name)
+                default = DEFAULTS.get((name, missing.name))
+                fills += [] if default is None else [FillColumn(name, missing.name, default)]
     if layout.has("data_file", PARTIAL_FILE_INFO):
         yield KeepNewestSnapshots(forgotten)
+    yield from fills
+    if layout.version == "0.1":
+        yield NumberPartitionColumns()
+    yield EndReplacedColumns()
+    yield SpreadSchemaVersions()
 
 
 def run_step(connection: Connection, schema: str | None, layout: Layout, step: Step) -> None:
@@ -169,10 +185,10 @@ def run_step(connection: Connection, schema: str | None, layout: Layout, step: S
             connection.execute(RenameTableStatement(stored[former], PREFIX + name))
         case CreateTable(table=name):
             connection.execute(CreateTableStatement(tables[name]))
-        case AddColumn(table=name, column=added, default=default):
+        case AddColumn(table=name, column=added):
             connection.execute(AddColumnStatement(tables[name], tables[name].c[added]))
-            if default is not None:
-                connection.execute(update(tables[name]).values({added: default}))
+        case FillColumn(table=name, column=filled, value=value):
+            connection.execute(update(tables[name]).values({filled: value}))
         case NumberPartitionColumns():
             connection.execute(update(stored["partition_column"]).values(column_id=partition_column_id(stored)))
         case EndReplacedColumns():
@@ -212,8 +228,12 @@ def _spread_schema_versions(connection: Connection, versions: Table, stored: dic
 
 def _keep_newest_snapshots(connection: Connection, file: Table, forgotten: tuple[int, ...]) -> None:
     info: ColumnClause[str] = column(PARTIAL_FILE_INFO, String)
-    unsaid = update(file).where(info.is_not(None), file.c.partial_max.is_(None))
-    connection.execute(unsaid.values(partial_max=newest_snapshot(info)))
-    for ids in chunks(forgotten):
-        connection.execute(update(file).where(file.c.data_file_id.in_(ids)).values(partial_max=None))
+    left = frozenset(forgotten)
+    said = select(file.c.data_file_id.label("of"), newest_snapshot(info).label("newest")).where(
+        info.is_not(None), file.c.partial_max.is_(None)
+    )
+    found = [{"of": row.of, "newest": row.newest} for row in connection.execute(said) if row.of not in left]
     connection.execute(DropColumnStatement(file, PARTIAL_FILE_INFO))
+    of, newest = bindparam("of", type_=BigInteger), bindparam("newest", type_=BigInteger)
+    for some in chunks(found):
+        connection.execute(update(file).where(file.c.data_file_id == of).values(partial_max=newest), some)
