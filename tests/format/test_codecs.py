@@ -15,6 +15,7 @@ from ducklake_core.errors import CatalogCorruptError, CorruptFileError, SchemaEr
 from ducklake_core.format.calendar_text import civil_from_days, date_text, days_from_civil, parse_date, parse_timestamp, timestamp_text
 from ducklake_core.format.files import ColumnStatistics, WrittenFile
 from ducklake_core.format.interval_text import Interval, interval_text, parse_interval
+from ducklake_core.format.names import folded
 from ducklake_core.format.schema import Schema, with_ids
 from ducklake_core.format.statistics import truncate_bounds, verify_written_file
 from ducklake_core.format.type_names import ColumnRow, build_schema, flatten, parse_leaf_type, type_text
@@ -53,7 +54,7 @@ def _nested(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
     def node(name: str) -> st.SearchStrategy[Field]:
         return st.builds(Field, name=st.just(name), type=inner)
 
-    named = st.lists(st.tuples(st.text(min_size=1, max_size=5), inner), min_size=1, max_size=3)
+    named = st.lists(st.tuples(st.text(min_size=1, max_size=5), inner), min_size=1, max_size=3, unique_by=lambda pair: folded(pair[0]))
     structs = named.map(lambda pairs: StructType(fields=tuple(Field(name=name, type=data_type) for name, data_type in pairs)))
     return st.one_of(st.builds(ListType, element=node("element")), st.builds(MapType, key=node("key"), value=node("value")), structs)
 
@@ -67,7 +68,7 @@ COLUMNS = st.builds(
 )
 
 
-@given(st.lists(COLUMNS, min_size=1, max_size=4), st.randoms())
+@given(st.lists(COLUMNS, min_size=1, max_size=4, unique_by=lambda column: folded(column.name)), st.randoms())
 def test_rows_of_a_schema_build_it_again_in_any_order(columns: list[Field], random: object) -> None:
     schema = with_ids(Schema(columns=tuple(columns)))
     rows = list(flatten(schema))
