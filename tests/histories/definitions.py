@@ -13,7 +13,6 @@ COLUMN_NAMES = ("a", "b", "c", "d", "key", "Val", "two words", "ü", "select", '
 TABLE_NAMES = ("t", "u", "v w", "Ä", "w")
 SCHEMA_NAMES = ("main", "other", "Third one")
 PROMOTIONS: dict[str, tuple[str, ...]] = {
-    "boolean": ("INTEGER",),
     "tinyint": ("SMALLINT", "INTEGER", "BIGINT", "DOUBLE"),
     "smallint": ("INTEGER", "BIGINT", "FLOAT"),
     "integer": ("BIGINT", "HUGEINT", "DOUBLE"),

@@ -122,7 +122,8 @@ class Lake:
         schema = to_arrow_schema(self.ours.table(action.table).schema)
         try:
             return rows.select(schema.names).cast(schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except (ValueError, pa.ArrowNotImplementedError):
+            # NULLs for a column without, or a type that has no cast: what a commit says to that is ours to find out.
             return rows
 
     def _commit(self, action: Write, rows: pa.Table | None) -> None:

@@ -75,8 +75,8 @@ def test_short_histories(places: Places, kind: str) -> None:
 def test_long_histories(places: Places, kind: str) -> None:
     """New ones in every run; a failure prints the seeds, the actions, and how to see it again."""
 
-    @profile(12, random=True)
-    @given(seeds=histories(30, 80), limit=LIMITS)
+    @profile(6, random=True)
+    @given(seeds=histories(30, 60), limit=LIMITS)
     def check(seeds: list[int], limit: int) -> None:
         live_through(places, kind, seeds, limit)
 
@@ -93,8 +93,8 @@ def test_a_history_on_spark(places: Places, spark: SparkSession, tmp_path: Path)
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_histories_on_spark(places: Places, spark: SparkSession, kind: str) -> None:
-    @profile(4, random=True)
-    @given(seeds=histories(15, 40), limit=LIMITS)
+    @profile(3, random=True)
+    @given(seeds=histories(15, 30), limit=LIMITS)
     def check(seeds: list[int], limit: int) -> None:
         with tempfile.TemporaryDirectory() as folder, Lake(places(kind, Path(folder)), f"DATA_INLINING_ROW_LIMIT {limit}") as lake:
             live(lake, seeds, conditions=NOT_COMPARED)
