@@ -149,7 +149,10 @@ def _decoded(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage
         with storage.reporting("read", file.path):
             try:
                 batch = next(batches, None)
-            except pa.ArrowInvalid as error:
+            except (pa.ArrowInvalid, OSError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    # The store's own failure; the decoder's, such as a page header that is none, have no number.
+                    raise
                 where = printable(file.path)
                 raise CorruptFileError(f"{where} cannot be decoded: {error}", path=where) from error
         if batch is None:
