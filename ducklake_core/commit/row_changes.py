@@ -1,0 +1,91 @@
+"""What becomes of actions on rows and files: data files, deletes, compaction."""
+
+from __future__ import annotations
+
+from ducklake_core.catalog.changes import DeleteRows, EndInlinedRows
+from ducklake_core.commit.actions import AddDeleteFiles, AppendFiles, EndFiles, EndInlined, MergeFiles, StagedDeleteFile
+from ducklake_core.commit.draft import Draft
+from ducklake_core.commit.file_rows import data_file_row, delete_file_row, partition_value_rows, scheduled_row, statistics_rows
+
+_FORGOTTEN_WITH_FILE = ("data_file", "file_column_stats", "file_variant_stats", "file_partition_value", "delete_file")
+
+
+def append_files(draft: Draft, action: AppendFiles) -> None:
+    """New data files with their statistics, and row ids from the head on."""
+    if not action.files:
+        return
+    table_id = draft.real_id(action.table_id)
+    totals = draft.totals_of(table_id)
+    spec = action.partition_spec
+    partition_id = None if spec is None else spec.id or draft.new_specs[table_id]
+    for file in action.files:
+        file_id = draft.file_id()
+        row_id_start = totals.add(file, action.schema)
+        row = data_file_row(file, file_id, table_id, draft.snapshot_id, row_id_start=row_id_start, partition_id=partition_id)
+        draft.insert("data_file", **row)
+        draft.insert_all("file_column_stats", statistics_rows(file, file_id, table_id))
+        draft.insert_all("file_partition_value", partition_value_rows(file, file_id, table_id))
+    draft.log("inserted_into_table", table_id)
+
+
+def end_files(draft: Draft, action: EndFiles) -> None:
+    """The end of whole data files."""
+    if not action.data_file_ids:
+        return
+    draft.end("data_file", {"data_file_id": action.data_file_ids})
+    draft.log("deleted_from_table", action.table_id)
+    draft.data_changed = True
+
+
+def add_delete_files(draft: Draft, action: AddDeleteFiles) -> None:
+    """New delete files; those that they replace are forgotten and scheduled for deletion."""
+    if not action.files:
+        return
+    replaced = [file for file in action.files if file.replaces is not None]
+    if replaced:
+        draft.endings.append(DeleteRows(table="delete_file", where={"delete_file_id": tuple(f.replaces for f in replaced)}))
+    for file in replaced:
+        _schedule(draft, file)
+    for file in action.files:
+        draft.insert("delete_file", **delete_file_row(file, draft.file_id(), action.table_id, draft.snapshot_id))
+    draft.log("deleted_from_table", action.table_id)
+
+
+def end_inlined(draft: Draft, action: EndInlined) -> None:
+    """The end of inlined rows."""
+    for table_name, row_ids in action.rows:
+        draft.endings.append(EndInlinedRows(table_name=table_name, row_ids=row_ids, end_snapshot=draft.snapshot_id))
+    if action.rows:
+        draft.log("inlined_delete", action.table_id)
+        draft.data_changed = True
+
+
+def merge_files(draft: Draft, action: MergeFiles) -> None:
+    """Merged data files in place of their sources, which are forgotten and scheduled for deletion."""
+    for merge in action.merges:
+        sources = tuple(file_id for file_id, _, _ in merge.sources)
+        draft.endings.extend(DeleteRows(table=table, where={"data_file_id": sources}) for table in _FORGOTTEN_WITH_FILE)
+        for source_id, path, is_relative in merge.sources:
+            draft.insert("files_scheduled_for_deletion", **scheduled_row(source_id, path, is_relative, draft.head.now))
+        file_id = draft.file_id()
+        row = data_file_row(
+            merge.output,
+            file_id,
+            action.table_id,
+            merge.begin_snapshot,
+            row_id_start=merge.row_id_start,
+            partition_id=merge.partition_id,
+            partial_max=merge.partial_max,
+        )
+        draft.insert("data_file", **row)
+        draft.insert_all("file_column_stats", statistics_rows(merge.output, file_id, action.table_id))
+        draft.insert_all("file_partition_value", partition_value_rows(merge.output, file_id, action.table_id))
+    if action.merges:
+        draft.log("merge_adjacent", action.table_id)
+
+
+def _schedule(draft: Draft, file: StagedDeleteFile) -> None:
+    assert file.replaces is not None
+    assert file.replaces_path is not None
+    row = scheduled_row(file.replaces, file.replaces_path, file.replaces_path_is_relative, draft.head.now)
+    draft.insert("files_scheduled_for_deletion", **row)
