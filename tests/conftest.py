@@ -65,8 +65,18 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the one Spark Connect server of this test run."""
+    from tests.support.connect import connect_server
+
+    with connect_server(tmp_path_factory.mktemp("connect") / "server.log") as address:
+        yield address
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share the Spark session go to one worker when the run is spread over several."""
+    """Tests that share a Spark session or server go to one worker when the run is spread over several."""
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        for shared in ("spark", "connect"):
+            if shared in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(shared))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
 from tests.feed.histories import History, last_snapshot
+from tests.support.connect import run_client
 from tests.support.oracle import LakeAddress, Oracle
 
 _STEPS = (
@@ -34,7 +29,7 @@ import json, sys
 from pyspark.sql import SparkSession
 from ducklake_core import DuckLake
 
-session = SparkSession.builder.remote("local[2]").config("spark.sql.session.timeZone", "Asia/Kolkata").getOrCreate()
+session = SparkSession.builder.remote(sys.argv[2]).config("spark.sql.session.timeZone", "Asia/Kolkata").getOrCreate()
 table = DuckLake.connect(sys.argv[1]).table("t")
 rows = [list(row) for row in table.changes(1).to_spark(session).collect()]
 print("ANSWERS " + json.dumps([type(session).__module__, rows]))
@@ -73,16 +68,12 @@ def test_conditions_hold_for_the_finished_feed(
     assert [row[0] for row in found] == [1000]
 
 
-@pytest.mark.xdist_group("connect")  # a local Connect server has one fixed port
-def test_connect_gives_the_same_feed(sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:
+def test_connect_gives_the_same_feed(
+    sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], connect: str
+) -> None:
     with oracle(sqlite_address) as duck:
         duck.run(*_STEPS)
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, sqlite_address.url], env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    module, rows = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("ANSWERS "))[8:])
+    module, rows = run_client(SCRIPT, sqlite_address.url, connect)
     assert "connect" in module
     ours = DuckLake.connect(sqlite_address.url).table("t").changes(1).to_arrow()
     assert sorted(map(str, rows)) == sorted(str(list(row.values())) for row in ours.to_pylist())

@@ -49,7 +49,13 @@ def _catalog(old: OldLake) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.parametrize(
     ("version", "backend"),
-    [*((version, "sqlite") for version in VERSIONS), ("0.1", "postgresql"), ("0.3", "postgresql"), ("0.1", "duckdb"), ("0.3", "duckdb")],
+    [
+        *((version, "sqlite") for version in VERSIONS),
+        ("0.1", "postgresql"),
+        ("0.3", "postgresql"),
+        pytest.param("0.1", "duckdb", marks=pytest.mark.slow),
+        ("0.3", "duckdb"),
+    ],
 )
 def test_every_snapshot_shows_the_same_rows_afterwards(
     version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows, oracle: Callable[..., Any]

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 
-import pytest
-
+from tests.support.connect import run_client
 from tests.support.oracle import LakeAddress, Oracle
 
 SCRIPT = """
@@ -23,7 +18,7 @@ from tests.support.oracle import LakeAddress
 from tests.support.scans import STORAGE, open_lake
 
 address = LakeAddress(**json.loads(sys.argv[1]))
-session = SparkSession.builder.remote("local[2]").config("spark.sql.session.timeZone", "Asia/Kolkata").getOrCreate()
+session = SparkSession.builder.remote(sys.argv[2]).config("spark.sql.session.timeZone", "Asia/Kolkata").getOrCreate()
 lake = open_lake(address)
 plan = lake.scan("t").plan().plan
 directory = plan.tasks[0].file.path.rpartition("/")[0] + "/"
@@ -43,8 +38,7 @@ print("ANSWERS " + json.dumps(answers))
 """
 
 
-@pytest.mark.xdist_group("connect")  # a local Connect server has one fixed port
-def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress) -> None:
+def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress, connect: str) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run(
             "CREATE TABLE t (a INTEGER, tz TIMESTAMPTZ, ts TIMESTAMP)",
@@ -58,12 +52,7 @@ def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Or
         duck.run("INSERT INTO small SELECT i, i // 20 FROM range(1400) r(i)", "DELETE FROM small WHERE a % 20 < 11")
         expected = duck.rows("SELECT a, epoch_us(tz), ts::VARCHAR FROM t ORDER BY ALL")
     address = json.dumps({name: getattr(sqlite_address, name) for name in ("url", "attach", "data_path", "backend")})
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(Path(__file__).parents[2])}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, address], env=environment, capture_output=True, text=True, timeout=280, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    answers = json.loads(done.stdout.rpartition("ANSWERS ")[2])
+    answers = run_client(SCRIPT, address, connect)
     assert "connect" in answers["module"]
     assert answers["ways"] == ["None"]
     assert sorted(tuple(row) for row in answers["virtual"]) == virtual

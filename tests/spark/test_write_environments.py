@@ -12,10 +12,18 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.xdist_group("connect")  # a local Connect server has one fixed port
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("environment", ["classic", "cluster", "connect"])
+@pytest.mark.parametrize("environment", [pytest.param("local[2]", marks=pytest.mark.slow), "local-cluster[2,1,1024]"])
 def test_writes_in(environment: str, tmp_path: Path) -> None:
+    _write(environment, tmp_path)
+
+
+@pytest.mark.timeout(600)
+def test_writes_through_connect(connect: str, tmp_path: Path) -> None:
+    _write(connect, tmp_path)
+
+
+def _write(environment: str, tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.write_environment", environment, str(tmp_path)],

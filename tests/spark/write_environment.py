@@ -1,6 +1,6 @@
 """A program of its own that writes a frame in one Spark environment and checks what it wrote; run by test_write_environments.
 
-Usage: ``python -m tests.spark.write_environment classic|cluster|connect directory``
+Usage: ``python -m tests.spark.write_environment master|sc://address directory``
 """
 
 from __future__ import annotations
@@ -31,15 +31,11 @@ def main(environment: str, directory: str) -> None:
     builder = (
         builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "1g")
     )
-    match environment:
-        case "classic":
-            session = builder.master("local[2]").config("spark.driver.maxResultSize", "1m").getOrCreate()
-        case "cluster":
-            builder = builder.master("local-cluster[2,1,1024]").config("spark.executorEnv.PYTHONPATH", os.getcwd())
-            session = builder.config("spark.executor.memory", "512m").getOrCreate()
-        case _:
-            session = SparkSession.builder.remote("local[2]").getOrCreate()
-            session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    if environment.startswith("sc://"):
+        session = SparkSession.builder.remote(environment).config("spark.sql.session.timeZone", "America/New_York").getOrCreate()
+    else:
+        builder = builder.master(environment).config("spark.executorEnv.PYTHONPATH", os.getcwd()).config("spark.executor.memory", "512m")
+        session = builder.config("spark.driver.maxResultSize", "1m").getOrCreate()
 
     df = session.range(0, ROWS, 1, 4).selectExpr(
         "id", "concat('some text that does not compress away ', sha2(cast(id as string), 256)) as text", "timestamp_seconds(id * 100) as ts"
@@ -70,7 +66,7 @@ def main(environment: str, directory: str) -> None:
         write_frame(small, broken)
     left = [name for _, _, names in os.walk(f"{directory}/x") for name in names]
     assert left == [], left
-    if environment == "connect":
+    if environment.startswith("sc://"):
         assert type(df).__module__.startswith("pyspark.sql.connect"), type(df)
     session.stop()
     print("WRITTEN AND CHECKED")
