@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.expire import ExpiryResult
     from ducklake_core.maintenance.merge import MergeResult
     from ducklake_core.maintenance.migrate import MigrationResult
+    from ducklake_core.maintenance.orphans import OrphansResult
 
 
 class MaintenanceVerbs:
@@ -134,6 +135,46 @@ class MaintenanceVerbs:
 
         self._database.check_writable()
         return cleanup_old_files(self._database, self._info, self._storage, older_than=older_than, min_age=min_age, dry_run=dry_run)
+
+    def delete_orphaned_files(
+        self,
+        *,
+        older_than: timedelta | datetime | None = None,
+        min_age: timedelta = timedelta(hours=1),
+        every_parquet: bool = False,
+        dry_run: bool = False,
+    ) -> OrphansResult:
+        """Delete files below the data path that the catalog does not name: what killed writers left behind. Makes no snapshot.
+
+        A file is kept when any data file, delete file or scheduled file of the catalog has its name, in whatever directory, so
+        that another spelling of the data path cannot make live files look orphaned. **Files of a write that is still running
+        look like orphans**, and so do those of another lake with the same data path: only age tells the first apart, nothing
+        the second.
+
+        Args:
+            older_than: Time since a file was last changed, or a point in time (aware), the bound excluded; the option
+                ``delete_older_than``, or 2 days, when not given. Longer than the longest write takes.
+            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
+            every_parquet: Whether files that are not called as DuckLake's writers call theirs go too if they end in ``.parquet``,
+                as they do in the reference.
+            dry_run: Delete nothing; the result lists what would go.
+
+        Raises:
+            UsageError: The bound is nearer than the floor.
+            StorageError: The data path cannot be listed.
+        """
+        from ducklake_core.maintenance.orphans import delete_orphaned_files
+
+        self._database.check_writable()
+        return delete_orphaned_files(
+            self._database,
+            self._info,
+            self._storage,
+            older_than=older_than,
+            min_age=min_age,
+            every_parquet=every_parquet,
+            dry_run=dry_run,
+        )
 
     def merge_adjacent_files(
         self,

@@ -65,6 +65,14 @@ def still_referenced(connection: Connection, tables: CatalogTables, info: LakeIn
     return found
 
 
+def every_file_name(connection: Connection, tables: CatalogTables) -> Iterator[str]:
+    """The last part of every path that the catalog names: data files and delete files, ended or not, and the schedule."""
+    for name in ("data_file", "delete_file", "files_scheduled_for_deletion"):
+        with connection.execute(select(tables[name].c.path), execution_options={"yield_per": 2000}) as found:
+            for path in found.scalars():
+                yield paths.file_name(path)
+
+
 def forget_scheduled(connection: Connection, tables: CatalogTables, files: Sequence[ScheduledFile]) -> None:
     """Remove every row of the schedule for these files."""
     schedule = tables["files_scheduled_for_deletion"]

@@ -109,6 +109,18 @@ def file_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+_WRITERS_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-delete)?\.(?:parquet|puffin)")
+
+
+def has_writers_name(path: str) -> bool:
+    """Whether a file is called as DuckLake's writers call data files, delete files and deletion vectors.
+
+    >>> has_writers_name("main/t/ducklake-0198c1f2-0000-7000-8000-000000000000-delete.parquet"), has_writers_name("part-0.parquet")
+    (True, False)
+    """
+    return _WRITERS_NAME.fullmatch(file_name(path)) is not None
+
+
 _OWN_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
 
 

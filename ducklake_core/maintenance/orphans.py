@@ -1,0 +1,140 @@
+"""Delete files that no catalog row names: what writers left behind that were killed (specification: Cleanup Of Files).
+
+Storage is listed before the catalog is asked, and the catalog is asked again whenever somebody has committed since: a file
+that a commit brings into the lake in between is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.scheduled import every_file_name
+from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.format.options import Options
+from ducklake_core.format.paths import file_name, has_writers_name
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
+from ducklake_core.maintenance.cleanup import LeftFile
+from ducklake_core.maintenance.words import size_text
+from ducklake_core.storage.filesystems import Storage, StoredFile, printable
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanedFile:
+    """A file that the catalog does not name: bytes, and when it was last changed (UTC)."""
+
+    path: str
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphansResult:
+    """What the sweep does, or did.
+
+    Attributes:
+        dry_run: Whether this is only the plan.
+        files: Orphaned files to delete, or deleted.
+        failed: Those that could not be deleted.
+        kept: Orphaned files that stay because nobody knows their age.
+        too_young: Orphaned files that are not old enough; they may belong to a write that is still running.
+    """
+
+    dry_run: bool
+    files: tuple[OrphanedFile, ...] = ()
+    failed: tuple[LeftFile, ...] = ()
+    kept: tuple[LeftFile, ...] = ()
+    too_young: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """Sum of the sizes of ``files``."""
+        return sum(file.size for file in self.files)
+
+    def lines(self) -> list[str]:
+        """The plan in words: one line per file, then the sum."""
+        would = "would delete" if self.dry_run else "deleted"
+        lines = [f"{would} {file.path}: {size_text(file.size)}, last changed {file.modified:%Y-%m-%d %H:%M:%S} UTC" for file in self.files]
+        lines += [f"kept {file.path}: {file.reason}" for file in self.kept]
+        lines += [f"FAILED {file.path}: {file.reason}" for file in self.failed]
+        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough"
+        return [*lines, f"{would} {len(self.files)} orphaned files ({size_text(self.bytes)}), {counts}"]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def delete_orphaned_files(
+    database: Database,
+    info: LakeInfo,
+    storage: Storage,
+    *,
+    older_than: Age | None = None,
+    min_age: timedelta = AGE_FLOOR,
+    every_parquet: bool = False,
+    dry_run: bool = False,
+) -> OrphansResult:
+    """Plan, and unless ``dry_run`` carry out, the sweep. See ``DuckLake.delete_orphaned_files`` for the arguments."""
+    with database.read() as connection:
+        now = database.now(connection)
+        options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
+    limit = threshold(options.delete_older_than if older_than is None else older_than, now)
+    check_floor("older_than", limit, now, min_age)
+    found = [file for file in storage.list(info.data_path) if _is_candidate(file, every_parquet=every_parquet)]
+    names = _Names(database, info)
+    orphans = [file for file in found if not names.has(file.path)]
+    ageless = tuple(
+        LeftFile(path=printable(file.path), reason="the store does not tell when it was changed") for file in orphans if not file.modified
+    )
+    old = [_orphan(file, file.modified) for file in orphans if file.modified and file.modified < limit]
+    too_young = len(orphans) - len(ageless) - len(old)
+    if dry_run:
+        return OrphansResult(dry_run=True, files=tuple(_printable(file) for file in old), kept=ageless, too_young=too_young)
+    deleted: list[OrphanedFile] = []
+    failed: list[LeftFile] = []
+    for batch in (old[start : start + _BATCH] for start in range(0, len(old), _BATCH)):
+        names.refresh()
+        doomed = [file for file in batch if not names.has(file.path)]
+        failures = dict(storage.delete([file.path for file in doomed]).failed)
+        deleted += [_printable(file) for file in doomed if file.path not in failures]
+        failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
+    return OrphansResult(dry_run=False, files=tuple(deleted), failed=tuple(failed), kept=ageless, too_young=too_young)
+
+
+class _Names:
+    """The names of all files that the catalog knew at its newest snapshot, as hashes: a lake may have millions."""
+
+    def __init__(self, database: Database, info: LakeInfo) -> None:
+        self._database = database
+        self._info = info
+        self._snapshot_id = -1
+        self._hashes: frozenset[int] = frozenset()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read them again if anybody has committed since."""
+        with self._database.read() as connection:
+            newest = CatalogReader(connection, self._info, self._database.tables).latest_snapshot().id
+            if newest != self._snapshot_id:
+                self._hashes = frozenset(map(hash, every_file_name(connection, self._database.tables)))
+                self._snapshot_id = newest
+
+    def has(self, path: str) -> bool:
+        """Whether the name of a file is among them. Two names of one hash (one in 10^12 for a million files) keep the file."""
+        return hash(file_name(path)) in self._hashes
+
+
+def _is_candidate(file: StoredFile, *, every_parquet: bool) -> bool:
+    return has_writers_name(file.path) or (every_parquet and file.path.endswith(".parquet"))
+
+
+def _orphan(file: StoredFile, modified: datetime) -> OrphanedFile:
+    return OrphanedFile(path=file.path, size=file.size, modified=modified)
+
+
+def _printable(file: OrphanedFile) -> OrphanedFile:
+    return OrphanedFile(path=printable(file.path), size=file.size, modified=file.modified)
