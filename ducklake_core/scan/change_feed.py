@@ -105,6 +105,8 @@ class PlannedFeed:
             f"  deleted:  in {len(gone)} files, of which {sum(task.ended is not None for task in gone)} ended as a whole",
         ]
         lines += [f"  inlined:  {one.rows.num_rows:,} rows {'deleted' if one.deleted else 'added'}" for one in plan.inlined]
+        if plan.pruned:
+            lines.append(f"  left out: {plan.pruned} files by partition values and statistics")
         if shape.rewrites:
             lines.append(f"  no news:  {len(shape.rewrites)} snapshots only moved rows to other files")
         if plan.kind == "changes":

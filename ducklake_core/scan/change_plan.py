@@ -111,6 +111,7 @@ class ChangePlan:
         inlined: Rows that are in the catalog.
         updates: Snapshots that both add and delete rows, so that one row may be an update: (first, last) pairs, ascending. Empty
             except in a feed of both kinds.
+        pruned: Number of files that were left out because no row of them can satisfy the predicate.
     """
 
     kind: FeedKind
@@ -120,6 +121,7 @@ class ChangePlan:
     tasks: tuple[ChangeTask, ...] = ()
     inlined: tuple[InlinedChanges, ...] = ()
     updates: tuple[tuple[int, int], ...] = ()
+    pruned: int = 0
 
 
 def feed_arrow_schema(schema: Schema) -> pa.Schema:

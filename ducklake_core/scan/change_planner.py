@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ducklake_core.catalog import feed
 from ducklake_core.catalog.feed import Bound, FeedRange
+from ducklake_core.catalog.files import may_match
 from ducklake_core.catalog.mappings import name_mappings
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
@@ -68,6 +69,11 @@ def plan_changes(
     sources = _sources(reader, table, kind, covered, read)
     tasks: tuple[ChangeTask, ...] = (*sources.inserted, *sources.deleted)
     check_locations(reader.info, table, [task.file for task in tasks])
+    found = len(tasks)
+    if pushed is not None:
+        # Only what is asked of the rows of files says something of files: updates need both their halves, so feeds of both push nothing.
+        kept = may_match(reader, table, pushed, [task.file for task in tasks])
+        tasks = tuple(task for task in tasks if task.file.id in kept)
     mapping_ids = (task.file.mapping_id for task in tasks if task.file.mapping_id is not None)
     read = replace(
         read,
@@ -90,6 +96,7 @@ def plan_changes(
         tasks=tasks,
         inlined=sources.inlined,
         updates=sources.updates,
+        pruned=found - len(tasks),
     )
 
 
