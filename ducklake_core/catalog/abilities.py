@@ -28,6 +28,7 @@ class Abilities:
         inlined_cast_to_text: Inlined values of these types must be cast to text in SQL, because the driver's own
             value loses something (months of an interval, 24:00:00, the offset of a timetz).
         inlined_as_is: Tables of inlined rows have the columns' own types, nested ones and variants too.
+        untyped_cells: A cell may hold a value of any type, whatever the column's type is.
         has_useful_indexes: An index makes its lookups faster and gets in nobody's way.
     """
 
@@ -44,6 +45,7 @@ class Abilities:
     folds_names: bool
     inlined_cast_to_text: frozenset[str]
     inlined_as_is: bool
+    untyped_cells: bool = False
     has_useful_indexes: bool = False
 
 
@@ -61,6 +63,7 @@ SQLITE = Abilities(
     folds_names=False,
     inlined_cast_to_text=frozenset(),
     inlined_as_is=False,
+    untyped_cells=True,
     has_useful_indexes=True,
 )
 

@@ -93,15 +93,30 @@ class Database:
 
         Raises:
             CatalogUnavailableError: The database cannot be reached or stays locked.
+            CatalogVersionError: Someone migrated the catalog since it was opened.
             CatalogError: It refused a statement.
         """
         options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
         if self.abilities.concurrent_writers:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._transaction(options) as connection:
+            if self.layout is not None:
+                self._check_version(connection, self.layout.version)
             yield connection
             # Not a rollback: psycopg then forgets all prepared statements, which costs more than the reads themselves.
             connection.commit()
+
+    def _check_version(self, connection: Connection, expected: str) -> None:
+        """Tables of an earlier version may answer wrongly, and not only fail, after a migration."""
+        metadata = self.tables["metadata"]
+        found = connection.execute(sql_select(metadata.c.value).where(metadata.c.key == "version")).scalar()
+        if found != expected:
+            raise CatalogVersionError(
+                f"the catalog {self.address} had version {expected} when it was opened and has {found} now: someone migrated it; "
+                "open the lake again with DuckLake.connect(...)",
+                found=found,
+                supported=expected,
+            )
 
     @contextmanager
     def write(self, *, migrating: bool = False) -> Iterator[Connection]:

@@ -18,7 +18,7 @@ from ducklake_core.catalog.bounds import Bounds, OutOfBounds, condition_of, excl
 from ducklake_core.catalog.earlier_tables import PARTIAL_FILE_INFO
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
-from ducklake_core.catalog.visibility import live
+from ducklake_core.catalog.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format import paths, pruning, transforms
 from ducklake_core.format.encryption_key import EncryptionKey
@@ -94,16 +94,44 @@ class DataFiles:
     def _keeps(self, file: DataFile, statistics: dict[int, ColumnStatistics]) -> bool:
         if self._predicate is None:
             return True
-        spec = self._table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
-        if spec is not None and sorted(index for index, _ in file.partition_values) == list(range(len(spec.fields))):
-            values = tuple(value for _, value in sorted(file.partition_values, key=lambda pair: pair[0]))
-            if not transforms.partition_may_match(spec, values, self._predicate, self._table.schema, file.begin_snapshot):
-                self.counts.pruned_by_partition += 1
-                return False
+        if not _partition_may_match(file, self._table, self._predicate, file.partition_values):
+            self.counts.pruned_by_partition += 1
+            return False
         if not pruning.may_match(self._predicate, statistics, file.record_count):
             self.counts.pruned_by_statistics += 1
             return False
         return True
+
+
+def _partition_may_match(file: DataFile, table: TableState, predicate: Predicate, found: Sequence[tuple[int, str | None]]) -> bool:
+    spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
+    if spec is None or sorted(index for index, _ in found) != list(range(len(spec.fields))):
+        return True
+    values = tuple(value for _, value in sorted(found, key=lambda pair: pair[0]))
+    return transforms.partition_may_match(spec, values, predicate, table.schema, file.begin_snapshot)
+
+
+def may_match(reader: CatalogReader, table: TableState, predicate: Predicate, files: Sequence[DataFile]) -> frozenset[int]:
+    """Ids of those files that may hold a row satisfying a predicate, live or not.
+
+    Args:
+        predicate: Bound to ``table.schema``.
+        files: By ascending ids.
+    """
+    if not files:
+        return frozenset()
+    queries, ids = _Queries(reader, table, None), [file.id for file in files]
+    wanted = {"statistics": queries.statistics(ids, pruning.columns(predicate))}
+    if table.partition_specs:
+        wanted["partition_values"] = queries.partition_values(ids)
+    streams = Streams({name: reader.connection.execute(query) for name, query in wanted.items()})
+    kept = set()
+    for file in files:
+        statistics = {row.column_id: _statistics(row) for row in streams.take("statistics", file.id)}
+        values = [(row.partition_key_index, row.partition_value) for row in streams.take("partition_values", file.id)]
+        if _partition_may_match(file, table, predicate, values) and pruning.may_match(predicate, statistics, file.record_count):
+            kept.add(file.id)
+    return frozenset(kept)
 
 
 def data_files(
@@ -127,8 +155,10 @@ class _Queries:
         self._reader = reader
         self._table = table
         file = self._tables["data_file"]
-        self._live = and_(file.c.table_id == table.id, live(file, table.snapshot_id))
-        exclusion = excluded(predicate, abilities_of(reader.connection.dialect)) if predicate is not None else None
+        abilities = abilities_of(reader.connection.dialect)
+        self._any_cell = abilities.untyped_cells
+        self._live = and_(file.c.table_id == table.id, live_or_unknown(file, table.snapshot_id, any_cell=self._any_cell))
+        exclusion = excluded(predicate, abilities) if predicate is not None else None
         self._by_partition = condition_of(exclusion, self._where_partition)
         self._by_statistics = condition_of(exclusion, self._where_statistics)
 
@@ -151,8 +181,8 @@ class _Queries:
 
     def delete_files(self, files: list[int]) -> Select[Any]:
         deletes = self._tables["delete_file"]
-        query = select(deletes).where(live(deletes, self._table.snapshot_id)).order_by(deletes.c.data_file_id, deletes.c.delete_file_id)
-        return self._of(query, deletes, files)
+        query = select(deletes).where(live_or_unknown(deletes, self._table.snapshot_id, any_cell=self._any_cell))
+        return self._of(query.order_by(deletes.c.data_file_id, deletes.c.delete_file_id), deletes, files)
 
     def partition_values(self, files: list[int]) -> Select[Any]:
         value = self._tables["file_partition_value"]
@@ -294,6 +324,14 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: 
 
 def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteFile:
     """The value of one row of ``ducklake_delete_file``."""
+    if not (row.path and all(isinstance(number, int) for number in (row.begin_snapshot, row.partial_max or 0, row.delete_count or 0))):
+        raise CatalogCorruptError(
+            f"delete file {row.delete_file_id} of data file {row.data_file_id} of table {table.qualified_name} has no usable row in the "
+            "catalog: its path, its count or its snapshot is missing or no such thing",
+            table=table.qualified_name,
+            data_file_id=row.data_file_id,
+            delete_file_id=row.delete_file_id,
+        )
     return DeleteFile(
         id=row.delete_file_id,
         data_file_id=row.data_file_id,
@@ -310,8 +348,8 @@ def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteF
 
 def _is_usable(row: Row[Any]) -> bool:
     """Cells of SQLite may hold anything, whatever the column's type is."""
-    numbers = (row.record_count, row.begin_snapshot, row.file_size_bytes or 0, row.row_id_start or 0, row.partial_max or 0)
-    return bool(row.path) and all(isinstance(number, int) for number in numbers)
+    optional = (row.end_snapshot, row.file_size_bytes, row.row_id_start, row.partial_max)
+    return bool(row.path) and all(isinstance(number, int) for number in (row.record_count, row.begin_snapshot, *(n or 0 for n in optional)))
 
 
 def _encryption_key(row: Row[Any], encrypted: bool) -> EncryptionKey | None:

@@ -15,7 +15,7 @@ from ducklake_core.catalog.nested_text import parse_leaf, parse_nested
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import InlinedTable, TableState
 from ducklake_core.catalog.tables import INLINED_SYSTEM_COLUMNS
-from ducklake_core.catalog.visibility import live
+from ducklake_core.catalog.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.arrow_cast import constant_array
 from ducklake_core.format.arrow_types import ArrowArray, ArrowType, to_arrow_field, to_arrow_schema, to_arrow_type
@@ -67,7 +67,8 @@ def inlined_rows(
     if not table.inlined_tables:
         return None
     versions = TableVersions(reader, table.id)
-    chosen = chosen or ChosenInlined(condition=lambda source: live(source, table.snapshot_id))
+    any_cell = abilities_of(reader.connection.dialect).untyped_cells
+    chosen = chosen or ChosenInlined(condition=lambda source: live_or_unknown(source, table.snapshot_id, any_cell=any_cell))
     parts = [
         _read(reader, table, source, versions.schema_at(source.schema_version), read_schema, chosen) for source in table.inlined_tables
     ]

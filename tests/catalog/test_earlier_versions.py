@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, CatalogVersionError
@@ -132,3 +133,15 @@ def test_partition_places_count_the_columns_of_their_time(tmp_path: Path) -> Non
     lake.migrate()
     assert lake.table_info("parted", at=17).partition_by == ("region", "year(on_day)")
     assert lake.table_info("parted").partition_by == ("v",)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_spark_reads_them_too(version: str, tmp_path: Path, spark: SparkSession, json_rows: JsonRows) -> None:
+    old = old_lake(version, "sqlite", tmp_path)
+    lake = DuckLake.connect(old.address.url)
+    for name in sorted(old.expected.keys() & {"numbers", "small"}):
+        expected = old.expected[name]
+        # Of the merged file, of which each row is of an earlier snapshot, and the newest rows.
+        for snapshot in (max(expected), sorted(changes(expected))[2]):
+            scan = lake.table(name, at=snapshot).scan(columns=[*expected[snapshot].columns, "rowid"])
+            assert json_rows.of(scan.to_spark(spark).toArrow()) == expected[snapshot], (name, snapshot)

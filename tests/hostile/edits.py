@@ -33,6 +33,13 @@ def _delete_file(number: int, path: str = "path") -> str:
     )
 
 
+_FILE_COPY = (
+    "INSERT INTO ducklake_data_file (data_file_id, table_id, begin_snapshot, end_snapshot, path, path_is_relative, file_format, record_count, "
+    "file_size_bytes, row_id_start) SELECT 88, table_id, {begin}, 2, path, path_is_relative, file_format, record_count, file_size_bytes, "
+    "row_id_start FROM ducklake_data_file WHERE data_file_id = 1"
+)
+
+
 def _set(table: str, changes: str, where: str = "") -> str:
     return f"UPDATE ducklake_{table} SET {changes}{' WHERE ' + where if where else ''}"
 
@@ -74,6 +81,10 @@ EDITS = (
     Edit("16: record_count 0 next to deletes", (_set("data_file", "record_count = 0", "data_file_id = 0"),), E, "counts 0 rows"),
     Edit("16: record_count negative", (_set("data_file", "record_count = -1", "data_file_id = 1"),)),
     Edit("16: record_count NULL", (_set("data_file", "record_count = NULL"),), E, "data file 0 of table main.t"),
+    Edit("a data file without begin_snapshot", (_set("data_file", "begin_snapshot = NULL", "data_file_id = 1"),), E, "data file 1 of table main.t"),
+    Edit("a file that ended without begin_snapshot", (_FILE_COPY.format(begin="NULL"),)),
+    Edit("a delete file without begin_snapshot", (_set("delete_file", "begin_snapshot = NULL"),), E, "delete file 4 of data file 0 of table main.t"),
+    Edit("inlined rows without begin_snapshot", ("UPDATE ducklake_inlined_data_1_1 SET begin_snapshot = NULL",), E, "ducklake_inlined_data_1_1"),
     Edit("17: delete_count wrong", (_set("delete_file", "delete_count = 7"),)),
     Edit("17: delete_count NULL", (_set("delete_file", "delete_count = NULL, file_size_bytes = NULL, footer_size = NULL"),)),
     Edit("18: row_id_start NULL", (_set("data_file", "row_id_start = NULL"),)),
@@ -174,5 +185,13 @@ SQLITE_EDITS = (
     Edit("an inlined row id that is text", ("UPDATE ducklake_inlined_data_1_1 SET row_id = 'x'",), E, "row_id"),
     Edit("an inlined delete that is text", ("CREATE TABLE ducklake_inlined_delete_1 (file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT)", "INSERT INTO ducklake_inlined_delete_1 VALUES (1, 'x', 2)"), E, "data file 1"),
     Edit("an inlined delete of NULL", ("CREATE TABLE ducklake_inlined_delete_1 (file_id BIGINT, row_id BIGINT, begin_snapshot BIGINT)", "INSERT INTO ducklake_inlined_delete_1 VALUES (1, NULL, 2)"), E, "data file 1"),
+    Edit("a data file whose begin_snapshot is text", (_set("data_file", "begin_snapshot = 'x'", "data_file_id = 1"),), E, "data file 1 of table main.t"),
+    Edit("a data file whose end_snapshot is text", (_set("data_file", "end_snapshot = 'x'", "data_file_id = 1"),), E, "data file 1 of table main.t"),
+    Edit("a delete file whose begin_snapshot is text", (_set("delete_file", "begin_snapshot = 'x'"),), E, "delete file 4 of data file 0"),
+    Edit("inlined rows whose begin_snapshot is text", ("UPDATE ducklake_inlined_data_1_1 SET begin_snapshot = 'x'",), E, "ducklake_inlined_data_1_1"),
+    Edit("an inlined struct that is no struct", ("UPDATE ducklake_inlined_data_1_1 SET s = '{''x'': '",), E, "'s'"),
+    Edit("an inlined struct with garbage inside", ("UPDATE ducklake_inlined_data_1_1 SET s = '{''x'': seven}'",), E, "'s'"),
+    Edit("an inlined struct of another field", ("UPDATE ducklake_inlined_data_1_1 SET s = '{''y'': 7}'",), E, "'s'"),
+    Edit("an inlined struct that is a number", ("UPDATE ducklake_inlined_data_1_1 SET s = 7",), E, "'s'"),
     Edit("inlined schema_version is text", (_set("inlined_data_tables", "schema_version = 'x'", "table_id = 1"),), E, "inlined"),
 )  # fmt: skip

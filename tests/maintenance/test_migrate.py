@@ -228,3 +228,17 @@ def test_a_migration_that_is_killed_changes_nothing(made: Callable[[str], OldLak
     assert _catalog(old) == before
     assert lake.migrate().steps
     assert lake.table("small").scan().count() == 4
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.4-dev1"])
+def test_a_lake_that_was_opened_before_someone_migrated_it(made: Callable[[str], OldLake], version: str) -> None:
+    """Never rows by the rules of the old version: 0.4-dev1 has every table and column that reading needs, before and after."""
+    old = made(version)
+    lake = DuckLake.connect(old.address.url)
+    table = lake.table("numbers")
+    rows = table.scan().to_arrow().num_rows
+    DuckLake.connect(old.address.url).migrate(allow_history_loss=True)
+    for read in (lambda: table.scan().to_arrow(), lake.snapshots, lambda: lake.table("numbers")):
+        with pytest.raises(CatalogVersionError, match=f"had version {version} when it was opened and has 1.0 now.*open the lake again"):
+            read()
+    assert DuckLake.connect(old.address.url).table("numbers").scan().to_arrow().num_rows == rows
