@@ -113,7 +113,7 @@ def delete_by_key(
         from ducklake_core.spark.read import read_plan
 
         # A frame may give other rows each time that it is computed: its keys are those of the rows that it did give.
-        keys = read_plan(written_plan(plan, on, target.directory, written), storage, data.sparkSession)
+        keys = read_plan(written_plan(plan, on, target.directory, written), storage, data.sparkSession, exact=False)
         return spark_positions.find_key_positions(plan, target, storage, keys, on)
     from ducklake_core.arrow.keys import key_set
     from ducklake_core.arrow.positions import find_positions

@@ -1,12 +1,13 @@
 """Logical Arrow values as the Arrow values that Spark takes for the column's Spark type; runs on executors.
 
 Spark has no unsigned integers, no 128-bit integers, no uuid and json, and only microseconds: spark/types.py says which
-type stands for each of them.  A value that the Spark type cannot hold is an error, never another value.
+types stand for each of them.  A value that the Spark type cannot hold is an error, never another value.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,19 @@ from ducklake_core.format.leaf_cast import cast_temporal
 _DAY = {"us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
-def to_spark_form(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+def to_spark_form(batch: pa.RecordBatch, wanted: pa.Schema, again: Sequence[int] = ()) -> pa.RecordBatch:
     """A batch in the Arrow types that Spark expects, column by column.
+
+    Args:
+        batch: Logical values.
+        wanted: Names and types for Spark.
+        again: Places of columns that are wanted a second time, after all of them, in another type.
 
     Raises:
         SchemaError: A value that the Spark type cannot hold, such as an int128 of 39 digits.
     """
-    arrays = [_named(batch.column(index), field) for index, field in enumerate(wanted)]
+    places = [*range(len(wanted) - len(again)), *again]
+    arrays = [_named(batch.column(place), field) for place, field in zip(places, wanted, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=wanted)
 
 
@@ -42,7 +49,9 @@ def _named(array: pa.Array[Any], field: pa.Field[Any]) -> pa.Array[Any]:
 
 def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
     held = array.type
-    if pa.types.is_time64(held) and not pa.types.is_integer(wanted):
+    if pa.types.is_time64(held):
+        if pa.types.is_string(wanted):
+            return _clock_text(array)
         _check_clock(array)
     if held == wanted and held.num_fields == 0:
         return array
@@ -71,6 +80,16 @@ def _convert(array: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
     if pa.types.is_timestamp(wanted):
         return cast_temporal(array, wanted)
     return array.cast(wanted)
+
+
+def _clock_text(array: pa.Array[Any]) -> pa.Array[Any]:
+    """Arrow has no text for 24:00:00."""
+    is_end = pc.equal(array.view(pa.int64()), _DAY[array.type.unit])
+    if not pc.any(is_end).as_py():
+        return array.cast(pa.string())
+    digits = 6 if array.type.unit == "us" else 9
+    known = pc.if_else(is_end, pa.scalar(0, array.type), array).cast(pa.string())
+    return pc.if_else(is_end, f"24:00:00.{'0' * digits}", known)
 
 
 def _check_clock(array: pa.Array[Any]) -> None:

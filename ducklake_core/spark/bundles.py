@@ -118,7 +118,7 @@ def from_stream(rows: bytes) -> pa.Table:
 
 
 def bundle_reader(
-    bundles: Sequence[Bundle], shape: ReadShape, storage: Storage, wanted: pa.Schema
+    bundles: Sequence[Bundle], shape: ReadShape, storage: Storage, wanted: pa.Schema, again: Sequence[int] = ()
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow`` over ``range(len(bundles))``: reads the bundles whose numbers it is given."""
     dealt = tuple(bundles)
@@ -127,7 +127,7 @@ def bundle_reader(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for rows in _read(dealt[number], shape, storage):
-                    yield to_spark_form(rows, wanted)
+                    yield to_spark_form(rows, wanted, again)
 
     return read
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ducklake_core.arrow.feed import read_change_task, read_inlined_changes
+from ducklake_core.format import pruning
 from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.format.predicates import Predicate, conjunction
 from ducklake_core.scan.change_plan import DELETE, INSERT, POSTIMAGE, PREIMAGE, ChangePlan, ChangeTask, FeedShape, InlinedChanges
@@ -17,7 +18,7 @@ from ducklake_core.scan.snapshot_spans import covered
 from ducklake_core.spark.arrow_form import to_spark_form
 from ducklake_core.spark.bundles import INLINED_ROWS, deal, from_stream, split, to_stream
 from ducklake_core.spark.read import needs_sql
-from ducklake_core.spark.scan_schema import arrow_form, quoted, spark_schema
+from ducklake_core.spark.scan_schema import FilteredColumns, arrow_form, filtered_columns, quoted, wants_exact
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
@@ -45,17 +46,19 @@ def read_changes(plan: ChangePlan, storage: Storage, session: SparkSession) -> D
     settled = [task for task in plan.tasks if not task.may_update]
     paired = [task for task in plan.tasks if task.may_update]
     inlined = [_parted(one, plan) for one in plan.inlined]
+    condition = pruning.columns(predicate) if predicate is not None else frozenset[int]()
+    columns = filtered_columns(shape.schema, (), condition, exact=wants_exact(session))
     branches = []
     bundles = _bundles(paired, [one for one, _ in inlined])
     if bundles:
-        branches.append(_with_updates(_frame(bundles, shape, storage, session)))
+        branches.append(_with_updates(_frame(bundles, shape, columns, storage, session)))
     bundles = _bundles(settled, [one for _, one in inlined])
     if bundles or not branches:
-        branches.append(_frame(bundles, shape, storage, session))
+        branches.append(_frame(bundles, shape, columns, storage, session))
     frame = reduce(lambda left, right: left.unionAll(right), branches)
     if predicate is not None:
         frame = frame.filter(to_sql(predicate, "spark"))
-    return frame.select(*(quoted(name) for name in plan.schema.names))
+    return columns.selected(frame, plan.schema.names)
 
 
 def _spark_filter(plan: ChangePlan) -> tuple[FeedShape, Predicate | None]:
@@ -83,14 +86,13 @@ def _bundles(tasks: Sequence[ChangeTask], inlined: Sequence[InlinedChanges]) -> 
     return bundles
 
 
-def _frame(bundles: Sequence[_Bundle], shape: FeedShape, storage: Storage, session: SparkSession) -> DataFrame:
-    schema = spark_schema(shape.schema)
+def _frame(bundles: Sequence[_Bundle], shape: FeedShape, columns: FilteredColumns, storage: Storage, session: SparkSession) -> DataFrame:
     numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
-    return numbers.mapInArrow(_reader(bundles, shape, storage, arrow_form(schema)), schema)
+    return numbers.mapInArrow(_reader(bundles, shape, storage, arrow_form(columns.schema), columns.again), columns.schema)
 
 
 def _reader(
-    bundles: Sequence[_Bundle], shape: FeedShape, storage: Storage, wanted: pa.Schema
+    bundles: Sequence[_Bundle], shape: FeedShape, storage: Storage, wanted: pa.Schema, again: Sequence[int]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     dealt = tuple(bundles)
 
@@ -98,7 +100,7 @@ def _reader(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for rows in _read(dealt[number], shape, storage):
-                    yield to_spark_form(rows, wanted)
+                    yield to_spark_form(rows, wanted, again)
 
     return read
 

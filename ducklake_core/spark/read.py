@@ -9,35 +9,41 @@ from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from ducklake_core.format import pruning
 from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.format.predicates import And, Comparison, IsNull, Not, Or, Predicate, SqlExpression
 from ducklake_core.scan.native import prefers_arrow
 from ducklake_core.scan.plan import FileTask, ScanPlan
 from ducklake_core.spark.bundles import Bundle, bundle_reader, deal, inlined_bundles, split
 from ducklake_core.spark.native_read import read_natively
-from ducklake_core.spark.scan_schema import arrow_form, quoted, spark_schema
+from ducklake_core.spark.scan_schema import arrow_form, filtered_columns, wants_exact
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NANOSECONDS_CONF = "spark.sql.legacy.parquet.nanosAsLong"
 
-
-def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession) -> DataFrame:
+def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
     """The rows of a plan as a DataFrame, classic or Connect; no file is opened before an action runs.
 
     Columns have the types of spark/types.py and are nullable; the session's time zone changes no value. The session's
     ``spark.sql.parquet.fieldId.read.enabled`` is switched on, which changes nothing for files and schemas without ids.
 
+    Args:
+        plan: What to read.
+        storage: How to open files.
+        session: The session to read with.
+        exact: Whether columns must have types that hold every value; as the session's ``spark.ducklake.read.types`` says when None.
+
     Raises:
         UnsupportedFeatureError: A predicate that has no Spark SQL.
+        UsageError: The session has another setting than those that there are.
     """
     native, others = _ways(plan, session)
     branches = read_natively(plan, native, storage, session) if native else []
     bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(others))), *inlined_bundles(plan.inlined)]
     if bundles or not branches:
-        branches.append(_arrow(plan, bundles, storage, session))
+        branches.append(_arrow(plan, bundles, storage, session, wants_exact(session) if exact is None else exact))
     return reduce(lambda left, right: left.unionAll(right), branches)
 
 
@@ -51,20 +57,17 @@ def _ways(plan: ScanPlan, session: SparkSession) -> tuple[list[FileTask], list[F
     return native, others
 
 
-def _arrow(plan: ScanPlan, bundles: list[Bundle], storage: Storage, session: SparkSession) -> DataFrame:
-    shape = plan.shape
-    filter_sql = None
+def _arrow(plan: ScanPlan, bundles: list[Bundle], storage: Storage, session: SparkSession, exact: bool) -> DataFrame:
+    shape, filter_sql, condition = plan.shape, None, frozenset[int]()
     if plan.predicate is not None and needs_sql(plan.predicate):
         # Only Spark can evaluate it, so the columns that it reads have to come along.
-        filter_sql = to_sql(plan.predicate, "spark")
+        filter_sql, condition = to_sql(plan.predicate, "spark"), pruning.columns(plan.predicate)
         shape = replace(shape, predicate=None, schema=plan.read_schema, virtual=shape.read_virtual)
-    as_long = str(session.conf.get(NANOSECONDS_CONF, "false")).lower() == "true"
-    schema = spark_schema(shape.schema, shape.virtual, nanoseconds_as_long=as_long)
+    columns = filtered_columns(shape.schema, shape.virtual, condition, exact=exact)
     numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
-    frame = numbers.mapInArrow(bundle_reader(bundles, shape, storage, arrow_form(schema)), schema)
-    if filter_sql is None:
-        return frame
-    return frame.filter(filter_sql).select(*(quoted(name) for name in (*plan.schema.names, *plan.virtual)))
+    reader = bundle_reader(bundles, shape, storage, arrow_form(columns.schema), columns.again)
+    frame = numbers.mapInArrow(reader, columns.schema)
+    return frame if filter_sql is None else columns.selected(frame.filter(filter_sql), (*plan.schema.names, *plan.virtual))
 
 
 def needs_sql(predicate: Predicate) -> bool:

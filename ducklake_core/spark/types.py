@@ -18,25 +18,23 @@ void                                           int32, as in the reference
 collations, variant, geometry, geography, UDT  refused by name
 =============================================  ==========================================
 
-Reading (:func:`to_spark_type`): where Spark lacks the type, the narrowest one that holds all values.
+Reading (:func:`to_spark_type`): where Spark lacks the type, one that holds all values, and on request the nearest one of Spark's
+own, in which a value that does not fit is an error.
 
-=========================================  ==================================================
-DuckLake                                   Spark
-=========================================  ==================================================
-uint8, uint16, uint32                      short, int, long
-uint64; int128, uint128                    decimal(20,0); decimal(38,0), more digits are an error
+=========================================  ============================  ==============================================
+DuckLake                                   exact                         nearest, where it differs
+=========================================  ============================  ==============================================
+uint8, uint16, uint32, uint64              short, int, long,
+                                           decimal(20,0)
+int128, uint128                            string                        decimal(38,0), 39 digits are an error
 timestamp_s, timestamp_ms, timestamp       timestamp_ntz
-timestamp_ns                               timestamp_ntz, a value that needs nanoseconds is an error;
-                                           long (nanoseconds since 1970) when the session's
-                                           ``spark.sql.legacy.parquet.nanosAsLong`` is true
-time, timetz (in UTC)                      time(6), 24:00:00 is an error; string before Spark 4.1
-time_ns                                    the same; long under the same setting
+timestamp_ns                               long, since 1970-01-01        timestamp_ntz, nanoseconds are an error
+time, timetz (in UTC)                      string, 10:30:00.000000       time(6), 24:00:00 is an error; before 4.1 string
+time_ns                                    string, nine digits           the same, nanoseconds are an error
 interval, uuid, json                       string
 geometry                                   binary, WKB
 variant                                    variant
-=========================================  ==================================================
-
-docs/types.md has the whole table for users.
+=========================================  ============================  ==============================================
 """
 
 from __future__ import annotations
@@ -184,32 +182,40 @@ _TO_SPARK: dict[str, spark.DataType] = {
     "geometry": spark.BinaryType(),
     "variant": spark.VariantType(),
 }
-_IN_NANOSECONDS = ("timestamp_ns", "time_ns")
+_EXACT: dict[str, spark.DataType] = {
+    "int128": spark.StringType(),
+    "uint128": spark.StringType(),
+    "timestamp_ns": spark.LongType(),
+    # Spark refuses to count a frame with a column of its own TIME unless a setting allows the type, and has no 24:00:00.
+    "time": spark.StringType(),
+    "time_ns": spark.StringType(),
+    "timetz": spark.StringType(),
+}
 
 
-def to_spark_type(data_type: DataType, *, nanoseconds_as_long: bool = False) -> spark.DataType:
+def to_spark_type(data_type: DataType, *, exact: bool = False) -> spark.DataType:
     """The Spark type that values of a DuckLake type are read as.
 
     Args:
         data_type: The DuckLake type.
-        nanoseconds_as_long: Whether leaves in nanoseconds become longs rather than Spark's types in microseconds.
+        exact: Whether the type must hold every value, rather than be the nearest one that can be calculated with.
 
     >>> to_spark_type(PrimitiveType(name="uint64"))
     DecimalType(20,0)
-    >>> to_spark_type(PrimitiveType(name="timestamp_ns"), nanoseconds_as_long=True)
+    >>> to_spark_type(PrimitiveType(name="timestamp_ns"), exact=True)
     LongType()
     """
     match data_type:
         case ListType(element=element):
-            return spark.ArrayType(to_spark_type(element.type), True)
+            return spark.ArrayType(to_spark_type(element.type, exact=exact), True)
         case MapType(key=key, value=value):
-            return spark.MapType(to_spark_type(key.type), to_spark_type(value.type), True)
+            return spark.MapType(to_spark_type(key.type, exact=exact), to_spark_type(value.type, exact=exact), True)
         case StructType(fields=fields):
-            return spark.StructType([spark.StructField(field.name, to_spark_type(field.type), True) for field in fields])
+            return spark.StructType([spark.StructField(field.name, to_spark_type(field.type, exact=exact), True) for field in fields])
         case DecimalType(precision=precision, scale=scale):
             return spark.DecimalType(precision, scale)
         case PrimitiveType(name=name):
-            return spark.LongType() if nanoseconds_as_long and name in _IN_NANOSECONDS else _TO_SPARK[name]
+            return _EXACT.get(name, _TO_SPARK[name]) if exact else _TO_SPARK[name]
 
 
 def _child(name: str, data_type: spark.DataType, path: str) -> Field:

@@ -59,6 +59,7 @@ def test_inlined_rows_at_every_third_snapshot(oracle: OracleFactory, lake_addres
             check_spark(duck, lake, spark, version)
 
 
+@pytest.mark.usefixtures("nearest_types")
 @pytest.mark.parametrize("limit", [0, 10])
 def test_every_type(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, limit: int) -> None:
     with oracle(sqlite_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
@@ -68,6 +69,7 @@ def test_every_type(oracle: OracleFactory, sqlite_address: LakeAddress, spark: S
         assert_same_rows(duck, ours, "SELECT * FROM t")
 
 
+@pytest.mark.usefixtures("nearest_types")
 def test_nanoseconds_are_refused_not_cut(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT TIMESTAMP_NS '2020-01-01 00:00:00.000000001' AS moment")

@@ -10,8 +10,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from ducklake_core.errors import SchemaError
+from ducklake_core import DuckLake
+from ducklake_core.catalog.nested_text import parse_leaf
+from ducklake_core.errors import SchemaError, UsageError
 from ducklake_core.format.arrow_cast import cast_array
+from ducklake_core.format.leaf_cast import from_values
 from ducklake_core.format.types import (
     BLOB,
     BOOLEAN,
@@ -30,13 +33,18 @@ from ducklake_core.format.types import (
     TIMESTAMP_NS,
     TIMESTAMP_S,
     TIMESTAMPTZ,
+    TIMETZ,
     UINT128,
     VARCHAR,
     DataType,
     DecimalType,
     Field,
+    ListType,
+    MapType,
+    StructType,
 )  # fmt: skip
 from ducklake_core.scan.scan import Scan
+from ducklake_core.spark.scan_schema import TYPES_CONF
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import assert_same_rows, open_lake
 from tests.types.samples import FILE_TYPES, LOSSY_IN_FILES, TYPES, constant, rows_of, table_texts, texts, texts_of
@@ -139,20 +147,9 @@ def test_integers_that_the_reference_has_lost(oracle: OracleFactory, sqlite_addr
 NATIVE = (BOOLEAN, INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, DATE, TIMESTAMP, TIMESTAMP_S, TIMESTAMPTZ, VARCHAR, JSON, BLOB)
 
 
-def in_spark(text: str, data_type: DataType) -> bool:
-    """Whether Spark's type holds the sample."""
-    if data_type in (INT128, UINT128):
-        return len(text.lstrip("-")) < 39
-    if data_type in (TIMESTAMP_NS, TIME_NS) and len(text.rpartition(".")[2]) > 6 and "." in text:
-        return False
-    return not (data_type in (TIME, TIME_NS) and text == "24:00:00")
-
-
 @pytest.mark.parametrize("in_file", [True, False])
-def test_spark(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any, monkeypatch: pytest.MonkeyPatch, in_file: bool) -> None:
+def test_spark(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any, in_file: bool) -> None:
     types = FILE_TYPES if in_file else tuple(TYPES)
-    held = {t: [text for text in texts_of(t, in_file=in_file) if in_spark(text, t)] for t in types}
-    monkeypatch.setattr("tests.types.test_every_type.texts_of", lambda data_type, *, in_file: held[data_type])
     with oracle(sqlite_address, f"DATA_INLINING_ROW_LIMIT {0 if in_file else 1000}") as duck:
         fill(duck, "files", types, in_file=in_file)
         fill_nested(duck, "nested", types, in_file=in_file)
@@ -179,7 +176,28 @@ def from_spark(scan: Scan, spark: Any) -> dict[str, list[Any]]:
 
 def _logical(column: Any, field: Field) -> Any:
     """A column from Spark in the Arrow type of the table's column: nothing may have been lost on the way."""
-    return pa.chunked_array([cast_array(chunk, field) for chunk in column.chunks])
+    return pa.chunked_array([cast_array(_from_exact(chunk, field), field) for chunk in column.chunks])
+
+
+def _from_exact(array: Any, field: Field) -> Any:
+    """Longs of nanoseconds as what they count; texts of integers are cast by themselves."""
+    match field.type:
+        case ListType(element=element):
+            values = _from_exact(array.values, element)
+            return pa.ListArray.from_arrays(array.offsets, values, mask=array.is_null())
+        case MapType(value=value):
+            return pa.MapArray.from_arrays(array.offsets, array.keys, _from_exact(array.items, value), mask=array.is_null())
+        case StructType(fields=fields):
+            parts = [_from_exact(array.field(place), child) for place, child in enumerate(fields)]
+            return pa.StructArray.from_arrays(parts, names=[child.name for child in fields], mask=array.is_null())
+        case leaf if leaf == TIMESTAMP_NS:
+            assert array.type == pa.int64()
+            return array.view(pa.timestamp("ns"))
+        case leaf if leaf in (TIME, TIMETZ, TIME_NS):
+            return from_values([None if text is None else parse_leaf(text, leaf) for text in array.to_pylist()], leaf)
+        case leaf:
+            assert (leaf in (INT128, UINT128)) <= pa.types.is_string(array.type)
+            return array
 
 
 def test_what_spark_cannot_hold_is_an_error() -> None:
@@ -221,18 +239,57 @@ def test_floats_keep_every_bit(oracle: OracleFactory, lake_address: LakeAddress)
     }
 
 
-def test_nanoseconds_as_long(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any) -> None:
-    """What Spark's own setting for Parquet files asks for."""
-    from ducklake_core.spark.read import NANOSECONDS_CONF
+EXACT = (
+    "CREATE TABLE t (i INTEGER, h HUGEINT, c TIMESTAMP_NS, d TIME_NS, l TIMESTAMP_NS[], s STRUCT(u UHUGEINT))",
+    """INSERT INTO t VALUES (1, '170141183460469231731687303715884105727', '2024-01-15 10:30:00.123456789', '00:00:00.000000001',
+        ['1969-12-31 23:59:59.999999999', NULL], {'u': '340282366920938463463374607431768211455'}),
+        (2, 9, '2020-01-01', '24:00:00', NULL, NULL),
+        (3, 10, '2021-01-01', NULL, NULL, {'u': 5})""",
+)
 
+
+def test_exact_types_in_spark_are_the_default(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any) -> None:
+    """Every value comes out, and conditions that Spark evaluates compare numbers and times, not texts and longs."""
     with oracle(sqlite_address) as duck:
-        duck.run("CREATE TABLE t (c TIMESTAMP_NS, d TIME_NS, l TIMESTAMP_NS[])")
-        duck.run("INSERT INTO t VALUES ('2024-01-15 10:30:00.123456789', '00:00:00.000000001', ['1969-12-31 23:59:59.999999999', NULL])")
-    spark.conf.set(NANOSECONDS_CONF, "true")
+        duck.run(*EXACT)
+    lake = open_lake(sqlite_address)
+    first, second, third = lake.scan("t").to_spark(spark).sort("i").collect()
+    assert tuple(first)[1:] == (str(2**127 - 1), 1705314600123456789, "00:00:00.000000001", [-1, None], (str(2**128 - 1),))
+    assert tuple(second)[1:] == ("9", 1577836800000000000, "24:00:00.000000000", None, None)
+    scan = lake.scan("t", columns=["h", "c", "i"], where="abs(h) < 10 + 0 OR year(c) = 2021 AND i > 2")
+    with pytest.raises(Exception, match="Spark cannot hold"):
+        # The condition is one for Spark alone, and its nearest types cannot hold the first row.
+        scan.to_spark(spark).collect()
+    rest = [("9", 1577836800000000000, 2), ("10", 1609459200000000000, 3)]
+    with oracle(sqlite_address) as duck:
+        duck.run("DELETE FROM t WHERE i = 1")
+    scan = open_lake(sqlite_address).scan("t", columns=["h", "c", "i"], where="abs(h) < 10 + 0 OR year(c) = 2021 AND i > 2")
+    assert sorted(map(tuple, scan.to_spark(spark).collect()), key=lambda row: row[2]) == rest
+    with oracle(sqlite_address) as duck:
+        duck.run("INSERT INTO t SELECT 4, 4, TIMESTAMP_NS '2022-01-01 00:00:00', NULL, NULL, NULL")
+    lake = DuckLake.connect(sqlite_address.url)
+    feed = lake.table("t").insertions(lake.snapshot().id, where="abs(h) < 10 + 0", columns=["c", "h", "rowid"])
+    assert [tuple(row) for row in feed.to_spark(spark).collect()] == [(1640995200000000000, "4", 3)]
+    assert lake.table("t").scan().to_spark(spark).count() == 3
+    assert third["s"]["u"] == "5"
+
+
+def test_nearest_types_in_spark_on_request(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any) -> None:
+    with oracle(sqlite_address) as duck:
+        duck.run(*EXACT)
+    lake = open_lake(sqlite_address)
+    spark.conf.set(TYPES_CONF, "nearest")
     try:
-        assert open_lake(sqlite_address).scan("t").to_spark(spark).collect() == [(1705314600123456789, 1, [-1, None])]
+        frame = lake.scan("t", where="i = 3", columns=["h", "c", "d"]).to_spark(spark)
+        assert [field.dataType.simpleString() for field in frame.schema][:3] == ["decimal(38,0)", "timestamp_ntz", "time(6)"]
+        assert len(frame.filter("h + 1 = 11").select("h", "c").collect()) == 1
+        with pytest.raises(Exception, match="Spark cannot hold"):
+            lake.scan("t").to_spark(spark).collect()
+        spark.conf.set(TYPES_CONF, "some")
+        with pytest.raises(UsageError, match="set it to 'exact' or 'nearest'"):
+            lake.scan("t").to_spark(spark)
     finally:
-        spark.conf.unset(NANOSECONDS_CONF)
+        spark.conf.unset(TYPES_CONF)
 
 
 def test_nul_characters(oracle: OracleFactory, lake_address: LakeAddress) -> None:
