@@ -37,20 +37,20 @@ _LEAST_SLICES = 4
 # Names of the columns that exist only between the files and the result.
 _NAME, _HASH, _POSITION = "_ducklake_name", "_ducklake_hash", "_ducklake_position"
 _ROW_ID, _SNAPSHOT_ID = "_ducklake_row_id", "_ducklake_snapshot_id"
-_KEY, _KEY_HASH, _INDEX, _PATH, _FIRST_ROW_ID, _BEGIN, _DELETED = (
-    f"_ducklake_file_{name}" for name in ("key", "hash", "index", "path", "first_row_id", "begin", "deleted")
+_KEY, _KEY_HASH, _INDEX, _PATH, _FIRST_ROW_ID, _BEGIN, _FIRST, _LAST, _DELETED = (
+    f"_ducklake_file_{name}" for name in ("key", "hash", "index", "path", "first_row_id", "begin", "first", "last", "deleted")
 )
-_FACTS = pa.schema(
-    [
-        pa.field(_KEY, pa.string()),
-        pa.field(_INDEX, pa.int64()),
-        pa.field(_PATH, pa.string()),
-        pa.field(_FIRST_ROW_ID, pa.int64()),
-        pa.field(_BEGIN, pa.int64()),
-        pa.field(_DELETED, pa.list_(pa.list_(pa.int64()))),
-    ]
-)
-_FACTS_TEXT = f"{_KEY} string, {_INDEX} bigint, {_PATH} string, {_FIRST_ROW_ID} bigint, {_BEGIN} bigint, {_DELETED} array<array<bigint>>"
+_FACTS = {
+    _KEY: ("string", pa.string()),
+    _FIRST: ("bigint", pa.int64()),
+    _LAST: ("bigint", pa.int64()),
+    _DELETED: ("array<array<bigint>>", pa.list_(pa.list_(pa.int64()))),
+    _INDEX: ("bigint", pa.int64()),
+    _PATH: ("string", pa.string()),
+    _FIRST_ROW_ID: ("bigint", pa.int64()),
+    _BEGIN: ("bigint", pa.int64()),
+}
+_NEEDED_FACTS = (_KEY, _FIRST, _LAST, _DELETED)  # the others are of use for virtual columns only
 
 
 def read_natively(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> list[DataFrame]:
@@ -120,21 +120,33 @@ def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session
     metadata = files.metadataColumn("_metadata")
     place = [metadata.getField("file_name").alias(_NAME), metadata.getField("row_index").alias(_POSITION)]
     rows = files.select(*(quoted(name) for name in files.columns), *place).withColumn(_HASH, sf.xxhash64(_NAME))
-    # A join on a number takes half the time of one on names; the names are compared afterwards.
+    # A join on a number takes half the time of one on names.
     facts = _facts(plan, tasks, storage, session).withColumn(_KEY_HASH, sf.xxhash64(_KEY))
     joined = rows.join(sf.broadcast(facts), sf.col(_HASH) == sf.col(_KEY_HASH), "left")
-    visible = joined.filter(_is_visible())
+    visible = joined.filter(_is_visible(exact=bool(virtual)))
     return visible.select(*(quoted(name) for name in names), *(_virtual(name, plan.table).alias(name) for name in virtual))
 
 
-def _is_visible() -> Column:
-    """Whether the row's bit is not set; a row of an unknown file stops the query, as its deletes are not known."""
+def _is_visible(*, exact: bool) -> Column:
+    """Whether the row's bit is not set; a row of an unknown file stops the query, as its deletes are not known.
+
+    Args:
+        exact: Whether to compare the name of every row, as what is known of its file becomes a part of the row. Otherwise that
+            two names have one hash of 64 bits is noticed only where it hides a row: comparing takes as long as all of the rest.
+    """
     position, bits = sf.col(_POSITION), DELETED_BITS.bit_length() - 1
     words = sf.get(sf.col(_DELETED), sf.shiftright(position, bits).cast("int"))
     word = sf.get(words, sf.shiftright(position, 6).bitwiseAND(DELETED_BITS // 64 - 1).cast("int"))
-    deleted = sf.coalesce(sf.getbit(word, position.bitwiseAND(63).cast("int")), sf.lit(0).cast("byte")) == 1
-    stranger = sf.raise_error(sf.concat(sf.lit("Spark read a file under a name that is not in the plan: "), sf.col(_NAME)))
-    return sf.when(sf.col(_KEY).eqNullSafe(sf.col(_NAME)), ~deleted).otherwise(stranger.cast("boolean"))
+    # Deletes often lie together, and a comparison is cheaper than a look into the bits. No bit is NULL, which is not deleted.
+    may_be = (position >= sf.col(_FIRST)) & (position <= sf.col(_LAST))
+    deleted = may_be & (sf.getbit(word, position.bitwiseAND(63).cast("int")) == 1)
+    same_name = sf.col(_KEY) == sf.col(_NAME)
+    message = sf.concat(sf.lit("Spark read a file under a name that is not in the plan: "), sf.col(_NAME))
+    stranger = sf.raise_error(message).cast("boolean")
+    if exact:
+        return sf.when(same_name, ~sf.coalesce(deleted, sf.lit(False))).otherwise(stranger)
+    hidden = sf.when(same_name, sf.lit(False)).otherwise(stranger)
+    return sf.when(sf.col(_KEY_HASH).isNull(), stranger).when(deleted, hidden).otherwise(sf.lit(True))
 
 
 def _virtual(name: str, table: str) -> Column:
@@ -158,17 +170,20 @@ def _facts(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session:
     count = min(len(tasks), max(_LEAST_SLICES, -(-len(tasks) // _FILES_PER_SLICE)))
     # Pickled one by one, so that a task of Spark unpacks its own slice only.
     slices = tuple(pickle.dumps([(file_name(task.file.path), task) for task in tasks[number::count]]) for number in range(count))
-    return session.range(0, count, 1, count).mapInArrow(_facts_reader(slices, plan.snapshot_id, storage), _FACTS_TEXT)
+    facts = _FACTS if plan.shape.read_virtual else {name: _FACTS[name] for name in _NEEDED_FACTS}
+    schema = pa.schema([pa.field(name, arrow_type) for name, (_, arrow_type) in facts.items()])
+    text = ", ".join(f"{name} {spark_type}" for name, (spark_type, _) in facts.items())
+    return session.range(0, count, 1, count).mapInArrow(_facts_reader(slices, plan.snapshot_id, storage, schema), text)
 
 
 def _facts_reader(
-    slices: tuple[bytes, ...], snapshot_id: int, storage: Storage
+    slices: tuple[bytes, ...], snapshot_id: int, storage: Storage, schema: pa.Schema
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 rows = [_facts_of(key, task, snapshot_id, storage) for key, task in _unpacked(slices[number])]
-                yield pa.RecordBatch.from_pylist(rows, schema=_FACTS)
+                yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
     return read
 
@@ -179,13 +194,17 @@ def _unpacked(part: bytes) -> list[tuple[str, FileTask]]:
 
 def _facts_of(key: str, task: FileTask, snapshot_id: int, storage: Storage) -> dict[str, object]:
     file = task.file
+    positions = deleted_positions(storage, file, snapshot_id)
+    first, last = (int(positions[0]), int(positions[-1])) if len(positions) else (None, None)
     return {
         _KEY: key,
+        _FIRST: first,
+        _LAST: last,
         _INDEX: task.index,
         _PATH: file.path,
         _FIRST_ROW_ID: file.row_id_start,
         _BEGIN: file.begin_snapshot,
-        _DELETED: deleted_bits(deleted_positions(storage, file, snapshot_id)),
+        _DELETED: deleted_bits(positions),
     }
 
 

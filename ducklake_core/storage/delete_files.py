@@ -23,6 +23,8 @@ from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.roaring import read_deletion_vector
 
+_SMALL_BYTES = 1 << 18
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedPositions:
@@ -182,7 +184,11 @@ def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:
 
 def _read_columns(source: pa.NativeFile, where: str) -> pa.Table:
     """Path, position and, where it is there, snapshot."""
-    file = pq.ParquetFile(source, arrow_extensions_enabled=False)
+    is_small = source.size() <= _SMALL_BYTES
+    # One request for all of it, and no other threads: most of these files are tiny, and there may be thousands of them.
+    file = pq.ParquetFile(
+        pa.BufferReader(source.read_buffer()) if is_small else source, arrow_extensions_enabled=False, pre_buffer=not is_small
+    )
     schema = file.schema_arrow
     types = [field.type for field in schema]
     if len(types) not in (2, 3) or not _is_text(types[0]) or not pa.types.is_integer(types[1]):
@@ -190,7 +196,10 @@ def _read_columns(source: pa.NativeFile, where: str) -> pa.Table:
     # The reference finds the snapshot column by its name and place, and ignores a third column of another name.
     wanted = [*schema.names[:2], *(name for name in schema.names[2:] if name == SNAPSHOT_ID_COLUMN)]
     wanted_types = [pa.string(), *(pa.int64() for _ in wanted[1:])]
-    return file.read(columns=wanted).select(wanted).cast(pa.schema(list(zip(wanted, wanted_types, strict=True))))
+    table = file.read(columns=wanted, use_threads=False).select(wanted)
+    if table.schema.types == wanted_types:
+        return table
+    return table.cast(pa.schema(list(zip(wanted, wanted_types, strict=True))))
 
 
 def _is_text(data_type: pa.DataType) -> bool:

@@ -1,7 +1,7 @@
 """Reading what has deletes with Spark: 1,000 data files with a delete file each, against the same files before the delete.
 
-Run with ``python -m tests.benchmarks.bench_deletes``. ``BENCH_FILE_ROWS`` rows in a file, 60 of them deleted. Planning is included;
-the Arrow way is there for information.
+Run with ``python -m tests.benchmarks.bench_deletes``. ``BENCH_FILE_ROWS`` rows in a file, 60 of them deleted: the first ones, or with
+``BENCH_SPREAD=1`` some all over the file. Planning is included; the Arrow way is there for information.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from tests.support.scans import STORAGE, open_lake
 FILES = 1000
 FILE_ROWS = int(os.environ.get("BENCH_FILE_ROWS", "1000"))
 DELETED = 60
+STEP = FILE_ROWS // DELETED
+SPREAD = os.environ.get("BENCH_SPREAD", "") == "1"
+# Computed from the place in the file, so that every file loses as many rows.
+CONDITION = f"i % {FILE_ROWS} % {STEP} = 7 AND i % {FILE_ROWS} < {STEP * DELETED}" if SPREAD else f"i % {FILE_ROWS} < {DELETED}"
 
 
 def run() -> list[Result]:
@@ -37,7 +41,7 @@ def run() -> list[Result]:
                 f"INSERT INTO t SELECT i, i // {FILE_ROWS}, 'value ' || i, i / 7, DATE '2020-01-01' + (i % 1000)::INTEGER "
                 f"FROM range({FILES * FILE_ROWS}) r(i)"
             )
-            duck.run(f"DELETE FROM t WHERE i % {FILE_ROWS} < {DELETED}")
+            duck.run(f"DELETE FROM t WHERE {CONDITION}")
         lake = open_lake(address)
         before, after = lake.snapshots()[-2:]
         files = [task.file for task in lake.scan("t").plan().plan.tasks]
