@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.maintenance import build_maintenance_schedule as build_maintenance_schedule
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
     from ducklake_dagster.resources import AzureStorage as AzureStorage
+    from ducklake_dagster.resources import DuckDBCatalog as DuckDBCatalog
     from ducklake_dagster.resources import DuckLakeResource as DuckLakeResource
     from ducklake_dagster.resources import GCSStorage as GCSStorage
     from ducklake_dagster.resources import LocalStorage as LocalStorage
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "AzureStorage": "resources",
+    "DuckDBCatalog": "resources",
     "DuckLakeIOManager": "io_manager",
     "DuckLakeResource": "resources",
     "GCSStorage": "resources",

@@ -37,6 +37,26 @@ class SqliteCatalog(dg.Config):
         Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
 
 
+class DuckDBCatalog(dg.Config):
+    """A catalog in one DuckDB file, for one machine, with the ``duckdb`` extra. Steps in several processes wait for each other."""
+
+    kind: Literal["duckdb"] = "duckdb"
+    path: str = Field(description="File of the catalog; a relative path means the working directory.")
+    metadata_schema: str | None = Field(default=None, description="Database schema that holds the catalog tables; main when not set.")
+
+    def url(self) -> str:
+        """SQLAlchemy URL."""
+        return f"duckdb:///{self.path}"
+
+    def is_missing(self) -> bool:
+        """Whether there is certainly no catalog yet."""
+        return not Path(self.path).exists()
+
+    def prepare(self) -> None:
+        """Make room for a new catalog."""
+        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+
+
 class PostgresCatalog(dg.Config):
     """A catalog in a PostgreSQL database, for any number of writers."""
 
@@ -151,7 +171,7 @@ class AzureStorage(_Storage):
         return {name: value for name in names if (value := getattr(self, name))}
 
 
-Catalog: TypeAlias = SqliteCatalog | PostgresCatalog
+Catalog: TypeAlias = SqliteCatalog | DuckDBCatalog | PostgresCatalog
 Storage: TypeAlias = LocalStorage | S3Storage | GCSStorage | AzureStorage
 
 

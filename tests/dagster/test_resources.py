@@ -16,6 +16,7 @@ import pytest
 from ducklake_core.errors import CatalogUnavailableError, DuckLakeError
 from ducklake_dagster import (
     AzureStorage,
+    DuckDBCatalog,
     DuckLakeIOManager,
     DuckLakeResource,
     GCSStorage,
@@ -24,6 +25,7 @@ from ducklake_dagster import (
     S3Storage,
     SqliteCatalog,
 )
+from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import PostgresServer
 
 SECRET = "p@ss/w:rd 'x"
@@ -72,6 +74,31 @@ def test_a_lake_is_created_only_when_allowed(tmp_path: Path) -> None:
     created = DuckLakeResource(**where, create_if_missing=True)
     assert created.connect() is created.connect()
     assert DuckLakeResource(**where).connect().snapshots()[0].id == 0
+
+
+def test_a_lake_in_a_duckdb_file(tmp_path: Path, instance: Any) -> None:
+    where: dict[str, Any] = {
+        "catalog": DuckDBCatalog(path=str(tmp_path / "deep" / "lake.ducklake")),
+        "storage": LocalStorage(data_path=f"{tmp_path}/files/"),
+    }
+    with pytest.raises(DuckLakeError):
+        DuckLakeResource(**where).connect()
+    lake = DuckLakeResource(**where, create_if_missing=True)
+
+    @dg.asset
+    def things() -> pa.Table:
+        return pa.table({"n": [1, 2]})
+
+    @dg.asset
+    def sums(things: pa.Table) -> pa.Table:
+        return pa.table({"n": [sum(things.column("n").to_pylist())]})
+
+    assert dg.materialize([things, sums], resources={"lake": lake, "io_manager": DuckLakeIOManager(lake=lake)}, instance=instance).success
+    again = pickle.loads(pickle.dumps(lake)).connect()
+    assert again.table("sums").scan().to_arrow().to_pylist() == [{"n": 3}]
+    address = LakeAddress(again.info.data_path, f"ducklake:{tmp_path}/deep/lake.ducklake", f"{tmp_path}/files/", "duckdb")
+    with attached(address) as duck:
+        assert duck.rows("SELECT n FROM things ORDER BY n") == [(1,), (2,)]
 
 
 def test_a_lake_in_postgresql_is_created_once(postgres: PostgresServer, tmp_path: Path) -> None:
