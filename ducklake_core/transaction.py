@@ -18,6 +18,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.publication import Publication
 from ducklake_core.results import TransactionResult
+from ducklake_core.scan.virtual import with_virtual
 from ducklake_core.staged_catalog import StagedCatalog
 from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
 from ducklake_core.table_staging import evolve
@@ -112,13 +113,13 @@ class Transaction(DefinitionVerbs):
         self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution)
 
     def delete(self, name: str, where: Where) -> None:
-        """Delete the rows for which ``where`` is true; all rows when it is None."""
+        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
         if self._repeated:
             return
         self._check_plain()
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
-            predicate = None if where is None else parse_predicate(where, staged.state.schema)
+            predicate = None if where is None else parse_predicate(where, with_virtual(staged.state.schema))
             staged.select(SelectRows(where=predicate))
             staged.written = True
             self._publication.find_deletions(staged, self._catalog.base)

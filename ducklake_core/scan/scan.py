@@ -13,6 +13,7 @@ import pyarrow as pa
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
 from ducklake_core.format.predicates import Predicate
+from ducklake_core.scan.native import prefers_arrow
 from ducklake_core.scan.plan import ScanPlan
 from ducklake_core.scan.planner import plan_scan
 from ducklake_core.storage.filesystems import Storage
@@ -131,6 +132,8 @@ class PlannedScan:
             lines.append(f"  filter:   evaluated in {len(plan.tasks) - covered} files; {covered} match as a whole")
         ways = Counter(task.native_obstacle for task in plan.tasks)
         lines += [f"  {'Spark' if why is None else 'Arrow'}:    {n} files{'' if why is None else f': {why}'}" for why, n in ways.items()]
+        if prefers_arrow([task.file.file_size_bytes for task in plan.tasks if task.native]):
+            lines.append("            in Spark Connect all files with Arrow, as too many of them are small")
         return "\n".join(lines)
 
     __repr__ = __str__
