@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 
 from tests.support.connect import run_client
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.scans import open_lake
 
 SCRIPT = """
 import json, sys
@@ -56,6 +57,8 @@ def test_connect_reads_both_ways(oracle: Callable[..., AbstractContextManager[Or
     assert "connect" in answers["module"]
     assert answers["ways"] == ["None"]
     assert sorted(tuple(row) for row in answers["virtual"]) == virtual
+    assert "in Spark Connect all files with Arrow" in str(open_lake(sqlite_address).scan("small").plan())
+    assert "Connect" not in str(open_lake(sqlite_address).scan("t").plan())
     assert answers["small"] == [i for i in range(1400) if i % 20 >= 11]
     assert sorted(tuple(row) for row in answers["rows"]) == expected
     assert sorted(answers["filtered"]) == [0, 50, 100, 150, 1000]
