@@ -211,3 +211,15 @@ def test_texts_that_cannot_be_read(sqlite_address: LakeAddress, oracle: OracleOf
         lake.views()
     with pytest.raises(CatalogCorruptError, match=r"macro main\.m is neither scalar nor table: 'other'"):
         lake.macros()
+
+
+def test_what_the_reference_lists_and_we_do_not(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress) -> None:
+    """Its descriptions of options, and its quotes around plain names that are words of its SQL."""
+    with oracle(sqlite_address) as duck:
+        duck.run('CREATE TABLE "select" (i INTEGER)')
+        assert duck.value("SELECT changes FROM lake.snapshots() WHERE snapshot_id = 1") == {"tables_created": ['main."select"']}
+        assert "description" in [column[0] for column in duck.connection.execute("FROM lake.options()").description]
+        names = {str(name) for (name,) in duck.rows("SELECT option_name FROM lake.options()")}
+    lake = DuckLake.connect(sqlite_address.url)
+    assert lake.snapshots()[1].change_set.listing() == {"tables_created": ["main.select"]}
+    assert {option.name for option in lake.scoped_options()} <= names

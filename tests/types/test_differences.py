@@ -39,7 +39,7 @@ def test_a_time_that_became_json(oracle: OracleFactory, sqlite_address: LakeAddr
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(f"CREATE TABLE t (c {kind})", "INSERT INTO t VALUES ('10:00:00')", "ALTER TABLE t ALTER c TYPE JSON")
         assert "10:00:00" in str(duck.value("SELECT c::VARCHAR FROM t"))
-    with pytest.raises(SchemaError, match="of table main.t.*'c'.*zone"):
+    with pytest.raises(SchemaError, match=r"of table main\.t.*'c'.*zone"):
         ours(sqlite_address)
 
 
