@@ -52,6 +52,7 @@ class DuckLake(Listings, MaintenanceVerbs):
         data_path: str | None = None,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, Any]] | None = None,
+        encrypted: bool = False,
         indexes: bool = True,
     ) -> DuckLake:
         """Create a new lake with an empty schema ``main``.
@@ -65,6 +66,7 @@ class DuckLake(Listings, MaintenanceVerbs):
             metadata_schema: Schema of a PostgreSQL database or DuckDB file that holds the catalog tables; ``public`` or
                 ``main`` when not given.
             storage_options: fsspec options by protocol, e.g. ``{"s3": {"key": ...}}``; masked in every repr.
+            encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
             indexes: Whether to make an index that the format does not ask for; see :meth:`create_indexes`.
 
         Raises:
@@ -72,7 +74,7 @@ class DuckLake(Listings, MaintenanceVerbs):
             CatalogUnavailableError: The database cannot be reached.
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))
-        info = create_catalog(database, data_path, indexes=indexes)
+        info = create_catalog(database, data_path, encrypted=encrypted, indexes=indexes)
         return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     @classmethod

@@ -98,7 +98,11 @@ class Publication:
             return
         directory = self._lake.info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name)
         target = DeleteTarget(
-            directory=directory, data_path=self._lake.info.data_path, write_id=paths.write_id(), assumed_snapshot=base.id + 1
+            directory=directory,
+            data_path=self._lake.info.data_path,
+            write_id=paths.write_id(),
+            assumed_snapshot=base.id + 1,
+            encrypted=self._lake.info.encrypted,
         )
         if staged.key_files is None:
             staged.key_files = tuple(staged.files)

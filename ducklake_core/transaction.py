@@ -12,7 +12,7 @@ from ducklake_core.catalog.option_rows import StoredOptions, stored_options
 from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit.transaction import new_commit_id
 from ducklake_core.engines import check_keys, fitted_schema, is_stream, replayable, schema_of, write_files
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.names import split_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.predicate_parser import parse_predicate
@@ -116,7 +116,6 @@ class Transaction(DefinitionVerbs):
         """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
         if self._repeated:
             return
-        self._check_plain()
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
             predicate = None if where is None else parse_predicate(where, with_virtual(staged.state.schema))
@@ -141,7 +140,6 @@ class Transaction(DefinitionVerbs):
         if self._repeated:
             return
         check_mode(mode, where, on)
-        self._check_plain()
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
         with self._whole_or_nothing():
             staged = self._target(target, data, schema_evolution, only_append=mode == "append")
@@ -171,6 +169,7 @@ class Transaction(DefinitionVerbs):
             schema=table.schema,
             partition_spec=table.partition_spec,
             storage=self._lake.storage,
+            encrypted=self._lake.info.encrypted,
             options=Options.from_mapping(table.options),
             promise=promise,
         )
@@ -199,10 +198,6 @@ class Transaction(DefinitionVerbs):
         if staged.create is not None and staged.alter is not None:
             raise UsageError(f"the frame does not have the columns that {name} was created with in this transaction", table=name)
         return staged
-
-    def _check_plain(self) -> None:
-        if self._lake.info.encrypted:
-            raise UnsupportedFeatureError("writing to an encrypted lake is not supported; write it with DuckDB")
 
     @property
     def _catalog(self) -> StagedCatalog:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.errors import DuckLakeError, UsageError
-from ducklake_core.format import paths, pruning
+from ducklake_core.format import pruning
 from ducklake_core.format.arrow_cast import cast_to
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.predicate_sql import to_sql
@@ -164,10 +164,16 @@ class DatasetWriter:
 
     def _new_file(self, values: PartitionValues) -> FileWriter:
         state = self._state
-        name = paths.new_file_name(state.write_id)
-        if state.partition_spec is not None and state.options.hive_file_pattern:
-            name = paths.partition_directory(state.partition_spec, values) + name
-        return FileWriter(state.storage, state.directory, name, state.schema, state.options, partition_values=values, encoder=self._encoder)
+        return FileWriter(
+            state.storage,
+            state.directory,
+            state.file_path(values),
+            state.schema,
+            state.options,
+            partition_values=values,
+            encoder=self._encoder,
+            encrypted=state.encrypted,
+        )
 
     def _close_file(self, values: PartitionValues) -> None:
         file = self._open.pop(values).close()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 
 from ducklake_core import errors
+from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ColumnStatistics, WrittenFile
 
 _MARK = "ducklake-error:"
@@ -34,6 +35,8 @@ def file_from_json(text: str) -> WrittenFile:
     fields = json.loads(text)
     fields["statistics"] = tuple(ColumnStatistics(**column) for column in fields["statistics"])
     fields["partition_values"] = tuple(fields["partition_values"])
+    if fields["encryption_key"] is not None:
+        fields["encryption_key"] = EncryptionKey(**fields["encryption_key"])
     return WrittenFile(**fields)
 
 

@@ -18,6 +18,7 @@ from ducklake_core.arrow.read import read_inlined, read_task
 from ducklake_core.commit.actions import StagedDeleteFile
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, UsageError
 from ducklake_core.format import paths
+from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import DataFile, DeleteFile
 from ducklake_core.format.schema import Schema
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
@@ -37,12 +38,14 @@ class DeleteTarget:
         data_path: Full data path of the lake, with a trailing slash.
         write_id: Mark of this write (see format/paths.py), by which its files can be swept.
         assumed_snapshot: Snapshot id written beside new positions of cumulative files: the one after the base.
+        encrypted: Whether each file is encrypted, under a key that its writer makes.
     """
 
     directory: str
     data_path: str
     write_id: str
     assumed_snapshot: int
+    encrypted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +204,8 @@ def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
 
 def _write(file: DataFile, positions: np.ndarray, snapshots: np.ndarray | None, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
     name = paths.new_delete_file_name(target.write_id)
-    size, footer = write_delete_file(storage, target.directory + name, file.path, positions, snapshots)
+    key = EncryptionKey.random() if target.encrypted else None
+    size, footer = write_delete_file(storage, target.directory + name, file.path, positions, snapshots, key)
     return StagedDeleteFile(
         data_file_id=file.id,
         path=name,
@@ -209,6 +213,7 @@ def _write(file: DataFile, positions: np.ndarray, snapshots: np.ndarray | None, 
         new_count=len(positions),
         file_size_bytes=size,
         footer_size=footer,
+        encryption_key=key,
     )
 
 
@@ -235,22 +240,16 @@ def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: Del
             file_size_bytes=staged.file_size_bytes,
             footer_size=staged.footer_size,
             begin_snapshot=new_snapshot,
+            encryption_key=staged.encryption_key,
         ),
     )
     assert held.snapshots is not None
     snapshots = np.where(held.snapshots == staged.assumed_snapshot, new_snapshot, held.snapshots)
     name = paths.new_delete_file_name(target.write_id)
-    data_file_path = _named_data_file(storage, path)
-    size, footer = write_delete_file(storage, target.directory + name, data_file_path, held.positions, snapshots)
-    return replace(staged, path=name, file_size_bytes=size, footer_size=footer, assumed_snapshot=new_snapshot)
-
-
-def _named_data_file(storage: Storage, path: str) -> str:
-    import pyarrow.parquet as pq
-
-    with storage.open_input(path) as source:
-        first = next(pq.ParquetFile(source).iter_batches(1, columns=["file_path"]), None)
-    return str(first.column(0)[0].as_py()) if first is not None and first.num_rows else ""
+    (data_file_path,) = held.data_files or ("",)
+    key = EncryptionKey.random() if target.encrypted else None
+    size, footer = write_delete_file(storage, target.directory + name, data_file_path, held.positions, snapshots, key)
+    return replace(staged, path=name, file_size_bytes=size, footer_size=footer, assumed_snapshot=new_snapshot, encryption_key=key)
 
 
 def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -12,7 +12,6 @@ from ducklake_core.arrow.conform import field_id
 from ducklake_core.arrow.read import read_task
 from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.errors import CorruptFileError
-from ducklake_core.format import paths
 from ducklake_core.format.arrow_cast import cast_to
 from ducklake_core.format.arrow_types import to_arrow_schema
 from ducklake_core.format.files import (
@@ -76,7 +75,7 @@ def merge_files(task: MergeTask, *, threads: bool = True) -> WrittenFile:
     columns = _relaxed(state.schema)
     embed = not task.consecutive or any(_stores_row_ids(file, state.storage) for file in task.files)
     system = (_ROW_ID, _SNAPSHOT_ID) if embed else (_SNAPSHOT_ID,)
-    path = _output_path(task)
+    path = state.file_path(task.partition_values)
     writer = FileWriter(
         state.storage,
         state.directory,
@@ -84,6 +83,7 @@ def merge_files(task: MergeTask, *, threads: bool = True) -> WrittenFile:
         Schema(columns=(*columns.columns, *system)),
         state.options,
         partition_values=task.partition_values,
+        encrypted=state.encrypted,
     )
     try:
         for batch in _rows(task, columns, system, threads=threads):
@@ -111,14 +111,6 @@ def discard(files: Iterable[WrittenFile], state: WriteState) -> None:
 def _relaxed(schema: Schema) -> Schema:
     # What is stored is copied as it is: NOT NULL was the business of whoever wrote it.
     return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
-
-
-def _output_path(task: MergeTask) -> str:
-    state = task.state
-    name = paths.new_file_name(state.write_id)
-    if state.partition_spec is None or not state.options.hive_file_pattern:
-        return name
-    return paths.partition_directory(state.partition_spec, task.partition_values) + name
 
 
 def _stores_row_ids(file: DataFile, storage: Storage) -> bool:

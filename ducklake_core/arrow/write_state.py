@@ -12,7 +12,7 @@ from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
 from ducklake_core.storage.filesystems import Storage
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,7 @@ class WriteState:
         storage: Where the directory is.
         options: The table's options: encoding, target size, hive directories.
         promise: When given, every row must satisfy it, else the write fails.
+        encrypted: Whether each file is encrypted, under a key that its writer makes.
         distribute: Whether rows of one partition are brought together first (Spark), so that each partition gets few files.
         version: Form of this value; an executor with another version of the library refuses it.
     """
@@ -40,6 +41,7 @@ class WriteState:
     storage: Storage = field(default_factory=Storage)
     options: Options = field(default_factory=Options)
     promise: Predicate | None = None
+    encrypted: bool = False
     distribute: bool = True
     version: int = STATE_VERSION
 
@@ -54,6 +56,18 @@ class WriteState:
                 f"the write of {self.table} was planned with write state version {self.version}, this process knows {STATE_VERSION}: "
                 "install the same ducklake-dagster on driver and executors"
             )
+
+    @property
+    def has_directories(self) -> bool:
+        """Whether files of partitions lie in directories that name their values, which an encrypted lake does not show."""
+        return self.partition_spec is not None and self.options.hive_file_pattern and not self.encrypted
+
+    def file_path(self, values: tuple[str | None, ...]) -> str:
+        """Path of a new file below the table's directory, for rows with these partition values."""
+        name = paths.new_file_name(self.write_id)
+        if self.partition_spec is None or not self.has_directories:
+            return name
+        return paths.partition_directory(self.partition_spec, values) + name
 
     def without_columns(self) -> SchemaError:
         """The error for rows that have no columns: as rows of NULLs they would hide a mistake in the frame."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
@@ -125,6 +126,7 @@ class StagedDeleteFile:
         replaces: ``delete_file_id`` of the file that this one takes the place of, None for the first delete.
         replaces_path: Path of that file relative to the data path (or absolute), to schedule it for deletion.
         replaces_path_is_relative: Whether ``replaces_path`` is relative.
+        encryption_key: Opens it; None for a plain one.
     """
 
     data_file_id: int
@@ -138,6 +140,7 @@ class StagedDeleteFile:
     replaces: int | None = None
     replaces_path: str | None = None
     replaces_path_is_relative: bool = True
+    encryption_key: EncryptionKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from ducklake_core.commit.actions import StagedDeleteFile
+from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import WrittenFile
 
 
@@ -33,7 +34,7 @@ def data_file_row(
         "footer_size": file.footer_size,
         "row_id_start": row_id_start,
         "partition_id": partition_id,
-        "encryption_key": None,
+        "encryption_key": _key_text(file.encryption_key),
         "mapping_id": None,
         "partial_max": partial_max,
     }
@@ -85,7 +86,7 @@ def delete_file_row(file: StagedDeleteFile, delete_file_id: int, table_id: int, 
         "delete_count": file.delete_count,
         "file_size_bytes": file.file_size_bytes,
         "footer_size": file.footer_size,
-        "encryption_key": None,
+        "encryption_key": _key_text(file.encryption_key),
         "partial_max": snapshot_id if cumulative else None,
     }
 
@@ -93,3 +94,7 @@ def delete_file_row(file: StagedDeleteFile, delete_file_id: int, table_id: int, 
 def scheduled_row(file_id: int, path: str, path_is_relative: bool, now: datetime) -> dict[str, object]:
     """The row that hands a file over to cleanup. The path is relative to the data path, not to the table."""
     return {"data_file_id": file_id, "path": path, "path_is_relative": path_is_relative, "schedule_start": now}
+
+
+def _key_text(key: EncryptionKey | None) -> str | None:
+    return None if key is None else key.base64_text

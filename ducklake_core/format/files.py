@@ -63,6 +63,7 @@ class WrittenFile:
         statistics: One entry per leaf column.
         partition_values: Text of each partition key's value in key order, None for NULL; empty when unpartitioned.
         row_ids_embedded: Whether the file carries ``_ducklake_internal_row_id``.
+        encryption_key: Opens the file; None for a plain one.
     """
 
     path: str
@@ -72,6 +73,7 @@ class WrittenFile:
     statistics: tuple[ColumnStatistics, ...]
     partition_values: tuple[str | None, ...] = ()
     row_ids_embedded: bool = False
+    encryption_key: EncryptionKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,6 +196,7 @@ class _Merger:
             partition_spec=table.partition_specs.get(group.partition_id) if group.partition_id is not None else None,
             write_id=paths.write_id(),
             storage=self.storage,
+            encrypted=self.info.encrypted,
             options=Options.from_mapping(table.options),
         )
         return MergeTask(

@@ -119,7 +119,7 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     its sources.
     """
     options = Options.from_mapping(table.options)
-    skipped = _obstacle(reader, table, options)
+    skipped = _obstacle(table, options)
     if skipped is not None:
         return TableMergePlan(table=table, base=base, skipped=skipped)
     deleted = files_with_deletes(reader, table.id)
@@ -144,11 +144,9 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     return TableMergePlan(table=table, base=base, groups=groups, left=tuple(sorted(left.items())))
 
 
-def _obstacle(reader: CatalogReader, table: TableState, options: Options) -> str | None:
+def _obstacle(table: TableState, options: Options) -> str | None:
     if not options.auto_compact:
         return "its option auto_compact is false"
-    if reader.info.encrypted:
-        return "files of encrypted lakes cannot be merged by this library"
     if table.sort_keys:
         return "it has sort keys, and merging would lose the order of rows within files"
     return None

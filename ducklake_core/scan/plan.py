@@ -181,4 +181,5 @@ def _uncommitted(file: WrittenFile, number: int, directory: str, snapshot_id: in
         footer_size=file.footer_size,
         row_id_start=None,
         begin_snapshot=snapshot_id + 1,
+        encryption_key=file.encryption_key,
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
+from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import (
     DELETE_PATH_FIELD_ID,
     DELETE_POSITION_FIELD_ID,
@@ -21,6 +22,7 @@ from ducklake_core.format.files import (
 from ducklake_core.format.paths import file_name
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_output import encrypting_sink
 from ducklake_core.storage.roaring import read_deletion_vector
 
 _SMALL_BYTES = 1 << 18
@@ -55,6 +57,7 @@ def write_delete_file(
     data_file_path: str,
     positions: np.ndarray,
     snapshots: np.ndarray | None = None,
+    key: EncryptionKey | None = None,
 ) -> tuple[int, int]:
     """Write a delete file.
 
@@ -64,6 +67,7 @@ def write_delete_file(
         data_file_path: Full path of the data file whose rows are deleted; written beside every position.
         positions: Positions, strictly increasing.
         snapshots: For a cumulative file, the snapshot that deleted each position; makes the third column.
+        key: Encrypts the file; None for a plain one.
 
     Returns:
         Size of the file and length of its footer, in bytes.
@@ -82,7 +86,12 @@ def write_delete_file(
         arrays.append(pa.array(np.asarray(snapshots, dtype=np.int64)))
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="snappy", store_schema=False)
+    if key is None:
+        pq.write_table(table, sink, compression="snappy", store_schema=False)
+    else:
+        encrypting = encrypting_sink(sink, path, key)
+        pq.write_table(table, pa.PythonFile(encrypting, mode="w"), compression="snappy", store_schema=False)
+        encrypting.finish()
     content = sink.getvalue()
     output = storage.open_output(path)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ducklake_core.errors import DuckLakeError, StorageError
 from ducklake_core.format.arrow_types import to_arrow_schema
+from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ROW_ID_FIELD_ID, WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.schema import Schema
@@ -19,6 +21,10 @@ from ducklake_core.storage.file_statistics import StatisticsCollector
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.leaf_arrays import parquet_paths
 from ducklake_core.storage.parquet_footer import footer_size
+from ducklake_core.storage.parquet_output import encrypting_sink
+
+if TYPE_CHECKING:
+    from ducklake_core.storage.encryption.encrypting import EncryptingSink
 
 ROW_GROUP_ROWS = 1_048_576
 """Rows of a row group unless the option says otherwise: more than the reference's 122880, as fewer are much faster."""
@@ -44,6 +50,7 @@ class FileWriter:
         options: Compression, row group sizes, page version; the lake's defaults when not given.
         partition_values: Texts of the partition keys that all rows share, for the report.
         encoder: Where row groups are encoded, for writers that share it; a thread of its own when not given.
+        encrypted: Whether the file gets a key of its own, which is made here and reported with the file.
     """
 
     def __init__(
@@ -56,9 +63,12 @@ class FileWriter:
         *,
         partition_values: tuple[str | None, ...] = (),
         encoder: Executor | None = None,
+        encrypted: bool = False,
     ) -> None:
         self.path = path
         self.rows = 0
+        self._key = EncryptionKey.random() if encrypted else None
+        self._encrypting: EncryptingSink | None = None
         self._full_path = directory + path
         self._storage = storage
         self._schema = schema
@@ -176,16 +186,20 @@ class FileWriter:
 
     def _open(self, first: pa.Table) -> None:
         options = self._options
-        self._sink = self._storage.open_output(self._full_path)
+        self._sink = target = self._storage.open_output(self._full_path)
+        if self._key is not None:
+            self._encrypting = encrypting_sink(self._sink, self._full_path, self._key)
+            target = pa.PythonFile(self._encrypting, mode="w")
         with self._storage.reporting("write", self._full_path):
             self._writer = pq.ParquetWriter(
-                self._sink,
+                target,
                 self._arrow_schema,
                 # Version 1.0 would change the types of columns, not only their encoding.
                 version="2.6",
                 compression=_CODECS.get(options.parquet_compression, options.parquet_compression),
                 compression_level=options.parquet_compression_level,
-                data_page_version=f"{options.parquet_version}.0",
+                # The reference cannot read all encrypted pages of version 2.
+                data_page_version="1.0" if self._key is not None else f"{options.parquet_version}.0",
                 use_dictionary=_dictionary_columns(self._schema, first),
                 store_decimal_as_integer=True,
                 store_schema=False,
@@ -197,6 +211,8 @@ class FileWriter:
         assert self._sink is not None
         with self._storage.reporting("write", self._full_path):
             self._writer.write_table(row_group, row_group_size=row_group.num_rows)
+            if self._encrypting is not None:
+                self._encrypting.seal()
         self._statistics.observe(row_group)
         self._progress = (self._sink.tell(), self._progress[1] + arrow_bytes)
 
@@ -205,19 +221,21 @@ class FileWriter:
             raise StorageError(f"no rows were written to {printable(self._full_path)}", path=printable(self._full_path))
         with self._storage.reporting("finish", self._full_path):
             self._writer.close()
+            end = None if self._encrypting is None else self._encrypting.finish()
             size = self._sink.tell()
             self._sink.close()
-        (footer,) = self._footers
+        (footer,) = self._footers if end is None else (end.metadata,)
         if footer.num_rows != self.rows:
             raise StorageError(f"{printable(self._full_path)} holds {footer.num_rows} rows, but {self.rows} were written")
         return WrittenFile(
             path=self.path,
             record_count=footer.num_rows,
             file_size_bytes=size,
-            footer_size=footer_size(footer),
+            footer_size=footer_size(footer) if end is None else end.footer_size,
             statistics=self._statistics.finish(footer),
             partition_values=self._partition_values,
             row_ids_embedded=any(column.id == ROW_ID_FIELD_ID for column in self._schema),
+            encryption_key=self._key,
         )
 
 

@@ -17,7 +17,7 @@ import pytest
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, NotFoundError, UnsupportedFeatureError
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.storage.encryption.compact import BadStructError, Items, Struct, read_struct, write_struct
-from ducklake_core.storage.encryption.encrypting import encrypt_parquet
+from ducklake_core.storage.encryption.encrypting import EncryptedEnd, EncryptingSink
 from ducklake_core.storage.encryption.modules import BadModuleError, Cipher
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_input import open_parquet
@@ -44,13 +44,19 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+def encrypt(plain: bytes | pa.Buffer, sink: pa.NativeFile, key: EncryptionKey) -> EncryptedEnd:
+    encrypting = EncryptingSink(sink, key, "the source")
+    encrypting.write(plain)
+    return encrypting.finish()
+
+
 def encrypted(path: Path, table: pa.Table = TABLE, key: EncryptionKey = KEY, **options: Any) -> Path:
     plain = pa.BufferOutputStream()
     pq.write_table(table, plain, **options)
     with pa.OSFile(str(path), "wb") as sink:
-        size, footer = encrypt_parquet(pa.BufferReader(plain.getvalue()), sink, key, "plain file")
+        end = encrypt(plain.getvalue(), sink, key)
     content = path.read_bytes()
-    assert (size, footer) == (len(content), int.from_bytes(content[-8:-4], "little"))
+    assert (end.size, end.footer_size) == (len(content), int.from_bytes(content[-8:-4], "little"))
     assert content[:4] == content[-4:] == b"PARE"
     return path
 
@@ -243,7 +249,7 @@ def test_only_plain_parquet_is_encrypted(tmp_path: Path) -> None:
     path = encrypted(tmp_path / "f.parquet")
     for content in (path.read_bytes(), b"PAR1", b"", b"PAR1" + bytes(20) + b"\x08\0\0\0PAR1"):
         with pytest.raises(CorruptFileError, match="the source"):
-            encrypt_parquet(pa.BufferReader(content), pa.BufferOutputStream(), KEY, "the source")
+            encrypt(content, pa.BufferOutputStream(), KEY)
 
 
 def test_modules_are_never_the_same_twice() -> None:
