@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.encryption_key import EncryptionKey
 from tests.scan.test_read_oracle import INLINED, SCENARIOS, compare_with_arrow, replay
@@ -121,24 +120,3 @@ def test_keys_show_themselves_in_no_plan(lake: LakeAddress) -> None:
     for key in keys:
         assert isinstance(key, EncryptionKey)
         assert key.base64_text not in f"{planned}{planned!r}{planned.plan!r}{tasks}"
-
-
-def test_writing_is_refused_before_any_work(lake: LakeAddress, tmp_path: Path) -> None:
-    before = sorted(tmp_path.rglob("*.parquet"))
-    ours = DuckLake.connect(lake.url)
-    snapshots = len(ours.snapshots())
-    table = ours.table("t")
-    data = table.scan(where="i = 1").to_arrow()
-    for attempt in (
-        lambda: table.append(data),
-        lambda: table.overwrite(data),
-        lambda: table.delete("i = 1"),
-        lambda: table.upsert(data, on=["i"]),
-        lambda: ours.write("fresh", data),
-    ):
-        with pytest.raises(UnsupportedFeatureError, match="encrypted"):
-            attempt()
-    merged = ours.merge_adjacent_files()
-    assert "encrypted" in str(merged)
-    assert sorted(tmp_path.rglob("*.parquet")) == before
-    assert len(ours.snapshots()) == snapshots

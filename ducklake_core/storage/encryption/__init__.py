@@ -27,8 +27,8 @@ Without associated data a tag proves that a module was made with the key, not th
 chunk is held against what else is known of it: its pages have the sizes that their headers give, fill the chunk exactly, and
 hold as many values as the footer says.
 
-Writing. :func:`~ducklake_core.storage.encryption.encrypting.encrypt_parquet` turns a plain file into an encrypted one, a column
-chunk at a time: page headers are found by parsing them, the footer gets the new offsets and loses its indexes.
+Writing. :class:`~ducklake_core.storage.encryption.encrypting.EncryptingSink` takes a plain file while it is written, and passes on the
+encrypted one a row group at a time: pages are found by parsing their headers, the footer gets the new offsets and loses its indexes.
 
 Modules: ``modules`` the cipher, both ways; ``compact`` Thrift structs as trees; ``footer`` the end of an encrypted file;
 ``chunks`` pages to modules and back; ``image`` the file-like; ``encrypting`` the writer.
