@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.catalog.files import data_files
-from ducklake_core.catalog.state import Snapshot, SortKey, TableState
+from ducklake_core.catalog.state import Snapshot, TableState
 from ducklake_core.catalog.tags import column_tags, object_tags
 from ducklake_core.catalog.visibility import same_name
 from ducklake_core.errors import UsageError
 from ducklake_core.format.files import DataFile
 from ducklake_core.format.names import join_name
 from ducklake_core.format.options import Options
+from ducklake_core.format.sorting import SortKey
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
 from ducklake_core.table_sizes import column_summaries, table_info
 

@@ -16,6 +16,7 @@ from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.names import split_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.predicate_parser import parse_predicate
+from ducklake_core.format.sorting import sort_orders
 from ducklake_core.publication import Publication
 from ducklake_core.results import TransactionResult
 from ducklake_core.scan.virtual import with_virtual
@@ -163,6 +164,7 @@ class Transaction(DefinitionVerbs):
 
     def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None) -> None:
         table = staged.state
+        options = Options.from_mapping(table.options)
         state = WriteState(
             table=staged.name,
             directory=self._lake.info.checked_location(table.path, f"table {staged.name}", table=staged.name),
@@ -170,8 +172,9 @@ class Transaction(DefinitionVerbs):
             partition_spec=table.partition_spec,
             storage=self._lake.storage,
             encrypted=self._lake.info.encrypted,
-            options=Options.from_mapping(table.options),
+            options=options,
             promise=promise,
+            sort=sort_orders(table.sort_keys, table.schema, staged.name) if options.sort_on_insert else (),
         )
         files = write_files(data, state)
         self._publication.own(staged.paths(files))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ducklake_core.arrow.sorting import sorted_rows
 from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_core.format import pruning
@@ -30,6 +32,9 @@ MAX_OPEN_FILES = 100
 
 GATHERED_BYTES = 256 * 1024 * 1024
 """Arrow bytes that wait in all open files together before the fullest is made to write a row group."""
+
+SORTED_BYTES = 256 * 1024 * 1024
+"""Arrow bytes of rows that are sorted at once, in tables with a sort order; each such run makes files of its own."""
 
 _GATHERED_ROWS = 65_536
 _GATHERED_INPUT_BYTES = 32 * 1024 * 1024
@@ -51,8 +56,9 @@ class DatasetWriter:
         self._incoming: list[pa.RecordBatch] = []
         self._incoming_rows = 0
         self._incoming_bytes = 0
-        # Files roll between the steps, so a step holds no more than a small file does.
-        self._step_bytes = min(_GATHERED_INPUT_BYTES, state.options.target_file_size)
+        # Files roll between the steps, so a step holds no more than a small file does. Rows to be sorted make files of one step.
+        self._step_bytes = SORTED_BYTES if state.sort else min(_GATHERED_INPUT_BYTES, state.options.target_file_size)
+        self._step_rows = sys.maxsize if state.sort else _GATHERED_ROWS
         self._encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-encoder")
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -71,11 +77,16 @@ class DatasetWriter:
             raise self._state.without_columns()
         if self._incoming and self._incoming[0].schema != batch.schema:
             self._take_incoming()
-        self._incoming.append(batch)
-        self._incoming_rows += batch.num_rows
-        self._incoming_bytes += batch.nbytes
-        if self._incoming_rows >= _GATHERED_ROWS or self._incoming_bytes >= self._step_bytes:
-            self._take_incoming()
+        # However large a batch is, it must not become one step: files would grow beyond the target.
+        bytes_per_row = batch.nbytes / batch.num_rows
+        most = max(1, min(self._step_rows, int(self._step_bytes / max(bytes_per_row, 1))))
+        for start in range(0, batch.num_rows, most):
+            piece = batch.slice(start, most) if batch.num_rows > most else batch
+            self._incoming.append(piece)
+            self._incoming_rows += piece.num_rows
+            self._incoming_bytes += int(piece.num_rows * bytes_per_row)
+            if self._incoming_rows >= self._step_rows or self._incoming_bytes >= self._step_bytes:
+                self._take_incoming()
 
     def close(self) -> list[WrittenFile]:
         """Finish all files; they are in place, and verified, but not committed.
@@ -84,8 +95,7 @@ class DatasetWriter:
             StorageError: A file cannot be written.
         """
         self._take_incoming()
-        while self._open:
-            self._close_file(next(iter(self._open)))
+        self._close_files()
         self._encoder.shutdown()
         return self._written
 
@@ -127,10 +137,23 @@ class DatasetWriter:
         if not batches:
             return
         for batch in batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches():
+            if self._state.sort:
+                self._write_sorted(batch)
+                continue
             fitting = self._fitting(batch)
             if self._state.promise is not None:
                 self._check_promise(fitting, self._state.promise)
             self._split(fitting)
+
+    def _write_sorted(self, batch: pa.RecordBatch) -> None:
+        """Rows in their order, as files of their own: another step begins with smaller values again."""
+        rows = sorted_rows(batch, self._state.sort, self._state.schema, self._state.table)
+        for start in range(0, rows.num_rows, _GATHERED_ROWS):
+            fitting = self._fitting(rows.slice(start, _GATHERED_ROWS))
+            if self._state.promise is not None:
+                self._check_promise(fitting, self._state.promise)
+            self._split(fitting)
+        self._close_files()
 
     def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         try:
@@ -174,6 +197,10 @@ class DatasetWriter:
             encoder=self._encoder,
             encrypted=state.encrypted,
         )
+
+    def _close_files(self) -> None:
+        while self._open:
+            self._close_file(next(iter(self._open)))
 
     def _close_file(self, values: PartitionValues) -> None:
         file = self._open.pop(values).close()

@@ -10,6 +10,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.sorting import SortOrder
 from ducklake_core.storage.filesystems import Storage
 
 STATE_VERSION = 2
@@ -29,6 +30,7 @@ class WriteState:
         options: The table's options: encoding, target size, hive directories.
         promise: When given, every row must satisfy it, else the write fails.
         encrypted: Whether each file is encrypted, under a key that its writer makes.
+        sort: What the rows of each file are sorted by.
         distribute: Whether rows of one partition are brought together first (Spark), so that each partition gets few files.
         version: Form of this value; an executor with another version of the library refuses it.
     """
@@ -42,6 +44,7 @@ class WriteState:
     options: Options = field(default_factory=Options)
     promise: Predicate | None = None
     encrypted: bool = False
+    sort: tuple[SortOrder, ...] = ()
     distribute: bool = True
     version: int = STATE_VERSION
 

@@ -10,6 +10,7 @@ from ducklake_core.format.changes import Changes, parse_changes
 from ducklake_core.format.locations import check_location
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.sorting import SortKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +83,6 @@ class SchemaState:
     uuid: str
     name: str
     path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortKey:
-    """One sort expression of a table, as stored."""
-
-    expression: str
-    direction: str
-    null_order: str
-    dialect: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

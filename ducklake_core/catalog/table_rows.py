@@ -8,13 +8,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, String, and_, cast, func, inspect, literal, null, or_, select, union_all
 
-from ducklake_core.catalog.state import InlinedTable, LakeInfo, SortKey, TableState
+from ducklake_core.catalog.state import InlinedTable, LakeInfo, TableState
 from ducklake_core.catalog.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.visibility import live
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format import paths
 from ducklake_core.format.partitioning import PartitionField, PartitionSpec, parse_transform
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.sorting import SortKey
 from ducklake_core.format.type_names import ColumnRow, build_schema
 
 _LAKE_SETTINGS = ("version", "created_by", "data_path", "encrypted")

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from ducklake_core.errors import UsageError
 
+_LEVELS: Mapping[str, tuple[int, int]] = {"zstd": (0, 22), "gzip": (1, 9), "brotli": (0, 11)}
 Compression: TypeAlias = Literal["uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw"]
 
 
@@ -52,6 +53,27 @@ class Options:
     per_thread_output: bool = False
     write_deletion_vectors: bool = False
     sort_on_insert: bool = True
+
+    def check_compression(self) -> None:
+        """Refuse a level that the codec does not have.
+
+        Raises:
+            UsageError: ``parquet_compression_level`` is not one of ``parquet_compression``.
+        """
+        level, codec = self.parquet_compression_level, self.parquet_compression
+        if level is None:
+            return
+        lowest, highest = _LEVELS.get(codec, (None, None))
+        if lowest is None or highest is None:
+            raise UsageError(
+                f"option parquet_compression_level is {level}, but {codec} has no levels: take {', '.join(_LEVELS)}, or no level",
+                option="parquet_compression_level",
+            )
+        if not lowest <= level <= highest:
+            raise UsageError(
+                f"option parquet_compression_level is {level}, but levels of {codec} are {lowest} to {highest}",
+                option="parquet_compression_level",
+            )
 
     @classmethod
     def from_mapping(cls, texts: Mapping[str, str]) -> Options:

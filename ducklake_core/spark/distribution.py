@@ -37,7 +37,7 @@ def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema:
         schema: The table's columns.
     """
     keys = [_KEY.format(number) for number in range(len(spec.fields))]
-    columns = [_position(names, field.column) for field in spec.fields]
+    columns = [column_position(names, field.column) for field in spec.fields]
     missing = [field.column for field, column in zip(spec.fields, columns, strict=True) if column is None]
     if missing:
         # Their value is the same in all rows, the column's default.
@@ -55,7 +55,8 @@ def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema:
     return keyed.hint("rebalance", *keys)
 
 
-def _position(names: Sequence[str], wanted: str) -> int | None:
+def column_position(names: Sequence[str], wanted: str) -> int | None:
+    """Place of a column among a frame's, found without regard to case."""
     return next((position for position, name in enumerate(names) if name.casefold() == wanted.casefold()), None)
 
 
@@ -94,7 +95,7 @@ def _bucket_adder(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     # Whether NULL is allowed is for the writer to say.
     hashed = Schema(columns=tuple(replace(column, nullable=True) for column in schema.select({f.column: None for f in spec.fields})))
-    positions = [position for column in hashed if (position := _position(names, column.name)) is not None]
+    positions = [position for column in hashed if (position := column_position(names, column.name)) is not None]
 
     def add_buckets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

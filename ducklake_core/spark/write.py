@@ -8,6 +8,7 @@ with ``spark-submit``, ``spark.sparkContext.addPyFile`` in a classic session.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from ducklake_core.format.statistics import verify_written_file
 from ducklake_core.spark.attempts import attempt_number, may_have_lost
 from ducklake_core.spark.batches import unweighed
 from ducklake_core.spark.distribution import distribute, plain_name
+from ducklake_core.spark.sorting import sort_within_partitions
 from ducklake_core.spark.types import year_month_columns
 from ducklake_core.storage.sweeping import sweep
 
@@ -35,7 +37,7 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
 
     The frame is computed once. Row groups are gathered here, so the size of the session's Arrow batches matters little. With
     ``state.distribute`` the rows of a partitioned table are first brought together by partition values, so that each
-    partition gets few files. The session's time zone changes no value.
+    partition gets few files (the option ``per_thread_output`` leaves them where they are). The session's time zone changes no value.
 
     Returns:
         The files, verified; none when there are no rows.
@@ -53,8 +55,11 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
             return ()
         raise state.without_columns()
     frame = _for_python(df)
-    if state.partition_spec is not None and state.distribute:
+    if state.partition_spec is not None and state.distribute and not state.options.per_thread_output:
         frame = distribute(frame, names, state.partition_spec, state.schema)
+    if state.sort:
+        in_order = sort_within_partitions(frame, names, state.sort, state.schema, state.table)
+        frame, state = (frame, state) if in_order is None else (in_order, replace(state, sort=()))
     report = frame.mapInArrow(_partition_writer(state, names), _REPORT)
     try:
         with unweighed(frame):

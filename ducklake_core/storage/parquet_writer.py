@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Collection
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ROW_ID_FIELD_ID, WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import BOOLEAN, Field
+from ducklake_core.format.types import BLOB, BOOLEAN, DATE, FLOATS, INT128, INTEGERS, JSON, TIMESTAMPS, UINT128, VARCHAR, DataType, Field
 from ducklake_core.storage.file_statistics import StatisticsCollector
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.leaf_arrays import parquet_paths
@@ -33,6 +35,7 @@ ROW_GROUP_BYTES = 128 * 1024 * 1024
 """Bytes of a row group as Arrow data, unless the option says otherwise; bounds the memory of a writer."""
 
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+_DELTAS = frozenset({*INTEGERS, *TIMESTAMPS, DATE} - {INT128, UINT128})
 _SAMPLE_ROWS = 16_384
 _GUESSED_RATIO = 0.5
 
@@ -74,6 +77,7 @@ class FileWriter:
         self._schema = schema
         self._arrow_schema = to_arrow_schema(schema, physical=True)
         self._options = options or Options()
+        self._options.check_compression()
         self._row_group_rows = self._options.parquet_row_group_size or ROW_GROUP_ROWS
         self._row_group_bytes = self._options.parquet_row_group_size_bytes or ROW_GROUP_BYTES
         self._partition_values = partition_values
@@ -96,18 +100,20 @@ class FileWriter:
         Raises:
             StorageError: The file cannot be written.
         """
-        most = self._row_group_rows
-        for start in range(0, batch.num_rows, most):
-            piece = batch.slice(start, most) if batch.num_rows > most else batch
-            if self._gathered_rows + piece.num_rows > most:
-                self.flush()
+        size = batch.nbytes
+        bytes_per_row = size / max(batch.num_rows, 1)
+        start = 0
+        while start < batch.num_rows:
+            fitting = int((self._row_group_bytes - self._gathered_bytes) / bytes_per_row) if bytes_per_row else sys.maxsize
+            piece = batch.slice(start, max(1, min(self._row_group_rows - self._gathered_rows, fitting)))
+            start += piece.num_rows
             self._gathered.append(piece)
             self._gathered_rows += piece.num_rows
-            self._gathered_bytes += piece.nbytes
-            self._received_bytes += piece.nbytes
-            self.rows += piece.num_rows
-            if self._gathered_bytes >= self._row_group_bytes:
+            self._gathered_bytes += int(piece.num_rows * bytes_per_row)
+            if self._gathered_rows >= self._row_group_rows or self._gathered_bytes + bytes_per_row > self._row_group_bytes:
                 self.flush()
+        self._received_bytes += size
+        self.rows += batch.num_rows
 
     @property
     def gathered_bytes(self) -> int:
@@ -142,7 +148,8 @@ class FileWriter:
         with suppress(DuckLakeError, OSError, pa.ArrowException, CancelledError):
             self._wait()
         self._shut_down()
-        with suppress(DuckLakeError, OSError, pa.ArrowException):
+        # RuntimeError: pyarrow asks a writer that failed for the footer that it never wrote.
+        with suppress(DuckLakeError, OSError, pa.ArrowException, RuntimeError):
             if self._writer is not None and self._writer.is_open:
                 self._writer.close()
         with suppress(OSError, pa.ArrowException):
@@ -185,7 +192,7 @@ class FileWriter:
             encoding.result()
 
     def _open(self, first: pa.Table) -> None:
-        options = self._options
+        options, dictionaries = self._options, _dictionary_columns(self._schema, first)
         self._sink = target = self._storage.open_output(self._full_path)
         if self._key is not None:
             self._encrypting = encrypting_sink(self._sink, self._full_path, self._key)
@@ -200,7 +207,8 @@ class FileWriter:
                 compression_level=options.parquet_compression_level,
                 # The reference cannot read all encrypted pages of version 2.
                 data_page_version="1.0" if self._key is not None else f"{options.parquet_version}.0",
-                use_dictionary=_dictionary_columns(self._schema, first),
+                use_dictionary=dictionaries,
+                column_encoding=_encodings(self._schema, dictionaries) if options.parquet_version == 2 else None,
                 store_decimal_as_integer=True,
                 store_schema=False,
                 metadata_collector=self._footers,
@@ -243,6 +251,21 @@ def _dictionary_columns(schema: Schema, first: pa.Table) -> list[str]:
     """Parquet paths of leaves worth a dictionary: those whose values repeat in the first rows, and all nested ones."""
     sample = first.slice(0, _SAMPLE_ROWS)
     return [path for column in schema for leaf, path in parquet_paths(column) if _repeats(leaf, column, sample)]
+
+
+def _encodings(schema: Schema, dictionaries: Collection[str]) -> dict[str, str] | None:
+    """What version 2 of Parquet encodes columns without a dictionary with, as the reference does."""
+    leaves = ((path, leaf.type) for column in schema for leaf, path in parquet_paths(column) if path not in dictionaries)
+    found = {path: encoding for path, leaf_type in leaves if (encoding := _encoding(leaf_type)) is not None}
+    return found or None
+
+
+def _encoding(leaf_type: DataType) -> str | None:
+    if leaf_type in FLOATS:
+        return "BYTE_STREAM_SPLIT"
+    if leaf_type in (VARCHAR, BLOB, JSON):
+        return "DELTA_LENGTH_BYTE_ARRAY"
+    return "DELTA_BINARY_PACKED" if leaf_type in _DELTAS else None
 
 
 def _repeats(leaf: Field, column: Field, sample: pa.Table) -> bool:

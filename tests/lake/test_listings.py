@@ -9,8 +9,8 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.macros import MacroParameter
-from ducklake_core.catalog.state import SortKey
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
+from ducklake_core.format.sorting import SortKey
 from tests.support.oracle import LakeAddress, Oracle
 
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
