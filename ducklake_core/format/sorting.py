@@ -70,7 +70,7 @@ def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[So
     return tuple(_sort_order(key, schema, table) for key in keys)
 
 
-def parse_expression(text: str) -> exp.Expression:
+def parse_expression(text: str) -> exp.Expr:
     """A sort expression as a tree.
 
     Raises:

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BinaryType, BooleanType, DataType, DateType, NumericType, StringType, TimestampNTZType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 from sqlglot import exp
 
 from ducklake_core.errors import UnsupportedFeatureError
@@ -40,24 +51,11 @@ def sort_within_partitions(
     Raises:
         UnsupportedFeatureError: An expression that Spark cannot evaluate, or of columns that the frame lacks.
     """
-    columns: list[Column] = []
-    for order in orders:
-        positions = {name: column_position(names, name) for name in order.columns}
-        if order.column is None:
-            columns.append(_directed(_expression(positions, order, table), order))
-            continue
-        position = positions[order.column]
-        if position is None:
-            # The same in all rows, the column's default.
-            continue
-        key = _comparable(plain_name(position), df.schema[plain_name(position)].dataType, schema.column(order.column))
-        if key is None:
-            return None
-        columns.append(_directed(key, order))
-    if not columns:
-        return df
     try:
-        done = df.sortWithinPartitions(*columns)
+        keys = _keys(df, names, orders, schema, table)
+        if not keys:
+            return df if keys is not None else None
+        done = df.sortWithinPartitions(*keys)
         # With Spark Connect this is where expressions are looked at.
         _ = done.schema
     except (AnalysisException, ParseException) as error:
@@ -70,6 +68,31 @@ def sort_within_partitions(
     return done
 
 
+def _keys(df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], schema: Schema, table: str) -> list[Column] | None:
+    """What to sort by, None when Spark would sort a key in another way."""
+    keys: list[Column] = []
+    for order in orders:
+        positions = {name: column_position(names, name) for name in order.columns}
+        if order.column is None:
+            keys.append(_directed(_one_zero(df, _expression(positions, order, table)), order))
+            continue
+        position = positions[order.column]
+        if position is None:
+            # The same in all rows, the column's default.
+            continue
+        name = plain_name(position)
+        key = _comparable(name, df.schema[name].dataType, schema.column(order.column))
+        if key is None:
+            return None
+        keys.append(_directed(_one_zero(df, key), order))
+    return keys
+
+
+def _one_zero(df: DataFrame, key: Column) -> Column:
+    """The key without negative zeros, which Spark sorts before the others."""
+    return key + sf.lit(0.0).cast("float") if isinstance(df.select(key).schema[0].dataType, FloatType | DoubleType) else key
+
+
 def _expression(positions: dict[str, int | None], order: SortOrder, table: str) -> Column:
     missing = [name for name, position in positions.items() if position is None]
     if missing:
@@ -78,7 +101,7 @@ def _expression(positions: dict[str, int | None], order: SortOrder, table: str) 
         )
     plain = {name.casefold(): plain_name(position) for name, position in positions.items() if position is not None}
 
-    def renamed(node: exp.Expression) -> exp.Expression:
+    def renamed(node: exp.Expr) -> exp.Expr:
         return exp.column(plain[node.name.casefold()]) if isinstance(node, exp.Column) else node
 
     return sf.expr(parse_expression(order.expression).transform(renamed).sql(dialect="spark"))
