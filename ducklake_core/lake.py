@@ -29,6 +29,7 @@ from ducklake_core.transaction import Transaction
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ducklake_core.adding import Paths
     from ducklake_core.format.predicates import Predicate
     from ducklake_core.format.schema import Schema
 
@@ -321,6 +322,10 @@ class DuckLake(Listings, MaintenanceVerbs):
         if result.repeated:
             return single_result(result, *self._written_then(name, result.snapshot))
         return single_result(result, name, 0)
+
+    def add_data_files(self, table: str, paths: Paths, **how: Any) -> WriteResult:
+        """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which says what becomes of them."""
+        return self.table(table).add_data_files(paths, **how)
 
     def transaction(
         self,

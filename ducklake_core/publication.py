@@ -254,17 +254,18 @@ def _nothing(staged: StagedTable, base: Snapshot) -> WriteResult:
 
 
 def _result(staged: StagedTable, committed: Committed) -> WriteResult:
+    new = [*staged.files, *(added.file for added in staged.added)]
     return WriteResult(
         table=staged.name,
         table_id=committed.ids.get(staged.state.id, staged.state.id),
         snapshot=committed.snapshot,
         created_table=staged.create is not None,
         schema_changes=staged.differences,
-        rows_added=sum(file.record_count for file in staged.files),
+        rows_added=sum(file.record_count for file in new),
         rows_deleted=staged.deletions.row_count,
-        files_added=len(staged.files),
+        files_added=len(new),
         files_removed=len(staged.deletions.ended),
         delete_files_added=len(staged.deletions.delete_files),
-        bytes_added=sum(file.file_size_bytes for file in staged.files),
+        bytes_added=sum(file.file_size_bytes for file in new),
         attempts=committed.attempts,
     )

@@ -20,12 +20,12 @@ class WriteResult:
             counts below are 0.
         created_table: Whether the write created the table.
         schema_changes: Readable differences that were applied to the table's columns.
-        rows_added: Rows written.
+        rows_added: Rows written, or in files that were added as they are.
         rows_deleted: Rows that were there before and no longer are.
-        files_added: Data files written.
+        files_added: Data files written or added.
         files_removed: Data files that ended with this write because all of their rows were deleted.
         delete_files_added: Files of deleted positions written.
-        bytes_added: Bytes of the data files written.
+        bytes_added: Bytes of the data files written or added.
         attempts: How often the commit was tried.
     """
 

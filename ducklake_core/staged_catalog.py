@@ -52,7 +52,7 @@ class StagedCatalog:
     def whole_or_nothing(self) -> Iterator[None]:
         """A block that fails leaves nothing staged, should its error be caught and the transaction go on."""
         definitions, schemas = list(self.definitions), dict(self._schemas)
-        tables = {key: replace(staged, files=list(staged.files)) for key, staged in self._tables.items()}
+        tables = {key: replace(staged, files=list(staged.files), added=list(staged.added)) for key, staged in self._tables.items()}
         try:
             yield
         except BaseException:

@@ -11,6 +11,7 @@ from ducklake_core.catalog.state import TableState
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
+    AddFiles,
     AlterColumns,
     AppendFiles,
     CreateTable,
@@ -18,7 +19,9 @@ from ducklake_core.commit.actions import (
     EndInlined,
 )
 from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.added_files import AddedFile, same_mapping
 from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.names import join_name
 
 if TYPE_CHECKING:
@@ -55,6 +58,7 @@ class StagedTable:
         alter: Its change of columns, likewise.
         differences: What that changes, readable.
         files: Written files.
+        added: Files of other writers that are to belong to it; ``mappings`` are those that the table has at the base snapshot.
         selection: Which committed rows to delete.
         key_files: The files written by the call that selected; rows that later calls append are no keys of it.
         deletions: Those rows, found on the base snapshot.
@@ -68,6 +72,8 @@ class StagedTable:
     alter: AlterColumns | None = None
     differences: tuple[str, ...] = ()
     files: list[WrittenFile] = field(default_factory=list)
+    added: list[AddedFile] = field(default_factory=list)
+    mappings: tuple[NameMapping, ...] = ()
     selection: Selection | None = None
     key_files: tuple[WrittenFile, ...] | None = None
     deletions: Deletions = field(default_factory=Deletions)
@@ -86,7 +92,7 @@ class StagedTable:
             UnsupportedFeatureError: Rows of this table were deleted or added before in this transaction: later calls
                 would have to see rows that are not committed.
         """
-        if self.selection is not None or self.files:
+        if self.selection is not None or self.files or self.added:
             raise UnsupportedFeatureError(
                 f"deleting rows of {self.name} after other writes to it in the same transaction is not supported; "
                 "delete or overwrite first and once, then append",
@@ -101,6 +107,8 @@ class StagedTable:
         if self.alter is not None:
             yield self.alter
         table_id = self.state.id
+        if self.added:
+            yield self._added_files()
         # Data files come before delete files, so that they get the lower ids, as in the reference.
         if self.files:
             spec = self.state.partition_spec
@@ -112,6 +120,24 @@ class StagedTable:
             yield AddDeleteFiles(table_id=table_id, files=self.deletions.delete_files)
         if self.deletions.inlined:
             yield EndInlined(table_id=table_id, rows=self.deletions.inlined)
+
+    def _added_files(self) -> AddFiles:
+        mappings: list[NameMapping] = list(self.mappings)
+        files: list[tuple[AddedFile, int]] = []
+        for added in self.added:
+            found = next((mapping for mapping in mappings if same_mapping(mapping.columns, added.columns)), None)
+            if found is None:
+                found = NameMapping(id=-1 - len(mappings), columns=added.columns)
+                mappings.append(found)
+            files.append((added, found.id))
+        used = {number for _, number in files}
+        return AddFiles(
+            table_id=self.state.id,
+            schema=self.state.schema,
+            files=tuple(files),
+            mappings=tuple(mapping for mapping in mappings if mapping.id in used),
+            partition_spec=self.state.partition_spec,
+        )
 
     def paths(self, files: Sequence[Any]) -> list[str]:
         """Full paths of files that are relative to the table."""

@@ -18,6 +18,9 @@ from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_
 from ducklake_core.table_sizes import column_summaries, table_info
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ducklake_core.adding import Paths
     from ducklake_core.catalog.feed import Bound
     from ducklake_core.format.partitioning import PartitionSpec
     from ducklake_core.format.schema import Schema
@@ -199,11 +202,7 @@ class Table:
             return reader.table_by_id(self._state.id, snapshot.id)
 
     def append(self, data: Any, *, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
-        """Add rows. ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.write`.
-
-        Sort keys that DuckDB has set (``ALTER TABLE ... SET SORTED BY``) are not applied, whatever the option ``sort_on_insert``
-        says. Nothing reads wrongly by that: files are only pruned as well as the data happened to be sorted.
-        """
+        """Add rows. ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.write`."""
         return self._write(data, mode="append", schema_evolution=schema_evolution, **commit)
 
     def overwrite(self, data: Any, *, where: Where = None, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
@@ -219,6 +218,59 @@ class Table:
         self._check_writable()
         with self._lake.transaction(**commit) as tx:
             tx.delete(self.name, where)
+        return single_result(tx.result, self.name, self._state.id)
+
+    def add_data_files(
+        self,
+        paths: Paths,
+        *,
+        hive_partitioning: bool | None = None,
+        allow_missing: bool = False,
+        ignore_extra_columns: bool = False,
+        allow_duplicates: bool = False,
+        spark: SparkSession | None = None,
+        **commit: Any,
+    ) -> WriteResult:
+        """Make Parquet files that somebody else wrote part of the table, as they are and where they are. No row is read or copied.
+
+        **From then on the files belong to the lake**: once their rows are deleted, overwritten, merged or expired, ``cleanup_old_files``
+        deletes the files themselves, whoever wrote them and whoever else reads them. Nothing may change them any more.
+
+        Columns are found by name without regard to case. A column of a file has the table's type or one that the reference
+        widens to it: fewer bits of the same kind of number, unsigned ones in a wider signed column, decimals with fewer digits, any
+        unit of timestamps.
+
+        Args:
+            paths: A file, a folder with everything below it (hidden files and ``_SUCCESS`` are left out), a pattern (``*``, ``?``,
+                ``**``), or several of these. Files without rows are left out.
+            hive_partitioning: Whether directories ``key=value`` of a path are columns of the table: in every path (True), where
+                they are called like one (None), or nowhere (False). They win over a column of the file.
+            allow_missing: Whether files may lack columns, which then have their initial default, or NULL.
+            ignore_extra_columns: Whether files may have columns that the table does not have.
+            allow_duplicates: Whether a file may be added that is in the catalog already. Its rows are then there twice, and deleting
+                one entry deletes the file of both: for experiments only.
+            spark: Reads the footers on the executors of a session, for very many files; otherwise threads of this process do.
+            commit: author, message, extra_info and commit_id, as in :meth:`DuckLake.write`.
+
+        Raises:
+            NotFoundError: Nothing is there.
+            CorruptFileError: A file is no Parquet file, or is cut.
+            SchemaError: A column is missing, unknown, of another type, or has NULLs that the table does not allow.
+            UsageError: The table is partitioned, and neither path nor statistics tell the value of a key for all rows of a file.
+            AlreadyExistsError: A file belongs to the lake already, or is scheduled for deletion.
+            UnsupportedFeatureError: A place that the lake may not name, an encrypted lake, or a column that only DuckDB adds.
+        """
+        self._check_writable()
+        with self._lake.transaction(**commit) as tx:
+            tx.add_data_files(
+                self.name,
+                paths,
+                hive_partitioning=hive_partitioning,
+                allow_missing=allow_missing,
+                ignore_extra_columns=ignore_extra_columns,
+                allow_duplicates=allow_duplicates,
+                spark=spark,
+            )
         return single_result(tx.result, self.name, self._state.id)
 
     def _write(self, data: Any, **how: Any) -> WriteResult:

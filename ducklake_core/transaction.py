@@ -23,6 +23,7 @@ from ducklake_core.scan.virtual import with_virtual
 from ducklake_core.staged_catalog import StagedCatalog
 from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
 from ducklake_core.table_staging import evolve
+from ducklake_core.transaction_additions import AdditionVerb
 from ducklake_core.transaction_definitions import DefinitionVerbs
 from ducklake_core.write_target import Target, check_mode
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake, SchemaEvolution, Where, WriteMode
 
 
-class Transaction(DefinitionVerbs):
+class Transaction(DefinitionVerbs, AdditionVerb):
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
     Rows are written to files at once, by each call; nothing is visible before the block ends.  Deletes and overwrites see

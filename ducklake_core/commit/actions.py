@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ducklake_core.format.added_files import AddedFile
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import Field
@@ -103,6 +105,22 @@ class AppendFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddFiles:
+    """Add files that somebody else wrote to a table, as they are.
+
+    Attributes:
+        files: The files; each names its mapping by its place in ``mappings``.
+        mappings: What finds the columns: mappings of the catalog with their ids, and new ones with an id below 0.
+    """
+
+    table_id: int
+    schema: Schema
+    files: tuple[tuple[AddedFile, int], ...]
+    mappings: tuple[NameMapping, ...]
+    partition_spec: PartitionSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndFiles:
     """End whole data files: all of their rows are deleted."""
 
@@ -190,5 +208,15 @@ class MergeFiles:
 
 
 Action: TypeAlias = (
-    CreateSchema | DropSchema | CreateTable | DropTable | AlterColumns | AppendFiles | EndFiles | AddDeleteFiles | EndInlined | MergeFiles
+    CreateSchema
+    | DropSchema
+    | CreateTable
+    | DropTable
+    | AlterColumns
+    | AppendFiles
+    | AddFiles
+    | EndFiles
+    | AddDeleteFiles
+    | EndInlined
+    | MergeFiles
 )

@@ -15,7 +15,7 @@ from ducklake_core.catalog.database import Database, classify
 from ducklake_core.catalog.head import Head, HeadRequest, read_head, snapshots_mentioning
 from ducklake_core.catalog.state import Snapshot
 from ducklake_core.catalog.writer import apply_changes
-from ducklake_core.commit.actions import Action, AddDeleteFiles, AppendFiles, EndFiles, StagedDeleteFile
+from ducklake_core.commit.actions import Action, AddDeleteFiles, AddFiles, AppendFiles, EndFiles, StagedDeleteFile
 from ducklake_core.commit.conflicts import find_conflict
 from ducklake_core.commit.resolution import Resolution, resolve
 from ducklake_core.commit.transaction import StagedTransaction, commit_id_of, search_text, writer_of
@@ -230,5 +230,5 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
                 files.update(file.data_file_id for file in staged)
             case _:
                 pass
-    written = {action.table_id for action in transaction.actions if isinstance(action, AppendFiles) and action.table_id > 0}
+    written = {action.table_id for action in transaction.actions if isinstance(action, AppendFiles | AddFiles) and action.table_id > 0}
     return HeadRequest(base=transaction.base.id, tables=frozenset(tables), statistics_for=frozenset(written), files=frozenset(files))

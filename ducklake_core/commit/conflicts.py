@@ -16,6 +16,7 @@ from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
+    AddFiles,
     AlterColumns,
     AppendFiles,
     CreateSchema,
@@ -264,7 +265,7 @@ def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Ow
             yield _Own(kind="drop_table", label=f"{schema_name}.{name}", table_id=table_id)
         case AlterColumns(table_id=table_id, schema_name=schema_name, name=name):
             yield _Own(kind="alter_table", label=f"{schema_name}.{name}", table_id=table_id)
-        case AppendFiles(table_id=table_id):
+        case AppendFiles(table_id=table_id) | AddFiles(table_id=table_id):
             yield _on_table("insert", table_id, transaction)
         case EndFiles(table_id=table_id, data_file_ids=ids):
             yield _on_table("delete", table_id, transaction, tuple((i, None) for i in ids))

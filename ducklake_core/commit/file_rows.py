@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from ducklake_core.commit.actions import StagedDeleteFile
+from ducklake_core.format.added_files import mapping_rows
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.name_mapping import MappedColumn
 
 
 def data_file_row(
@@ -18,6 +21,8 @@ def data_file_row(
     row_id_start: int | None,
     partition_id: int | None,
     partial_max: int | None = None,
+    mapping_id: int | None = None,
+    path_is_relative: bool = True,
 ) -> dict[str, object]:
     """The row of a data file."""
     return {
@@ -27,7 +32,7 @@ def data_file_row(
         "end_snapshot": None,
         "file_order": None,
         "path": file.path,
-        "path_is_relative": True,
+        "path_is_relative": path_is_relative,
         "file_format": "parquet",
         "record_count": file.record_count,
         "file_size_bytes": file.file_size_bytes,
@@ -35,7 +40,7 @@ def data_file_row(
         "row_id_start": row_id_start,
         "partition_id": partition_id,
         "encryption_key": _key_text(file.encryption_key),
-        "mapping_id": None,
+        "mapping_id": mapping_id,
         "partial_max": partial_max,
     }
 
@@ -98,3 +103,23 @@ def scheduled_row(file_id: int, path: str, path_is_relative: bool, now: datetime
 
 def _key_text(key: EncryptionKey | None) -> str | None:
     return None if key is None else key.base64_text
+
+
+def mapping_row(mapping_id: int, table_id: int) -> dict[str, object]:
+    """The row of a name mapping."""
+    return {"mapping_id": mapping_id, "table_id": table_id, "type": "map_by_name"}
+
+
+def name_rows(columns: Sequence[MappedColumn], mapping_id: int) -> list[dict[str, object]]:
+    """The rows of a mapping's columns."""
+    return [
+        {
+            "mapping_id": mapping_id,
+            "column_id": row.number,
+            "source_name": row.source_name,
+            "target_field_id": row.field_id,
+            "parent_column": row.parent,
+            "is_partition": row.in_path,
+        }
+        for row in mapping_rows(columns)
+    ]

@@ -16,6 +16,7 @@ from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit import definition_changes, row_changes
 from ducklake_core.commit.actions import (
     AddDeleteFiles,
+    AddFiles,
     AlterColumns,
     AppendFiles,
     CreateSchema,
@@ -70,6 +71,8 @@ def resolve(transaction: StagedTransaction, head: Head) -> Resolution:
                 definition_changes.alter_columns(draft, action)
             case AppendFiles():
                 row_changes.append_files(draft, action)
+            case AddFiles():
+                row_changes.add_files(draft, action)
             case EndFiles():
                 row_changes.end_files(draft, action)
             case AddDeleteFiles():

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ducklake_core.catalog.changes import DeleteRows, EndInlinedRows
-from ducklake_core.commit.actions import AddDeleteFiles, AppendFiles, EndFiles, EndInlined, MergeFiles, StagedDeleteFile
+from ducklake_core.commit.actions import AddDeleteFiles, AddFiles, AppendFiles, EndFiles, EndInlined, MergeFiles, StagedDeleteFile
 from ducklake_core.commit.draft import Draft
-from ducklake_core.commit.file_rows import data_file_row, delete_file_row, partition_value_rows, scheduled_row, statistics_rows
+from ducklake_core.commit.file_rows import (
+    data_file_row,
+    delete_file_row,
+    mapping_row,
+    name_rows,
+    partition_value_rows,
+    scheduled_row,
+    statistics_rows,
+)
 
 _FORGOTTEN_WITH_FILE = ("data_file", "file_column_stats", "file_variant_stats", "file_partition_value", "delete_file")
 
@@ -22,6 +32,32 @@ def append_files(draft: Draft, action: AppendFiles) -> None:
         file_id = draft.file_id()
         row_id_start = totals.add(file, action.schema)
         row = data_file_row(file, file_id, table_id, draft.snapshot_id, row_id_start=row_id_start, partition_id=partition_id)
+        draft.insert("data_file", **row)
+        draft.insert_all("file_column_stats", statistics_rows(file, file_id, table_id))
+        draft.insert_all("file_partition_value", partition_value_rows(file, file_id, table_id))
+    draft.log("inserted_into_table", table_id)
+
+
+def add_files(draft: Draft, action: AddFiles) -> None:
+    """Files of other writers, with the mappings that find their columns."""
+    table_id = draft.real_id(action.table_id)
+    mapping_ids = _new_mappings(draft, action)
+    totals = draft.totals_of(table_id)
+    spec = action.partition_spec
+    partition_id = None if spec is None else spec.id or draft.new_specs[table_id]
+    for added, mapping_id in action.files:
+        file, file_id = added.file, draft.file_id()
+        row_id_start = totals.add(replace(file, statistics=(*file.statistics, *added.absent)), action.schema)
+        row = data_file_row(
+            file,
+            file_id,
+            table_id,
+            draft.snapshot_id,
+            row_id_start=row_id_start,
+            partition_id=partition_id,
+            mapping_id=mapping_ids[mapping_id],
+            path_is_relative=added.path_is_relative,
+        )
         draft.insert("data_file", **row)
         draft.insert_all("file_column_stats", statistics_rows(file, file_id, table_id))
         draft.insert_all("file_partition_value", partition_value_rows(file, file_id, table_id))
@@ -89,3 +125,14 @@ def _schedule(draft: Draft, file: StagedDeleteFile) -> None:
     assert file.replaces_path is not None
     row = scheduled_row(file.replaces, file.replaces_path, file.replaces_path_is_relative, draft.head.now)
     draft.insert("files_scheduled_for_deletion", **row)
+
+
+def _new_mappings(draft: Draft, action: AddFiles) -> dict[int, int]:
+    """The id of every mapping of the action by its id there; new ones come before the files."""
+    ids: dict[int, int] = {}
+    for mapping in action.mappings:
+        ids[mapping.id] = mapping.id if mapping.id >= 0 else draft.file_id()
+        if mapping.id < 0:
+            draft.insert("column_mapping", **mapping_row(ids[mapping.id], draft.real_id(action.table_id)))
+            draft.insert_all("name_mapping", name_rows(mapping.columns, ids[mapping.id]))
+    return ids

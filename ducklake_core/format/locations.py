@@ -39,6 +39,18 @@ def protocol_of(path: str) -> str:
     return canonical_protocol(found[1].lower()) if found else "file"
 
 
+def local_part(path: str) -> str:
+    """A path of protocol ``file`` as the operating system wants it.
+
+    >>> local_part("file:///lake/a=1/"), local_part("lake/x")
+    ('/lake/a=1/', 'lake/x')
+    """
+    for prefix in ("file://", "local://"):
+        if path.startswith(prefix):
+            return path.removeprefix(prefix)
+    return path.removeprefix("file:")
+
+
 # A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
 _CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*:[^@]*@", re.IGNORECASE)
 

@@ -84,11 +84,32 @@ def path_value(path: str, key: str) -> str | None:
     Raises:
         CorruptFileError: The path has no such directory, or its value is not text.
     """
-    directories = re.split(r"[/\\]", path)[:-1]
-    parts = (directory.split("=") for directory in directories if "?" not in directory and "\n" not in directory)
-    text = next((pair[1] for pair in parts if len(pair) == 2 and pair[0] == key), None)
+    text = path_keys(path).get(key)
     if text is None:
         raise CorruptFileError(f"the path {path} has no directory {key}=..., which should hold the value of a column", path=path)
+    return unquoted(text, key, path)
+
+
+def path_keys(path: str) -> dict[str, str]:
+    """Partition keys in a path with their values as they stand there.
+
+    >>> path_keys("/lake/year=2020/g=a%20b/year=2021/f=1.parquet")
+    {'year': '2020', 'g': 'a%20b'}
+    """
+    found: dict[str, str] = {}
+    for directory in re.split(r"[/\\]", path)[:-1]:
+        pair = directory.split("=")
+        if len(pair) == 2 and "?" not in directory and "\n" not in directory:
+            found.setdefault(*pair)
+    return found
+
+
+def unquoted(text: str, key: str, path: str) -> str | None:
+    """A value of :func:`path_keys` decoded, None for NULL.
+
+    Raises:
+        CorruptFileError: It is not text.
+    """
     if text.upper() == "NULL" or text == NULL_DIRECTORY:
         return None
     try:

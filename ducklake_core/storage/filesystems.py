@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
-from ducklake_core.format.locations import canonical_protocol, printable, protocol_of
+from ducklake_core.format.locations import canonical_protocol, local_part, printable, protocol_of
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
 
@@ -124,7 +124,7 @@ class Storage:
     def arrow_filesystem(self, path: str) -> tuple[pafs.FileSystem, str]:
         """The pyarrow file system of a path, and the path inside it: pyarrow's own for local disk, a wrapper else."""
         if protocol_of(path) == "file":
-            return pafs.LocalFileSystem(), _local(path)
+            return pafs.LocalFileSystem(), local_part(path)
         filesystem, inside = self.filesystem(path)
         return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), inside
 
@@ -160,7 +160,7 @@ class Storage:
         """
         with self._reading("ask the size of", path):
             if protocol_of(path) == "file":
-                return Path(_local(path)).stat().st_size
+                return Path(local_part(path)).stat().st_size
             filesystem, inside = self.filesystem(path)
             return int(filesystem.size(inside))
 
@@ -172,7 +172,7 @@ class Storage:
         """
         with self.reporting("look for", path):
             if protocol_of(path) == "file":
-                return Path(_local(path)).exists()
+                return Path(local_part(path)).exists()
             filesystem, inside = self.filesystem(path)
             return bool(filesystem.exists(inside))
 
@@ -182,7 +182,7 @@ class Storage:
         Raises:
             StorageError: The store does not answer, or a directory cannot be read.
         """
-        found = _list_local(_local(prefix)) if protocol_of(prefix) == "file" else self._list_remote(prefix)
+        found = _list_local(local_part(prefix)) if protocol_of(prefix) == "file" else self._list_remote(prefix)
         while True:
             with self.reporting("list", prefix):
                 file = next(found, None)
@@ -218,7 +218,7 @@ class Storage:
 
     def _delete_one(self, path: str) -> None:
         if protocol_of(path) == "file":
-            Path(_local(path)).unlink()
+            Path(local_part(path)).unlink()
             return
         filesystem, inside = self.filesystem(path)
         # Stores answer a delete of nothing with success, so only asking first can tell the two apart.
@@ -266,18 +266,6 @@ def _from_store(error: Exception) -> bool:
     if isinstance(error, DuckLakeError):
         return False
     return isinstance(error, OSError | pa.ArrowException) or type(error).__module__.partition(".")[0] in _STORE_PACKAGES
-
-
-def _local(path: str) -> str:
-    """A local path as the operating system wants it.
-
-    >>> _local("file:///lake/a=1/"), _local("lake/x")
-    ('/lake/a=1/', 'lake/x')
-    """
-    for prefix in ("file://", "local://"):
-        if path.startswith(prefix):
-            return path.removeprefix(prefix)
-    return path.removeprefix("file:")
 
 
 def _list_local(directory: str) -> Iterator[StoredFile]:

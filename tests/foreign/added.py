@@ -76,7 +76,7 @@ def check(duck: Oracle, lake: OpenLake, table: str = "t", at: int | None = None)
     columns = [str(row[0]) for row in duck.rows(f"SELECT column_name FROM (DESCRIBE SELECT * FROM {source})")]
     names = [*columns, "rowid", "filename"]
     ours = lake.scan(table, at, columns=names).to_arrow()
-    quoted = ", ".join('"' + name + '"' for name in names)
+    quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
     assert_same_rows(duck, ours, f"SELECT {quoted} FROM {source}")
 
 

@@ -1,0 +1,86 @@
+"""Which files the catalog names already, and by which mappings a table finds columns: what adding files asks first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import Row, Select, select
+
+from ducklake_core.catalog.mappings import name_mappings
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.format.locations import local_part, protocol_of
+from ducklake_core.format.name_mapping import NameMapping
+from ducklake_core.format.paths import file_name, join
+
+_AT_ONCE = 10_000
+
+
+def named_already(reader: CatalogReader, paths: Collection[str]) -> tuple[str, str] | None:
+    """The first of the full paths that belongs to the lake, and how: a data file of any snapshot, or one that cleanup is to delete.
+
+    The names of all data files stream by once, whatever the number of paths.
+    """
+    wanted = set(paths)
+    # Most files are ruled out by their last part, before their directory is looked up.
+    names = {file_name(path) for path in wanted}
+    for path, how in chain(_data_files(reader, names), _scheduled(reader, names)):
+        if path in wanted:
+            return path, how
+    return None
+
+
+def _data_files(reader: CatalogReader, names: set[str]) -> Iterator[tuple[str, str]]:
+    directories: dict[int, tuple[str, str]] = {}
+    file = reader.catalog["data_file"]
+    for row in _streamed(reader, select(file.c.path, file.c.path_is_relative, file.c.table_id)):
+        if file_name(row.path) in names:
+            if not directories:
+                directories = _tables(reader)
+            directory, table = directories.get(row.table_id, ("", f"with id {row.table_id}"))
+            yield _whole(join(directory, row.path, bool(row.path_is_relative))), f"a data file of table {table}"
+
+
+def _scheduled(reader: CatalogReader, names: set[str]) -> Iterator[tuple[str, str]]:
+    scheduled = reader.catalog["files_scheduled_for_deletion"]
+    for row in _streamed(reader, select(scheduled.c.path, scheduled.c.path_is_relative)):
+        if file_name(row.path) in names:
+            yield _whole(join(reader.info.data_path, row.path, bool(row.path_is_relative))), "scheduled for deletion"
+
+
+def _whole(path: str) -> str:
+    """Local paths absolute, as files are asked for: data paths may be relative to the working directory."""
+    return os.path.abspath(local_part(path)) if protocol_of(path) == "file" else path
+
+
+def _streamed(reader: CatalogReader, query: Select[Any]) -> Iterator[Row[Any]]:
+    yield from reader.connection.execution_options(yield_per=_AT_ONCE).execute(query)
+
+
+def _tables(reader: CatalogReader) -> dict[int, tuple[str, str]]:
+    """Directory and name of every table there ever was; a later row of one table has the same directory."""
+    table, schema = reader.catalog["table"], reader.catalog["schema"]
+    schemas = {
+        row.schema_id: (join(reader.info.data_path, row.path, bool(row.path_is_relative)), row.schema_name)
+        for row in reader.connection.execute(select(schema))
+    }
+    found: dict[int, tuple[str, str]] = {}
+    for row in reader.connection.execute(select(table)):
+        base, name = schemas.get(row.schema_id, (reader.info.data_path, str(row.schema_id)))
+        found[row.table_id] = join(base, row.path, bool(row.path_is_relative)), f"{name}.{row.table_name}"
+    return found
+
+
+def mappings_of_table(reader: CatalogReader, table_id: int, table: str) -> tuple[NameMapping, ...]:
+    """All mappings that files of a table carry or carried.
+
+    Args:
+        reader: An open read transaction.
+        table_id: The table.
+        table: ``schema.table`` for messages.
+    """
+    mapping = reader.catalog["column_mapping"]
+    ids = reader.connection.execute(select(mapping.c.mapping_id).where(mapping.c.table_id == table_id)).scalars().all()
+    return name_mappings(reader, ids, table)

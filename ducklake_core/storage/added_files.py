@@ -1,0 +1,293 @@
+"""One file that is to be added to a table: its footer against the table's columns and partition keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.added_files import AddedFile, accepted_types, fits
+from ducklake_core.format.arrow_cast import constant_array
+from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics, WrittenFile
+from ducklake_core.format.name_mapping import MappedColumn, path_keys, plain_text, unquoted
+from ducklake_core.format.names import folded
+from ducklake_core.format.partitioning import PartitionField, PartitionSpec
+from ducklake_core.format.paths import relative_to
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.transforms import partition_arrays
+from ducklake_core.format.types import FLOATS, GEOMETRY, VARIANT, DecimalType, Field, ListType, MapType, StructType
+from ducklake_core.format.value_text import from_cast_text, from_text, to_cast_text, to_text
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.foreign_columns import ForeignColumn, ForeignLeaf, foreign_columns
+from ducklake_core.storage.foreign_statistics import foreign_statistics
+from ducklake_core.storage.parquet_footer import Footer, read_footer
+
+_SYSTEM_IDS = (ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID)
+_CALENDAR = ("year", "month", "day", "hour")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddingRules:
+    """What files must be like, for all files of one call. It travels to executors, so it knows nothing of the catalog.
+
+    Attributes:
+        table: ``schema.table`` for messages.
+        directory: Full path of the table's directory, with a trailing slash.
+        schema: The table's columns.
+        partition_spec: Its keys, None for none.
+        allow_missing: Whether files may lack columns of the table.
+        ignore_extra_columns: Whether they may have others.
+        hive_partitioning: Whether directories ``key=value`` of a path are columns: all files must have such (True), may have
+            (None), or they mean nothing (False).
+    """
+
+    table: str
+    directory: str
+    schema: Schema
+    partition_spec: PartitionSpec | None = None
+    allow_missing: bool = False
+    ignore_extra_columns: bool = False
+    hive_partitioning: bool | None = None
+
+
+def inspect_file(storage: Storage, path: str, rules: AddingRules) -> AddedFile:
+    """Read the footer of a file and see how it fits the table. No row is read.
+
+    Raises:
+        NotFoundError: There is no such file.
+        CorruptFileError: It is no Parquet file.
+        StorageError: It cannot be read.
+        SchemaError: It lacks a column, has another one, or has one of another type; or a NULL that the table does not allow.
+        UsageError: The value of a partition key cannot be told, or its path has no ``key=value`` where it must.
+        UnsupportedFeatureError: It has columns that this library cannot add.
+    """
+    return _Inspection(path=path, rules=rules, footer=read_footer(storage, path)).added()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Inspection:
+    path: str
+    rules: AddingRules
+    footer: Footer
+    keys: Mapping[str, str] = field(default_factory=dict)
+    statistics: dict[int, ColumnStatistics] = field(default_factory=dict)
+    absent: list[ColumnStatistics] = field(default_factory=list)
+
+    @property
+    def where(self) -> str:
+        return printable(self.path)
+
+    def added(self) -> AddedFile:
+        rules = self.rules
+        if rules.hive_partitioning is not False:
+            self.keys = path_keys(self.path)
+            if rules.hive_partitioning and not self.keys:
+                raise UsageError(
+                    f"the path of {self.where} has no directory key=value, as hive_partitioning=True asks for", path=self.where
+                )
+        columns = self._columns(foreign_columns(self.footer.metadata), rules.schema.columns)
+        values = () if rules.partition_spec is None else tuple(self._partition_value(key) for key in rules.partition_spec.fields)
+        path, is_relative = relative_to(rules.directory, self.path)
+        order = {leaf.id: place for place, leaf in enumerate(rules.schema.leaves())}
+        file = WrittenFile(
+            path=path,
+            record_count=self.footer.record_count,
+            file_size_bytes=self.footer.file_size_bytes,
+            footer_size=self.footer.footer_size,
+            statistics=tuple(sorted(self.statistics.values(), key=lambda column: order[column.column_id])),
+            partition_values=values,
+        )
+        return AddedFile(file=file, path_is_relative=is_relative, full_path=self.path, columns=columns, absent=tuple(self.absent))
+
+    def _columns(self, held: Sequence[ForeignColumn], wanted: Sequence[Field], above: str = "") -> tuple[MappedColumn, ...]:
+        by_name = {folded(column.name): column for column in wanted}
+        found: list[MappedColumn] = []
+        for column in held:
+            name = above + column.name
+            if column.field_id in _SYSTEM_IDS:
+                raise UnsupportedFeatureError(
+                    f"{self.where} holds row ids or snapshots of a lake (column {name!r}), which would be taken for this lake's; "
+                    "write its rows instead of adding it",
+                    path=self.where,
+                    column=name,
+                )
+            target = by_name.get(folded(column.name))
+            if target is None:
+                if folded(column.name) in {folded(other.name) for other in wanted}:
+                    raise SchemaError(f"{self.where} has column {name!r} twice, apart from case", path=self.where, column=name)
+                if self.rules.ignore_extra_columns:
+                    continue
+                raise SchemaError(
+                    f"{self.where} has column {name!r}, but table {self.rules.table} does not; pass ignore_extra_columns=True to add it "
+                    "all the same",
+                    path=self.where,
+                    table=self.rules.table,
+                    column=name,
+                )
+            del by_name[folded(target.name)]
+            # As in the reference, what the path says hides what the file holds.
+            in_path = not above and column.name in self.keys
+            found.append(self._from_path(target, column.name) if in_path else self._column(column, target, name))
+        for column in wanted:
+            if folded(column.name) not in by_name:
+                continue
+            if not above and column.name in self.keys:
+                found.append(self._from_path(column, column.name))
+            else:
+                self._missing(column, above)
+        return tuple(found)
+
+    def _column(self, held: ForeignColumn, wanted: Field, name: str) -> MappedColumn:
+        children: tuple[MappedColumn, ...] = ()
+        match held.kind, wanted.type:
+            case "struct", StructType(fields=fields):
+                children = self._columns(held.children, fields, f"{name}.")
+            case "list", ListType(element=element):
+                children = (self._column(held.children[0], element, f"{name}.list"),)
+            case "map", MapType(key=key, value=value):
+                parts = zip(held.children, (key, value), strict=True)
+                children = tuple(self._column(part, target, f"{name}.{part.name}") for part, target in parts)
+            case "leaf", _ if held.leaf is not None and wanted.is_leaf:
+                self._check_leaf(held.leaf, wanted, name)
+                self.statistics[wanted.id] = foreign_statistics(self.footer.metadata, held.leaf, wanted)
+            case _:
+                raise self._unlike(name, held.kind if held.leaf is None else str(held.leaf.type), wanted)
+        self._check_nulls(held, wanted, name)
+        return MappedColumn(source_name=held.name, field_id=wanted.id, children=children)
+
+    def _check_leaf(self, leaf: ForeignLeaf, wanted: Field, name: str) -> None:
+        if wanted.type in (VARIANT, GEOMETRY):
+            raise UnsupportedFeatureError(
+                f"column {name!r} of {self.where} is of type {wanted.type}, which can be added with DuckDB's ducklake_add_data_files only",
+                path=self.where,
+                column=name,
+            )
+        if not fits(leaf.type, wanted.type):
+            raise self._unlike(name, str(leaf.type), wanted)
+
+    def _unlike(self, name: str, held: str, wanted: Field) -> SchemaError:
+        accepted = [str(wanted.type)]
+        if wanted.is_leaf and not isinstance(wanted.type, DecimalType):
+            accepted = [str(one) for one in accepted_types(wanted.type)]
+        return SchemaError(
+            f"column {name!r} of {self.where} is of type {held}, which does not fit column {wanted.name!r} of table {self.rules.table} of "
+            f"type {wanted.type} (it takes {', '.join(accepted)})",
+            path=self.where,
+            table=self.rules.table,
+            column=name,
+        )
+
+    def _check_nulls(self, held: ForeignColumn, wanted: Field, name: str) -> None:
+        if wanted.nullable or not self.footer.record_count or "." in name:
+            return
+        count = self.statistics[wanted.id].null_count if held.leaf is not None else None
+        if count == 0 or (held.leaf is not None and held.leaf.never_null):
+            return
+        reason = f"has {count} NULLs in" if count else "does not say how many NULLs are in"
+        raise SchemaError(
+            f"{self.where} {reason} column {name!r}, which is NOT NULL in table {self.rules.table}", path=self.where, column=name
+        )
+
+    def _missing(self, column: Field, above: str) -> None:
+        name = above + column.name
+        if not self.rules.allow_missing:
+            raise SchemaError(
+                f"table {self.rules.table} has column {name!r}, but {self.where} does not; pass allow_missing=True to take its default",
+                path=self.where,
+                table=self.rules.table,
+                column=name,
+            )
+        rows = self.footer.record_count
+        if not column.nullable and column.initial_default is None and rows:
+            raise SchemaError(f"{self.where} lacks column {name!r}, which is NOT NULL and has no default", path=self.where, column=name)
+        for leaf in column.leaves():
+            if above or not column.is_leaf or column.initial_default is None:
+                self.absent.append(ColumnStatistics(column_id=leaf.id, column_size_bytes=0, value_count=0, null_count=rows))
+            else:
+                text = to_text(from_cast_text(column.initial_default, column.type), column.type)
+                self.absent.append(_constant(leaf, text, rows))
+
+    def _from_path(self, column: Field, key: str) -> MappedColumn:
+        if not column.is_leaf:
+            raise SchemaError(
+                f"column {key!r} of type {column.type} cannot come from the path of {self.where}", path=self.where, column=key
+            )
+        text = self._path_text(column, key)
+        if text is None and not column.nullable and self.footer.record_count:
+            raise SchemaError(f"the path of {self.where} gives NULL to column {key!r}, which is NOT NULL", path=self.where, column=key)
+        stored = None if text is None else to_text(from_cast_text(text, column.type), column.type)
+        self.statistics[column.id] = _constant(column, stored, self.footer.record_count)
+        return MappedColumn(source_name=column.name, field_id=column.id, in_path=True)
+
+    def _path_text(self, column: Field, key: str) -> str | None:
+        """The catalog's text of the value in the path."""
+        raw = unquoted(self.keys[key], key, self.path)
+        try:
+            text = None if raw is None else plain_text(raw, column.type)
+            # Reads it once, so that what is no value of the type is found here.
+            return None if text is None else to_cast_text(from_cast_text(text, column.type), column.type)
+        except (ValueError, ArithmeticError, SchemaError) as error:
+            raise SchemaError(
+                f"the path of {self.where} gives {raw!r} to column {key!r}, which is no {column.type}", path=self.where, column=key
+            ) from error
+
+    def _partition_value(self, key: PartitionField) -> str | None:
+        column = self.rules.schema.by_id()[key.column_id]
+        if column.name in self.keys:
+            return self._transformed(key, column, self._path_text(column, column.name))
+        found = self.statistics.get(column.id)
+        rows = self.footer.record_count
+        if found is not None and found.null_count is not None and rows:
+            if found.null_count == rows:
+                return None
+            low, high = found.min_value, found.max_value
+            if found.null_count == 0 and low is not None and high is not None and found.exact_min is None and found.exact_max is None:
+                if low == high and column.type not in FLOATS:
+                    return self._transformed(key, column, to_cast_text(from_text(low, column.type), column.type))
+                if key.transform in _CALENDAR:
+                    return self._one_period(key, column, low, high)
+        named = next((name for name in (key.transform, f"{key.transform}_{column.name}") if name in self.keys), None)
+        if key.transform in _CALENDAR and named is not None:
+            raw = unquoted(self.keys[named], named, self.path)
+            if raw is None or raw.isdecimal():
+                return None if raw is None else str(int(raw))
+        raise UsageError(
+            f"{self.where} does not say which {key.text} of {column.name!r} its rows are of, by which table {self.rules.table} is "
+            f"partitioned: give it a directory {column.name}=value, write its rows instead, or reset the partitioning first",
+            path=self.where,
+            table=self.rules.table,
+            column=column.name,
+        )
+
+    def _one_period(self, key: PartitionField, column: Field, low: str, high: str) -> str | None:
+        """The calendar part that all values share, if least and greatest lie within one."""
+        parts = _CALENDAR[: _CALENDAR.index(key.transform) + 1]
+        spec = PartitionSpec(fields=tuple(replace(key, transform=part) for part in parts))
+        first, last = (self._values(spec, column, to_cast_text(from_text(text, column.type), column.type)) for text in (low, high))
+        if first != last:
+            raise UsageError(
+                f"{self.where} holds rows of several partitions of table {self.rules.table}: {column.name!r} goes from {low} to {high}",
+                path=self.where,
+                table=self.rules.table,
+                column=column.name,
+            )
+        return first[-1]
+
+    def _transformed(self, key: PartitionField, column: Field, text: str | None) -> str | None:
+        return self._values(PartitionSpec(fields=(key,)), column, text)[0]
+
+    def _values(self, spec: PartitionSpec, column: Field, text: str | None) -> list[str | None]:
+        value = constant_array(text, replace(column, nullable=True), 1)
+        batch = pa.RecordBatch.from_arrays([value], names=[column.name])
+        return [array[0].as_py() for array in partition_arrays(spec, Schema(columns=(column,)), batch)]
+
+
+def _constant(leaf: Field, text: str | None, rows: int) -> ColumnStatistics:
+    """Statistics of a column that has one value in all rows."""
+    if text is None:
+        return ColumnStatistics(column_id=leaf.id, column_size_bytes=0, value_count=0, null_count=rows)
+    if leaf.type in FLOATS and from_text(text, leaf.type) != from_text(text, leaf.type):
+        return ColumnStatistics(column_id=leaf.id, column_size_bytes=0, value_count=rows, null_count=0, contains_nan=True)
+    return ColumnStatistics(column_id=leaf.id, column_size_bytes=0, value_count=rows, null_count=0, min_value=text, max_value=text)

@@ -1,0 +1,100 @@
+"""The verb of a transaction that makes files of other writers part of a table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from ducklake_core.adding import Paths, find_files, inspect_files, local_path, refuse_encrypted
+from ducklake_core.catalog.known_files import mappings_of_table, named_already
+from ducklake_core.errors import AlreadyExistsError
+from ducklake_core.staged_catalog import StagedCatalog
+from ducklake_core.storage.added_files import AddingRules
+from ducklake_core.storage.filesystems import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from pyspark.sql import SparkSession
+
+    from ducklake_core.catalog.state import Snapshot
+    from ducklake_core.lake import DuckLake
+    from ducklake_core.staged_table import StagedTable
+
+
+class AdditionVerb(ABC):
+    """Files added by a :class:`Transaction`."""
+
+    _lake: DuckLake
+
+    @property
+    @abstractmethod
+    def repeated(self) -> Snapshot | None:
+        """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
+
+    @property
+    @abstractmethod
+    def _catalog(self) -> StagedCatalog:
+        """What is staged."""
+
+    @abstractmethod
+    def _whole_or_nothing(self) -> AbstractContextManager[None]:
+        """A call that fails leaves nothing staged."""
+
+    def add_data_files(
+        self,
+        name: str,
+        paths: Paths,
+        *,
+        hive_partitioning: bool | None = None,
+        allow_missing: bool = False,
+        ignore_extra_columns: bool = False,
+        allow_duplicates: bool = False,
+        spark: SparkSession | None = None,
+    ) -> None:
+        """Make Parquet files part of a table as they are; see :meth:`Table.add_data_files`."""
+        if self.repeated:
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            if self._lake.info.encrypted:
+                raise refuse_encrypted(staged.name)
+            directory = self._lake.info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name)
+            rules = AddingRules(
+                table=staged.name,
+                directory=local_path(directory),
+                schema=staged.state.schema,
+                partition_spec=staged.state.partition_spec,
+                allow_missing=allow_missing,
+                ignore_extra_columns=ignore_extra_columns,
+                hive_partitioning=hive_partitioning,
+            )
+            found = find_files(self._lake.storage, paths)
+            for path in found:
+                self._lake.info.checked_location(path, "the file to add", table=staged.name)
+            if not allow_duplicates:
+                self._refuse_known(staged, found)
+            added = inspect_files(self._lake.storage, found, rules, spark)
+            # As in the reference, a file without rows adds nothing to the table.
+            staged.added += [file for file in added if file.file.record_count]
+            staged.written = True
+            if staged.committed is not None and not staged.mappings:
+                with self._lake.reader() as reader:
+                    staged.mappings = mappings_of_table(reader, staged.committed.id, staged.name)
+
+    def _refuse_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
+        """Two entries of one file would show its rows twice, and the end of one of them would delete the file of both."""
+        mine = {added.full_path: table.name for table in self._catalog.tables for added in table.added}
+        known = next(((path, f"added to {mine[path]} in this transaction") for path in paths if path in mine), None)
+        if known is None:
+            with self._lake.reader() as reader:
+                known = named_already(reader, paths)
+        if known is not None:
+            path, how = known
+            raise AlreadyExistsError(
+                f"{printable(path)} cannot be added to {staged.name}: it is {how} already, and a file belongs to one table once "
+                "(allow_duplicates=True adds it all the same)",
+                table=staged.name,
+                path=printable(path),
+            )
