@@ -30,8 +30,6 @@ from ducklake_core.spark.distribution import column_position, plain_name
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_BINARY_COLLATION = "UTF8_BINARY"
-
 
 def sort_within_partitions(
     df: DataFrame, names: Sequence[str], orders: Sequence[SortOrder], schema: Schema, table: str
@@ -114,7 +112,7 @@ def _comparable(name: str, given: DataType, column: Field) -> Column | None:
     match given:
         case NumericType():
             return key if wanted in (*INTEGERS, *FLOATS) or isinstance(wanted, DecimalType) else None
-        case StringType() if getattr(given, "collation", _BINARY_COLLATION) == _BINARY_COLLATION:
+        case StringType():
             # The text of a uuid has many forms.
             return sf.lower(key) if wanted == UUID else key if wanted in (VARCHAR, JSON) else None
         case DateType() | TimestampType() | TimestampNTZType():
