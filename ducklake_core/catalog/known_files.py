@@ -33,12 +33,11 @@ def named_already(reader: CatalogReader, paths: Collection[str]) -> tuple[str, s
 
 
 def _data_files(reader: CatalogReader, names: set[str]) -> Iterator[tuple[str, str]]:
-    directories: dict[int, tuple[str, str]] = {}
+    # Before the names stream by: a DuckDB file has one cursor.
+    directories = _tables(reader)
     file = reader.catalog["data_file"]
     for row in _streamed(reader, select(file.c.path, file.c.path_is_relative, file.c.table_id)):
         if file_name(row.path) in names:
-            if not directories:
-                directories = _tables(reader)
             directory, table = directories.get(row.table_id, ("", f"with id {row.table_id}"))
             yield _whole(join(directory, row.path, bool(row.path_is_relative))), f"a data file of table {table}"
 
@@ -56,7 +55,7 @@ def _whole(path: str) -> str:
 
 
 def _streamed(reader: CatalogReader, query: Select[Any]) -> Iterator[Row[Any]]:
-    yield from reader.connection.execution_options(yield_per=_AT_ONCE).execute(query)
+    yield from reader.connection.execute(query.execution_options(yield_per=_AT_ONCE))
 
 
 def _tables(reader: CatalogReader) -> dict[int, tuple[str, str]]:

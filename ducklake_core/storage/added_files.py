@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import pyarrow as pa
 
@@ -25,7 +26,7 @@ from ducklake_core.storage.foreign_statistics import foreign_statistics
 from ducklake_core.storage.parquet_footer import Footer, read_footer
 
 _SYSTEM_IDS = (ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID)
-_CALENDAR = ("year", "month", "day", "hour")
+_CALENDAR: tuple[Literal["year", "month", "day", "hour"], ...] = ("year", "month", "day", "hour")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +131,11 @@ class _Inspection:
             # As in the reference, what the path says hides what the file holds.
             in_path = not above and column.name in self.keys
             found.append(self._from_path(target, column.name) if in_path else self._column(column, target, name))
-        for column in wanted:
-            if folded(column.name) not in by_name:
-                continue
-            if not above and column.name in self.keys:
-                found.append(self._from_path(column, column.name))
+        for lacking in by_name.values():
+            if not above and lacking.name in self.keys:
+                found.append(self._from_path(lacking, lacking.name))
             else:
-                self._missing(column, above)
+                self._missing(lacking, above)
         return tuple(found)
 
     def _column(self, held: ForeignColumn, wanted: Field, name: str) -> MappedColumn:

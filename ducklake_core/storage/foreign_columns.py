@@ -112,6 +112,7 @@ def _leaf(column: pq.ColumnSchema, position: int) -> ForeignLeaf:
     facts = json.loads(annotation.to_json())
     never_null = column.max_definition_level == 0
     kind = annotation.type
+    data_type: DataType
     if kind == "TIMESTAMP":
         unit = _UNITS[facts["timeUnit"]]
         if facts.get("is_from_converted_type"):

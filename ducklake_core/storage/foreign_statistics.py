@@ -48,7 +48,7 @@ def _null_count(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf) -> int 
     counts = [chunk.statistics.null_count if chunk.is_stats_set and chunk.statistics.has_null_count else None for chunk in chunks]
     if None in counts:
         return 0 if leaf.never_null and not any(counts) else None
-    return sum(count for count in counts if count is not None)
+    return int(sum(count for count in counts if count is not None))
 
 
 def _bounds(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf, wanted: DataType) -> tuple[str | None, str | None]:
