@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.arrow.positions import DeleteTarget, Deletions, rewrite_delete_file
+from ducklake_core.catalog.known_files import named_already
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import Snapshot, TableState
 from ducklake_core.commit.actions import Action, StagedDeleteFile
@@ -220,6 +221,9 @@ class Publication:
             definitions = rebase_definitions(definitions, tables, known, conflict)
             for staged in tables:
                 rebase_table(staged, _current(reader, staged, base), conflict)
+            exclusive = [path for staged in tables for path in staged.exclusive]
+            if exclusive and named_already(reader, exclusive) is not None:
+                raise conflict
         # Those that the failed commit has written again for its snapshot are among them.
         self._discard_after(len(self._data_files), 0)
         self._superseded = []

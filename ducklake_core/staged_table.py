@@ -59,6 +59,7 @@ class StagedTable:
         differences: What that changes, readable.
         files: Written files.
         added: Files of other writers that are to belong to it; ``mappings`` are those that the table has at the base snapshot.
+        exclusive: Full paths among them that nothing else in the lake may have.
         selection: Which committed rows to delete.
         key_files: The files written by the call that selected; rows that later calls append are no keys of it.
         deletions: Those rows, found on the base snapshot.
@@ -74,6 +75,7 @@ class StagedTable:
     files: list[WrittenFile] = field(default_factory=list)
     added: list[AddedFile] = field(default_factory=list)
     mappings: tuple[NameMapping, ...] = ()
+    exclusive: frozenset[str] = frozenset()
     selection: Selection | None = None
     key_files: tuple[WrittenFile, ...] | None = None
     deletions: Deletions = field(default_factory=Deletions)
@@ -136,6 +138,7 @@ class StagedTable:
             schema=self.state.schema,
             files=tuple(files),
             mappings=tuple(mapping for mapping in mappings if mapping.id in used),
+            exclusive=frozenset(added.file.path for added in self.added if added.full_path in self.exclusive),
             partition_spec=self.state.partition_spec,
         )
 

@@ -75,6 +75,7 @@ class AdditionVerb(ABC):
                 self._lake.info.checked_location(path, "the file to add", table=staged.name)
             if not allow_duplicates:
                 self._refuse_known(staged, found)
+                staged.exclusive |= frozenset(found)
             added = inspect_files(self._lake.storage, found, rules, spark)
             # As in the reference, a file without rows adds nothing to the table.
             staged.added += [file for file in added if file.file.record_count]

@@ -193,6 +193,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         default_factory=list, description="Prefixes of places beside the data path that the catalog may name; see DuckLake.connect."
     )
     create_if_missing: bool = Field(default=False, description="Create the lake on first use when the catalog database holds none.")
+    encrypted: bool = Field(default=False, description="Whether a lake that is created here encrypts its files.")
 
     _lake: DuckLake | None = PrivateAttr(default=None)
 
@@ -230,6 +231,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 data_path=self.storage.data_path,
                 metadata_schema=self.catalog.metadata_schema,
                 storage_options=self.storage_options(),
+                encrypted=self.encrypted,
             )
         except AlreadyExistsError:
             # Another process of the same deployment was faster.

@@ -29,12 +29,14 @@ class HeadRequest:
         tables: Existing tables that it changes in any way.
         statistics_for: Those of them that get rows.
         files: Data files that it deletes rows of.
+        added_paths: Paths of files that it adds and nobody else may have added.
     """
 
     base: int
     tables: frozenset[int] = frozenset()
     statistics_for: frozenset[int] = frozenset()
     files: frozenset[int] = frozenset()
+    added_paths: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class Head:
         replaced_tables: Requested tables whose table row is newer than the base: they were renamed. Only looked for
             when there are later snapshots.
         files: Requested data files that are still live, likewise; a missing file was ended or compacted away.
+        added_paths: Requested paths that files of later snapshots have.
     """
 
     snapshot: Snapshot
@@ -67,6 +70,7 @@ class Head:
     column_statistics: Mapping[int, tuple[TableColumnStatistics, ...]] = field(default_factory=dict)
     replaced_tables: frozenset[int] = frozenset()
     files: Mapping[int, FileState] = field(default_factory=dict)
+    added_paths: frozenset[str] = frozenset()
 
 
 def read_head(connection: Connection, database: Database, request: HeadRequest) -> Head:
@@ -87,7 +91,14 @@ def read_head(connection: Connection, database: Database, request: HeadRequest) 
         column_statistics=columns,
         replaced_tables=_replaced(connection, tables, request) if later else frozenset(),
         files=_files(connection, tables, sorted(request.files)) if later else {},
+        added_paths=_added_paths(connection, tables, request) if later and request.added_paths else frozenset(),
     )
+
+
+def _added_paths(connection: Connection, tables: CatalogTables, request: HeadRequest) -> frozenset[str]:
+    file = tables["data_file"]
+    newer = connection.execute(select(file.c.path).where(file.c.begin_snapshot > request.base)).scalars()
+    return frozenset(path for path in newer if path in request.added_paths)
 
 
 def snapshots_mentioning(connection: Connection, tables: CatalogTables, text: str) -> list[Snapshot]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
-from itertools import chain
-from typing import Any
+from collections.abc import Collection, Generator
+from contextlib import closing
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import select
 
 from ducklake_core.catalog.mappings import name_mappings
 from ducklake_core.catalog.reader import CatalogReader
@@ -26,36 +25,39 @@ def named_already(reader: CatalogReader, paths: Collection[str]) -> tuple[str, s
     wanted = set(paths)
     # Most files are ruled out by their last part, before their directory is looked up.
     names = {file_name(path) for path in wanted}
-    for path, how in chain(_data_files(reader, names), _scheduled(reader, names)):
-        if path in wanted:
-            return path, how
+    for rows in (_data_files(reader, names), _scheduled(reader, names)):
+        # Stopped half way, a stream would keep a server's cursor open.
+        with closing(rows):
+            found = next(((path, how) for path, how in rows if path in wanted), None)
+        if found is not None:
+            return found
     return None
 
 
-def _data_files(reader: CatalogReader, names: set[str]) -> Iterator[tuple[str, str]]:
+def _data_files(reader: CatalogReader, names: set[str]) -> Generator[tuple[str, str]]:
     # Before the names stream by: a DuckDB file has one cursor.
     directories = _tables(reader)
     file = reader.catalog["data_file"]
-    for row in _streamed(reader, select(file.c.path, file.c.path_is_relative, file.c.table_id)):
-        if file_name(row.path) in names:
-            directory, table = directories.get(row.table_id, ("", f"with id {row.table_id}"))
-            yield _whole(join(directory, row.path, bool(row.path_is_relative))), f"a data file of table {table}"
+    query = select(file.c.path, file.c.path_is_relative, file.c.table_id)
+    with reader.connection.execute(query.execution_options(yield_per=_AT_ONCE)) as rows:
+        for row in rows:
+            if file_name(row.path) in names:
+                directory, table = directories.get(row.table_id, ("", f"with id {row.table_id}"))
+                yield _whole(join(directory, row.path, bool(row.path_is_relative))), f"a data file of table {table}"
 
 
-def _scheduled(reader: CatalogReader, names: set[str]) -> Iterator[tuple[str, str]]:
+def _scheduled(reader: CatalogReader, names: set[str]) -> Generator[tuple[str, str]]:
     scheduled = reader.catalog["files_scheduled_for_deletion"]
-    for row in _streamed(reader, select(scheduled.c.path, scheduled.c.path_is_relative)):
-        if file_name(row.path) in names:
-            yield _whole(join(reader.info.data_path, row.path, bool(row.path_is_relative))), "scheduled for deletion"
+    query = select(scheduled.c.path, scheduled.c.path_is_relative)
+    with reader.connection.execute(query.execution_options(yield_per=_AT_ONCE)) as rows:
+        for row in rows:
+            if file_name(row.path) in names:
+                yield _whole(join(reader.info.data_path, row.path, bool(row.path_is_relative))), "scheduled for deletion"
 
 
 def _whole(path: str) -> str:
     """Local paths absolute, as files are asked for: data paths may be relative to the working directory."""
     return os.path.abspath(local_part(path)) if protocol_of(path) == "file" else path
-
-
-def _streamed(reader: CatalogReader, query: Select[Any]) -> Iterator[Row[Any]]:
-    yield from reader.connection.execute(query.execution_options(yield_per=_AT_ONCE))
 
 
 def _tables(reader: CatalogReader) -> dict[int, tuple[str, str]]:

@@ -111,12 +111,14 @@ class AddFiles:
     Attributes:
         files: The files; each names its mapping by its place in ``mappings``.
         mappings: What finds the columns: mappings of the catalog with their ids, and new ones with an id below 0.
+        exclusive: Paths, as the catalog has them, that nobody else may have added meanwhile.
     """
 
     table_id: int
     schema: Schema
     files: tuple[tuple[AddedFile, int], ...]
     mappings: tuple[NameMapping, ...]
+    exclusive: frozenset[str] = frozenset()
     partition_spec: PartitionSpec | None = None
 
 

@@ -231,4 +231,11 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
             case _:
                 pass
     written = {action.table_id for action in transaction.actions if isinstance(action, AppendFiles | AddFiles) and action.table_id > 0}
-    return HeadRequest(base=transaction.base.id, tables=frozenset(tables), statistics_for=frozenset(written), files=frozenset(files))
+    added = {path for action in transaction.actions if isinstance(action, AddFiles) for path in action.exclusive}
+    return HeadRequest(
+        base=transaction.base.id,
+        tables=frozenset(tables),
+        statistics_for=frozenset(written),
+        files=frozenset(files),
+        added_paths=frozenset(added),
+    )

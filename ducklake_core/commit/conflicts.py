@@ -29,6 +29,7 @@ from ducklake_core.commit.actions import (
 )
 from ducklake_core.commit.transaction import StagedTransaction
 from ducklake_core.format.changes import Changes, QualifiedName, parse_changes
+from ducklake_core.format.locations import printable
 
 OwnKind: TypeAlias = Literal[
     "create_schema", "drop_schema", "create_table", "drop_table", "alter_table", "insert", "delete", "inlined_delete", "compact"
@@ -199,9 +200,9 @@ _ACTION_TEXT: dict[OwnKind, str] = {
 
 def find_conflict(transaction: StagedTransaction, head: Head) -> Conflict | None:
     """The first reason why the transaction must not be committed on top of the head, None when it may."""
-    gap = _find_gap(transaction, head)
-    if gap is not None:
-        return gap
+    obstacle = _find_gap(transaction, head) or _find_file_of_another(transaction, head)
+    if obstacle is not None:
+        return obstacle
     own = [change for action in transaction.actions for change in _own_changes(action, transaction)]
     for snapshot in head.later:
         for other in _others(parse_changes(snapshot.changes)):
@@ -230,6 +231,21 @@ def _find_gap(transaction: StagedTransaction, head: Head) -> Conflict | None:
         "has been expired, so nobody can tell what it changed. Run the write again on the newest snapshot, "
         "and keep snapshots for longer than writes take",
         snapshot_id=missing[0],
+    )
+
+
+def _find_file_of_another(transaction: StagedTransaction, head: Head) -> Conflict | None:
+    if not head.added_paths:
+        return None
+    path = min(head.added_paths)
+    table = next(action.table_id for action in transaction.actions if isinstance(action, AddFiles) and path in action.exclusive)
+    label = transaction.names.get(table)
+    return Conflict(
+        rule="file-added-by-another",
+        message=f"Transaction conflict - attempting to add {printable(path)} to table {label} - but another transaction has added it to "
+        "the lake meanwhile (a file belongs to one table once). Nothing was changed",
+        table=label,
+        snapshot_id=head.snapshot.id,
     )
 
 

@@ -74,6 +74,8 @@ def test_a_lake_is_created_only_when_allowed(tmp_path: Path) -> None:
     created = DuckLakeResource(**where, create_if_missing=True)
     assert created.connect() is created.connect()
     assert DuckLakeResource(**where).connect().snapshots()[0].id == 0
+    where["catalog"] = SqliteCatalog(path=str(tmp_path / "encrypted.sqlite"))
+    assert DuckLakeResource(**where, create_if_missing=True, encrypted=True).connect().info.encrypted
 
 
 def test_a_lake_in_a_duckdb_file(tmp_path: Path, instance: Any) -> None:

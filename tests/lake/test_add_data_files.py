@@ -16,6 +16,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import (
     AlreadyExistsError,
+    CommitConflictError,
     CorruptFileError,
     DuckLakeError,
     NotFoundError,
@@ -268,6 +269,25 @@ def test_two_writers_at_once(lake: DuckLake, folder: Path) -> None:
     assert sorted(file.row_id_start for file in files) == [0, 3, 6]
     assert lake.table_info("t").row_count == 9
     assert sorted(lake.table("t").scan(["rowid"]).to_arrow().column(0).to_pylist()) == list(range(9))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_two_writers_of_one_file(lake_address: LakeAddress, folder: Path, inside: bool) -> None:
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    lake.create_table("t", A.schema)
+    path = put((Path(lake_address.data_path) / "main/t/x" if inside else folder) / "f.parquet", A)
+
+    def add() -> None:
+        with lake.transaction() as tx:
+            tx.add_data_files("t", path)
+            tx.append("t", A)
+            lake.add_data_files("t", path)
+
+    with pytest.raises(CommitConflictError, match=r"f\.parquet.*another transaction has added it"):
+        add()
+    assert lake.table("t").scan().count() == 3
+    assert path.exists()
+    assert len(list(Path(lake_address.data_path).rglob("ducklake-*.parquet"))) == 0
 
 
 def test_a_file_belongs_to_one_table_once(lake: DuckLake, folder: Path) -> None:
