@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile.spoiled import SpoiledLake, build
-from tests.support.oracle import LakeAddress, sqlite_lake
+from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer
 
 
@@ -45,3 +45,17 @@ def _sqlite_copy(template: LakeAddress, folder: Path) -> SpoiledLake:
     address = sqlite_lake(folder)
     shutil.copy(template.url.removeprefix("sqlite:///"), address.url.removeprefix("sqlite:///"))
     return SpoiledLake(address).moved_from(template)
+
+
+@pytest.fixture(scope="session")
+def duckdb_template(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
+    """The untouched lake, its catalog in a DuckDB file."""
+    return build(file_lake("duckdb", tmp_path_factory.mktemp("hostile-duckdb")))
+
+
+@pytest.fixture
+def spoiled_duckdb(duckdb_template: LakeAddress, tmp_path: Path) -> SpoiledLake:
+    """The copy in a DuckDB file."""
+    address = file_lake("duckdb", tmp_path)
+    shutil.copy(duckdb_template.url.removeprefix("duckdb:///"), address.url.removeprefix("duckdb:///"))
+    return SpoiledLake(address).moved_from(duckdb_template)

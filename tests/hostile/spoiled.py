@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from sqlalchemy import create_engine
 
 from ducklake_core import DuckLake
@@ -69,6 +70,11 @@ class SpoiledLake:
 
     def edit(self, *statements: str) -> SpoiledLake:
         """Run statements on the catalog database itself."""
+        if self.address.backend == "duckdb":
+            with duckdb.connect(self.address.url.removeprefix("duckdb:///")) as file:
+                for statement in statements:
+                    file.execute(statement)
+            return self
         engine = create_engine(self.address.url)
         with engine.begin() as connection:
             for statement in statements:
