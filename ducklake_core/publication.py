@@ -16,6 +16,7 @@ from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import Snapshot, TableState
 from ducklake_core.commit.actions import Action, StagedDeleteFile
 from ducklake_core.commit.committer import Committed, Committer
+from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.transaction import StagedTransaction, stored_extra_info
 from ducklake_core.engines import delete_by_key, delete_matching
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
@@ -189,6 +190,8 @@ class Publication:
 
     def _staged(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> StagedTransaction:
         actions = tuple(action for staged in tables for action in staged.actions())
+        if self._lake.info.encrypted:
+            check_encrypted(actions)
         return StagedTransaction(
             base=base,
             actions=(*definitions, *actions),

@@ -1,6 +1,6 @@
-"""Reading an encrypted lake against the same rows in a plain one, in process.
+"""Reading and writing an encrypted lake against the same rows in a plain one, in process.
 
-Run with ``python -m tests.benchmarks.bench_encrypted``. A full read, and one column of it.
+Run with ``python -m tests.benchmarks.bench_encrypted``. A full read, one column of it, and an append of all rows.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import duckdb
+
+from ducklake_core import DuckLake
 from tests.benchmarks.bench_read import COLUMNS
 from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import attached, sqlite_lake
@@ -32,11 +35,22 @@ def read(lake: OpenLake, columns: Sequence[str] | None) -> int:
     return sum(batch.num_rows for batch in lake.scan("t", columns=columns).to_batches())
 
 
+def writing(folder: Path) -> Result:
+    """All rows appended, again and again, to a table of each kind of lake."""
+    rows = duckdb.connect().execute(f"SELECT {COLUMNS} FROM range({ROWS}) r(i)").to_arrow_table()
+    lakes = {
+        name: DuckLake.create(f"sqlite:///{folder}/{name}.sqlite", data_path=f"{folder}/{name}/", encrypted=name == "encrypted")
+        for name in ("encrypted", "plain")
+    }
+    contenders = {name: lambda lake=lake: lake.write("t", rows) for name, lake in lakes.items()}
+    return compare(f"append {ROWS:,} rows", contenders, baseline="plain", promised_ratio=2.0)
+
+
 def run() -> list[Result]:
-    """Both benchmarks, each alternating its contenders."""
+    """All benchmarks, each alternating its contenders."""
     with tempfile.TemporaryDirectory() as folder:
         plain, encrypted = made(Path(folder) / "plain", ""), made(Path(folder) / "encrypted", ", ENCRYPTED")
-        return [
+        reading = [
             compare(
                 f"read {name} of {ROWS:,} rows",
                 {"encrypted": lambda columns=columns: read(encrypted, columns), "plain": lambda columns=columns: read(plain, columns)},
@@ -45,6 +59,7 @@ def run() -> list[Result]:
             )
             for name, columns in (("8 columns", None), ("one column", ["amount"]))
         ]
+        return [*reading, writing(Path(folder))]
 
 
 if __name__ == "__main__":

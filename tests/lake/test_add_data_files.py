@@ -145,7 +145,16 @@ def prepared(address: LakeAddress, *statements: str) -> DuckLake:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_catalog_is_the_reference_s(lake_address: LakeAddress, tmp_path: Path, folder: Path, name: str) -> None:
+def test_the_catalog_is_the_reference_s(sqlite_address: LakeAddress, tmp_path: Path, folder: Path, name: str) -> None:
+    compare_with_the_reference(sqlite_address, tmp_path, folder, name)
+
+
+@pytest.mark.parametrize("name", ["nested", "path"])
+def test_on_every_catalog_database(lake_address: LakeAddress, tmp_path: Path, folder: Path, name: str) -> None:
+    compare_with_the_reference(lake_address, tmp_path, folder, name)
+
+
+def compare_with_the_reference(lake_address: LakeAddress, tmp_path: Path, folder: Path, name: str) -> None:
     case = CASES[name]
     (tmp_path / "theirs").mkdir()
     theirs = sqlite_lake(tmp_path / "theirs")

@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.arrow.write_state import WriteState
+from ducklake_core.errors import CommitError, DuckLakeError, UsageError
 from ducklake_core.format.arrow_cast import cast_to
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.options import Options
@@ -146,6 +147,15 @@ def test_a_delete_file_written_again_for_a_later_snapshot(sqlite_address: LakeAd
         lake.write("other", ROWS)
     check_every_snapshot(sqlite_address, lake)
     assert all_encrypted(sqlite_address) == 4  # of both tables, and both delete files: the first is scheduled for deletion
+
+
+def test_a_plain_file_is_never_committed(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = create(sqlite_address)
+    lake.write("t", ROWS)
+    monkeypatch.setattr("ducklake_core.transaction.WriteState", lambda **state: WriteState(**state | {"encrypted": False}))
+    with pytest.raises(CommitError, match="is not encrypted, but the lake is"):
+        lake.table("t").append(ROWS)
+    assert all_encrypted(sqlite_address) == 1
 
 
 def test_a_failed_write_leaves_nothing(sqlite_address: LakeAddress) -> None:

@@ -1,0 +1,35 @@
+"""The last look before a commit to an encrypted lake: readers refuse files without a key there, so none may get in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ducklake_core.commit.actions import Action, AddDeleteFiles, AddFiles, AppendFiles, MergeFiles, StagedDeleteFile
+from ducklake_core.errors import CommitError
+from ducklake_core.format.files import WrittenFile
+
+
+def check_encrypted(actions: Iterable[Action]) -> None:
+    """Refuse files that were written in plain.
+
+    Raises:
+        CommitError: There is one.
+    """
+    for action in actions:
+        for file in _files(action):
+            if file.encryption_key is None:
+                raise CommitError(f"{file.path} is not encrypted, but the lake is; nothing was committed", path=file.path)
+
+
+def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile]:
+    match action:
+        case AppendFiles(files=files):
+            return files
+        case AddFiles(files=added):
+            return [file.file for file, _ in added]
+        case AddDeleteFiles(files=deletes):
+            return deletes
+        case MergeFiles(merges=merges):
+            return [merge.output for merge in merges]
+        case _:
+            return ()
