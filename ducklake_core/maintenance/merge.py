@@ -17,6 +17,7 @@ from ducklake_core.catalog.state import LakeInfo, Snapshot, TableState
 from ducklake_core.catalog.visibility import same_name
 from ducklake_core.commit.actions import MergedFile, MergeFiles
 from ducklake_core.commit.committer import Committer
+from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.transaction import StagedTransaction, new_commit_id, stored_extra_info
 from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError
 from ducklake_core.format import paths
@@ -227,6 +228,8 @@ class _Merger:
             message=f"merge_adjacent_files: {sources} files of {name} into {len(done)}",
             extra_info=stored_extra_info(commit_id),
         )
+        if self.info.encrypted:
+            check_encrypted(transaction.actions)
         return Committer(self.database).commit(transaction).snapshot
 
     def _merged(self, group: MergeGroup, output: WrittenFile) -> MergedFile:
