@@ -88,7 +88,11 @@ class _Inspection:
                 raise UsageError(
                     f"the path of {self.where} has no directory key=value, as hive_partitioning=True asks for", path=self.where
                 )
-        columns = self._columns(foreign_columns(self.footer.metadata), rules.schema.columns)
+        try:
+            held = foreign_columns(self.footer.metadata)
+        except (pa.ArrowException, KeyError) as error:
+            raise UnsupportedFeatureError(f"{self.where} has columns of types that are not known here: {error}", path=self.where) from error
+        columns = self._columns(held, rules.schema.columns)
         values = () if rules.partition_spec is None else tuple(self._partition_value(key) for key in rules.partition_spec.fields)
         path, is_relative = relative_to(rules.directory, self.path)
         order = {leaf.id: place for place, leaf in enumerate(rules.schema.leaves())}

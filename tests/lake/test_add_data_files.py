@@ -488,7 +488,11 @@ def test_places_and_encrypted_lakes(tmp_path: Path, sqlite_address: LakeAddress,
     with pytest.raises(UnsupportedFeatureError, match="allowed_paths"):
         lake.add_data_files("t", "memory://bucket/f.parquet")
     allowed = DuckLake.connect(sqlite_address.url, allowed_paths=["memory://bucket/"])
-    allowed.add_data_files("t", "memory://bucket/*.parquet")
+    with pytest.raises(NotFoundError):
+        allowed.add_data_files("t", "memory://bucket/none/*.parquet")
+    allowed.add_data_files("t", "memory://bucket/")
+    with pytest.raises(AlreadyExistsError):
+        allowed.add_data_files("t", "memory://bucket/*.parquet")
     assert [file.path for file in allowed.table("t").list_files()] == ["memory://bucket/f.parquet"]
     assert allowed.table("t").scan().to_arrow().num_rows == 3
     memory.rm("/bucket", recursive=True)
