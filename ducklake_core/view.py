@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ducklake_core.catalog.state import TableState
 from ducklake_core.catalog.tags import object_tags
 from ducklake_core.catalog.views import ViewState
+from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.names import join_name
 
 if TYPE_CHECKING:
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 
     from ducklake_core.lake_listing import Listings
     from ducklake_core.scan.scan import Scan
+    from ducklake_core.view_query.translation import Translation
     from ducklake_core.view_selection import Selection
 
 
@@ -68,33 +72,61 @@ class View:
             return object_tags(reader, self._state.id, self.snapshot_id)
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one Arrow table, in no particular order.
+        """All rows as one Arrow table, in no particular order, computed in this process.
 
         Raises:
-            UnsupportedFeatureError: The query is not of the kind that docs/views.md describes; the message says why.
+            UnsupportedFeatureError: The query is more than columns of one table under a condition; :meth:`to_spark` reads more.
         """
         import pyarrow as pa
 
-        selected, scan = self._scan()
-        rows = scan.to_arrow()
+        from ducklake_core.view_selection import selection
+
+        try:
+            with self._lake.reader() as reader:
+                selected = selection(reader, self._state)
+        except UnsupportedFeatureError as problem:
+            message = f"{problem.message} without an engine; view.to_spark(session) reads more"
+            raise UnsupportedFeatureError(message, **problem.details) from problem
+        rows = self._selected(selected).to_arrow()
         return pa.table([rows.column(base) for _, base in selected.columns], names=[name for name, _ in selected.columns])
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a lazy DataFrame of a session, classic or Connect.
 
-        Raises:
-            UnsupportedFeatureError: As for :meth:`to_arrow`.
-        """
-        selected, scan = self._scan()
-        frame = scan.to_spark(session)
-        return frame.select(*(frame["`" + base.replace("`", "``") + "`"].alias(name) for name, base in selected.columns))
+        The query runs as Spark SQL over scans of its tables at :attr:`snapshot_id`, with the columns, types and rows that
+        DuckDB gives it; docs/views.md lists what is translated.
 
-    def _scan(self) -> tuple[Selection, Scan]:
-        from ducklake_core.scan.scan import Scan
+        Raises:
+            UnsupportedFeatureError: Something in the query is not translated; the message names it.
+            UsageError: The session does not follow ANSI SQL.
+        """
+        from ducklake_core.view_query.translation import translate
         from ducklake_core.view_selection import selection
 
         with self._lake.reader() as reader:
-            selected = selection(reader, self._state)
+            try:
+                selected = selection(reader, self._state)
+            except UnsupportedFeatureError:
+                translated = translate(reader, self._state)
+            else:
+                frame = self._selected(selected).to_spark(session)
+                return frame.select(*(frame["`" + base.replace("`", "``") + "`"].alias(name) for name, base in selected.columns))
+        return self._translated(translated, session)
+
+    def _selected(self, selected: Selection) -> Scan:
         columns = list(dict.fromkeys(base for _, base in selected.columns))
-        scan = Scan(table=selected.table, columns=columns, where=selected.where, reader=self._lake.reader, storage=self._lake.storage)
-        return selected, scan
+        return self._scan(selected.table, columns, selected.where)
+
+    def _scan(self, table: TableState, columns: Sequence[str], where: str | None) -> Scan:
+        from ducklake_core.scan.scan import Scan
+
+        return Scan(table=table, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage)
+
+    def _translated(self, translated: Translation, session: SparkSession) -> DataFrame:
+        from ducklake_core.spark.query import run_query, scanned
+
+        frames = {
+            scan.key: scanned(self._scan(scan.table, scan.columns, scan.where).to_spark(session), scan.types, scan.identifiers, self.name)
+            for scan in translated.scans
+        }
+        return run_query(translated.sql, frames, translated.identifiers, translated.schema, session, self.name)

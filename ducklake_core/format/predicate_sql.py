@@ -133,7 +133,7 @@ def _operand(operand: Operand, dialect: Dialect) -> str:
         case ColumnReference():
             return _column(operand, dialect)
         case Literal():
-            return _literal(operand.value, operand.type, dialect)
+            return literal_text(operand.value, operand.type, dialect)
         case SqlExpression():
             return f"({_expression(operand, dialect)})"
         case _:
@@ -145,7 +145,7 @@ def _in_list(predicate: InList, dialect: Dialect) -> str:
     for literal in predicate.values:
         exact = fit("=", literal, column.type)
         if isinstance(exact, Fitted):
-            fitted.append(_literal(exact.value, column.type, dialect))
+            fitted.append(literal_text(exact.value, column.type, dialect))
         elif exact is None:
             others.append(_comparison(Comparison(left=column, operator="=", right=literal), dialect))
     if predicate.has_null:
@@ -185,7 +185,7 @@ def _with_literal(column: ColumnReference, op: Operator, literal: Literal, diale
     if fitted is None:
         domain = common_domain(column.type, literal.type)
         return f"({_in_domain(column, domain, dialect)} {op} {_in_domain(literal, domain, dialect)})"
-    return f"({_column(column, dialect)} {fitted.operator} {_literal(fitted.value, column.type, dialect)})"
+    return f"({_column(column, dialect)} {fitted.operator} {literal_text(fitted.value, column.type, dialect)})"
 
 
 def _in_domain(operand: ColumnReference | Literal, domain: str | None, dialect: Dialect) -> str:
@@ -194,7 +194,13 @@ def _in_domain(operand: ColumnReference | Literal, domain: str | None, dialect: 
     return _operand(operand, dialect)
 
 
-def _literal(value: object, data_type: DataType, dialect: Dialect) -> str:
+def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
+    """A constant of a type as SQL.
+
+    Raises:
+        UsageError: A type that has no constants here.
+        UnsupportedFeatureError: A value that the dialect cannot hold.
+    """
     if value is None:
         return "NULL"
     if data_type == BOOLEAN:

@@ -49,13 +49,14 @@ def constant_of(node: exp.Expression) -> QuotedText | Literal | None:
         case exp.Null():
             return Literal(value=None, type=BOOLEAN)
         case exp.Cast() if not isinstance(node, exp.TryCast):
-            inner, target = constant_of(node.this), _data_type(node.to)
+            inner, target = constant_of(node.this), data_type_of(node.to)
             return None if inner is None or target is None else _cast(inner, target)
         case _:
             return None
 
 
-def _data_type(node: exp.DataType) -> DataType | None:
+def data_type_of(node: exp.DataType) -> DataType | None:
+    """The type that a cast names, None for one that is not a table's leaf type."""
     name = str(node.this.value) if isinstance(node.this, exp.DataType.Type) else ""
     if name == "DECIMAL":
         sizes = [int(part.name) for part in node.expressions] or [18, 3]
