@@ -48,8 +48,8 @@ _DAY_IN_NANOSECONDS = 86_400 * 10**9
 def number_literal(text: str) -> Literal:
     """A number as written in SQL, typed as the reference types it: integer, decimal, or double with an exponent.
 
-    >>> [str(number_literal(text).type) for text in ("5", "3000000000", "1.50", "1e3")]
-    ['int32', 'int64', 'decimal(3,2)', 'float64']
+    >>> [str(number_literal(text).type) for text in ("5", "3000000000", "1.50", "0.01", "1e3")]
+    ['int32', 'int64', 'decimal(3,2)', 'decimal(3,2)', 'float64']
     """
     if "e" in text.lower():
         return Literal(value=float(text), type=FLOAT64)
@@ -61,9 +61,10 @@ def number_literal(text: str) -> Literal:
                 return Literal(value=value, type=candidate)
         return Literal(value=float(value), type=FLOAT64)
     exact = Decimal(text)
-    _sign, digits, exponent = exact.as_tuple()
+    exponent = exact.as_tuple().exponent
     assert isinstance(exponent, int)
-    precision = max(len(digits), -exponent, 1)
+    # Zeros before the point count as they are written.
+    precision = sum(letter.isdigit() for letter in text)
     if precision > 38:
         return Literal(value=float(exact), type=FLOAT64)
     return Literal(value=exact, type=DecimalType(precision=precision, scale=-exponent))
