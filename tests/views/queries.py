@@ -114,7 +114,7 @@ REFUSED = {
     "recursive": ("WITH RECURSIVE r(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM r WHERE i < 3) SELECT i FROM r", "it has WITH RECURSIVE"),
     "by_name": ("SELECT a FROM t UNION ALL BY NAME SELECT c, a FROM u", "it has BY_NAME"),
     "distinct_on": ("SELECT DISTINCT ON (b) a, b FROM t ORDER BY b", "it has DISTINCT ON"),
-    "sampled": ("SELECT a FROM t USING SAMPLE 10%", "(?i)sample"),
+    "sampled": ("SELECT a FROM t USING SAMPLE 10%", "it has SAMPLE"),
     "asof": ("SELECT x.a FROM t x ASOF JOIN u y ON x.a >= y.a", "it has a ASOF join"),
     "positional": ("SELECT x.a FROM t x POSITIONAL JOIN u y", "it has a POSITIONAL join|cannot be parsed"),
     "lateral": ("SELECT x.a, y.z FROM t x, (SELECT x.a + 1 AS z) y", "there is no column 'x.a'"),

@@ -100,7 +100,7 @@ def test_only_what_matters_is_read(sqlite_address: LakeAddress, oracle: OracleOf
 
 
 def test_overflows_are_errors_in_both(sqlite_address: LakeAddress, oracle: OracleOf, spark: SparkSession) -> None:
-    sums = ("i8 + 1", "i8 * i8", "i + 1", "i * 2", "j * 2", "m * n", "n + n * 9", "CAST(g AS INT)", "CAST(j AS INT)", "abs(i8 - 255)")
+    sums = ("i8 + 1", "i8 * i8", "i + 1", "i * 2", "j * 2", "m * n", "n + n * 9", "CAST(g AS INT)", "CAST(j AS INT)", "CAST(-g AS INT)")
     with oracle(sqlite_address) as duck:
         duck.run("CREATE TABLE t (i8 TINYINT, i INT, j BIGINT, g DOUBLE, m DECIMAL(5,2), n DECIMAL(18,3))")
         duck.run("INSERT INTO t VALUES (127, 2147483647, 9223372036854775807, 3e9, 999.99, 999999999999999.999)")
