@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DecimalType, LongType, StructField
 
+from ducklake_core.errors import NotFoundError
 from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID
 from ducklake_core.format.paths import file_name
 from ducklake_core.format.predicate_sql import to_sql
@@ -88,8 +90,17 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession) -> 
         .option("datetimeRebaseMode", "CORRECTED")
         .option("int96RebaseMode", "CORRECTED")
     )
-    with _listed_by_the_driver(session, len(tasks)):
-        return reader.parquet(*(task.file.path for task in tasks))
+    try:
+        with _listed_by_the_driver(session, len(tasks)):
+            return reader.parquet(*(task.file.path for task in tasks))
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        path = str((error.getMessageParameters() or {}).get("path", ""))
+        raise NotFoundError(
+            f"{path} does not exist: the snapshot was expired and its files cleaned up since the scan was planned, or the file was removed",
+            path=path,
+        ) from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from ducklake_core.errors import NotFoundError
 from ducklake_core.scan import native
 from ducklake_core.spark import native_read
 from ducklake_core.spark.native_read import deleted_bits
@@ -115,6 +116,20 @@ def test_a_file_under_an_unknown_name_stops_the_query(
     for frame in (read_plan(plan, STORAGE, spark), read_plan(replace(plan, virtual=("rowid",)), STORAGE, spark)):
         with pytest.raises(PySparkException, match="a name that is not in the plan"):
             frame.count()
+
+
+def test_a_file_that_is_gone_is_named(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)")
+    scan = open_lake(sqlite_address).scan("t")
+    frame = scan.to_spark(spark)
+    (task,) = scan.plan().plan.tasks
+    Path(task.file.path).unlink()
+    with pytest.raises(NotFoundError, match=f"{Path(task.file.path).name} does not exist: the snapshot was expired"):
+        scan.to_spark(spark)
+    # What was planned before fails with Spark's own error.
+    with pytest.raises(Exception, match=f"{Path(task.file.path).name}. File does not exist"):
+        frame.count()
 
 
 def test_what_the_driver_would_have_to_hold_is_bounded(
