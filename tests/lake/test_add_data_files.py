@@ -24,7 +24,7 @@ from ducklake_core.errors import (
     UnsupportedFeatureError,
     UsageError,
 )
-from tests.foreign.added import check_everywhere, numbered, put
+from tests.foreign.added import add, check_everywhere, numbered, put
 from tests.support.catalog_dump import dump_catalog
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.scans import assert_same_rows, open_lake
@@ -538,3 +538,32 @@ def test_the_same_step_run_twice(lake: DuckLake, folder: Path) -> None:
     assert again.repeated
     assert again.snapshot.id == first.snapshot.id
     assert lake.table("t").scan().count() == 3
+
+
+def test_where_the_reference_loses_rows(sqlite_address: LakeAddress, tmp_path: Path, folder: Path) -> None:
+    """What docs/differences.md says of it, so that it is told when it changes."""
+    (tmp_path / "theirs").mkdir()
+    theirs = sqlite_lake(tmp_path / "theirs")
+    narrow = put(folder / "narrow.parquet", pa.table({"f": pa.array([0.1, 0.05], pa.float32())}))
+    lacking = put(folder / "lacking.parquet", A.select(["a"]))
+    ddl = ("CREATE TABLE f (f DOUBLE)", "CREATE TABLE m (a INTEGER, c INTEGER)", "INSERT INTO m VALUES (1, 7)")
+    strict = "CREATE TABLE n (a INTEGER NOT NULL, b VARCHAR)"
+    with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run(*ddl, strict)
+        add(duck, "f", narrow)
+        add(duck, "m", lacking, "allow_missing => true")
+        add(duck, "n", put(folder / "nulls.parquet", A))
+        add(duck, "n", folder / "nulls.parquet")
+        assert duck.rows("SELECT count(*) FROM f WHERE f > 0.1") == [(0,)]
+        assert duck.rows("SELECT count(*) FROM m WHERE c IS NULL") == [(0,)]
+        assert duck.rows("SELECT count(*) FROM n") == [(6,)]
+    lake = prepared(sqlite_address, *ddl, strict)
+    lake.add_data_files("f", narrow)
+    lake.add_data_files("m", lacking, allow_missing=True)
+    with pytest.raises(SchemaError, match="NOT NULL"):
+        lake.add_data_files("n", folder / "nulls.parquet")
+    with attached(sqlite_address) as duck:
+        assert duck.rows("SELECT count(*) FROM m WHERE c IS NULL") == [(3,)]
+        # It compares within the file before it converts, whatever the bounds are.
+        assert duck.rows("SELECT count(*) FROM f WHERE f > 0.1") == [(0,)]
+    assert lake.table("f").scan(where="f > 0.1").to_arrow().num_rows == 1

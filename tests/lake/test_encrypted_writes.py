@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +14,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.errors import CommitError, DuckLakeError, UsageError
+from ducklake_core.errors import CommitError, DuckLakeError, StorageError, UsageError
 from ducklake_core.format.arrow_cast import cast_to
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.options import Options
@@ -164,6 +165,31 @@ def test_a_failed_write_leaves_nothing(sqlite_address: LakeAddress) -> None:
     with pytest.raises(UsageError, match="outside"):
         lake.table("t").overwrite(ROWS, where="k < 10")
     assert all_encrypted(sqlite_address) == 1
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+@pytest.mark.parametrize("after", [0, 2])
+def test_a_full_disk(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, after: int, *, encrypted: bool) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=encrypted)
+    lake.set_option("parquet_row_group_size", 500)
+    lake.write("t", ROWS)
+    written = 0
+    write_table = pq.ParquetWriter.write_table
+
+    def full(self: pq.ParquetWriter, *arguments: Any, **options: Any) -> None:
+        nonlocal written
+        written += 1
+        if written > after:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_table(self, *arguments, **options)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(StorageError, match="No space left"):
+        lake.table("t").append(ROWS)
+    monkeypatch.undo()
+    assert len(list(Path(sqlite_address.data_path).rglob("*.parquet"))) == 1
+    lake.table("t").append(ROWS)
+    assert lake.table("t").scan().count() == 6000
 
 
 def test_keys_show_themselves_nowhere(
