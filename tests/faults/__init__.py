@@ -1,0 +1,1 @@
+"""What goes wrong under a write: processes that die, connections that break, stores that fail."""

@@ -1,0 +1,49 @@
+"""What must hold after every fault: the lake reads as the model, the reference agrees, and only orphans are left over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ducklake_core import DuckLake
+from tests.faults.work import Model, Rows
+from tests.maintenance.lakes import files_on_disk
+from tests.support.oracle import LakeAddress, attached
+
+_NOW = timedelta(0)
+
+
+def read(lake: DuckLake) -> dict[str, Rows]:
+    """What we read: every row once."""
+    found = {}
+    for name in ("added", "replaced", "thinned"):
+        rows = [(row["k"], row["owner"]) for row in lake.table(name).scan().to_arrow().to_pylist()]
+        assert len(rows) == len(set(rows)), name
+        found[name] = frozenset(rows)
+    return found
+
+
+def read_by_the_reference(address: LakeAddress) -> dict[str, Rows]:
+    """What DuckDB reads."""
+    with attached(address) as duck:
+        names = ("added", "replaced", "thinned")
+        found = {name: duck.rows(f"SELECT k, owner FROM {name}") for name in names}
+        for name, rows in found.items():
+            assert len(rows) == len(set(rows)) == duck.value(f"SELECT count(DISTINCT rowid) FROM {name}"), name
+    return {name: frozenset((int(k), int(owner)) for k, owner in rows) for name, rows in found.items()}
+
+
+def check(address: LakeAddress, model: Model) -> None:
+    """The lake is what the model says; what else lies on the disk is found by the sweep, and is all that it finds."""
+    lake = DuckLake.connect(address.url)
+    assert read(lake) == model.tables()
+    assert read_by_the_reference(address) == model.tables()
+    history = [snapshot.id for snapshot in lake.snapshots()]
+    assert history == list(range(len(history)))
+    lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW)
+    assert read(lake) == model.tables()
+    with lake.reader() as reader:
+        from ducklake_core.catalog.scheduled import every_file_name
+
+        named = set(every_file_name(reader.connection, lake.database.tables))
+    assert {path.rpartition("/")[2] for path in files_on_disk(address)} == named
+    lake.close()

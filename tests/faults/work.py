@@ -1,0 +1,122 @@
+"""One transaction over three tables, in a process that can be made to die at any of its steps; and the model of what it does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pyarrow as pa
+
+KILLED = 9
+Rows = frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What the three tables hold: (k, owner) pairs. ``turn`` numbers the next transaction."""
+
+    turn: int = 0
+    added: Rows = frozenset()
+    replaced: Rows = frozenset((k, owner) for owner in (1, 2) for k in range(20))
+    thinned: Rows = field(default=frozenset((k, k % 3) for k in range(400)))
+
+    def after(self) -> Model:
+        """The model when the next transaction is committed."""
+        turn = self.turn
+        return replace(
+            self,
+            turn=turn + 1,
+            added=self.added | {(turn * 10 + owner, owner) for owner in range(3)},
+            replaced=frozenset((k, owner) for k, owner in self.replaced if owner != 1) | {((turn + 1) * 100 + n, 1) for n in range(20)},
+            thinned=frozenset((k, owner) for k, owner in self.thinned if k != turn),
+        )
+
+    def tables(self) -> dict[str, Rows]:
+        """Rows by table name."""
+        return {"added": self.added, "replaced": self.replaced, "thinned": self.thinned}
+
+
+def frame(rows: Rows) -> pa.Table:
+    """Rows as a table that both this library and the reference can write."""
+    ordered = sorted(rows)
+    return pa.table({"k": pa.array([k for k, _ in ordered], pa.int64()), "owner": pa.array([o for _, o in ordered], pa.int32())})
+
+
+def prepare(url: str, data_path: str, inlining: int) -> Model:
+    """Create the lake that the model begins with."""
+    from ducklake_core import DuckLake
+
+    lake = DuckLake.create(url, data_path=data_path)
+    lake.set_option("data_inlining_row_limit", inlining)
+    model = Model()
+    lake.create_table("added", frame(frozenset()).schema, partition_by=["owner"])
+    for name in ("replaced", "thinned"):
+        lake.write(name, frame(model.tables()[name]))
+    lake.close()
+    return model
+
+
+def work(lake: Any, model: Model, **transaction: Any) -> None:
+    """The model's next transaction."""
+    after = model.after()
+    with lake.transaction(**transaction) as tx:
+        tx.append("added", frame(after.added - model.added))
+        tx.overwrite("replaced", frame(frozenset(row for row in after.replaced if row[1] == 1)), where="owner = 1")
+        tx.delete("thinned", f"k = {model.turn}")
+
+
+def run_and_die(url: str, model: Model, step: int) -> None:
+    """Do the work in this process, and die at a step of it; return when there are fewer steps."""
+    from ducklake_core import DuckLake
+
+    lake = DuckLake.connect(url)
+    with _steps(step):
+        work(lake, model)
+    lake.close()
+
+
+@contextmanager
+def _steps(last: int) -> Iterator[None]:
+    """Every file that is begun, every statement, every COMMIT and its return is a step; the process ends at one of them."""
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    from ducklake_core.catalog.database import Database
+    from ducklake_core.storage.filesystems import Storage
+
+    taken = 0
+
+    def step(*_: object, path: str | None = None, **__: object) -> None:
+        nonlocal taken
+        taken += 1
+        if taken == last:
+            _die(path)
+
+    real_open, real_write = Storage.open_output, Database.write
+
+    def open_output(self: Storage, path: str) -> pa.NativeFile:
+        step(path=path)
+        return real_open(self, path)
+
+    @contextmanager
+    def write(self: Database, **arguments: Any) -> Iterator[Any]:
+        with real_write(self, **arguments) as connection:
+            yield connection
+        step()
+
+    event.listen(Engine, "before_cursor_execute", step)
+    event.listen(Engine, "commit", step)
+    Storage.open_output, Database.write = open_output, write  # type: ignore[method-assign]
+    yield
+
+
+def _die(path: str | None) -> NoReturn:
+    if path is not None:
+        # Half a file is what a killed writer leaves on a disk.
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(b"PAR1 and nothing more")
+    os._exit(KILLED)
