@@ -32,7 +32,7 @@ from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import UUID
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.spark.arrow_form import to_spark_form
-from ducklake_core.spark.attempts import attempt_number, may_have_lost
+from ducklake_core.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
 from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
 from ducklake_core.spark.read import needs_sql
 from ducklake_core.spark.scan_schema import arrow_form, quoted, spark_schema
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _FILE = "_ducklake_file"
 _POSITION = "_ducklake_position"
 _COUNT = "_ducklake_count"
-_RESULT = "result binary, attempt int"
+_RESULT = f"{ATTEMPT_COLUMNS}, result binary"
 _INLINED = -1
 _POSITION_SHAPE = ("file_row_number",)
 
@@ -70,7 +70,7 @@ def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, sessi
 
 
 def _sweep_lost(rows: Sequence[Any], found: Deletions, target: DeleteTarget, storage: Storage, session: SparkSession) -> None:
-    if may_have_lost((row["attempt"] for row in rows), session):
+    if may_have_lost(rows, session):
         sweep(storage, target.directory, target.write_id, keep=frozenset(file.path for file in found.delete_files))
 
 
@@ -90,7 +90,7 @@ def _delete_bundles(
 
 def _packed(value: object) -> pa.RecordBatch:
     result = pa.array([pickle.dumps(value)], pa.binary())
-    return pa.RecordBatch.from_pydict({"result": result, "attempt": pa.array([attempt_number()], pa.int32())})
+    return pa.RecordBatch.from_pydict({**attempt_columns(1), "result": result})
 
 
 def _unpacked(row: Any) -> Any:

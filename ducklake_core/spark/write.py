@@ -19,7 +19,7 @@ from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.errors import CorruptFileError, DuckLakeError
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.statistics import verify_written_file
-from ducklake_core.spark.attempts import attempt_number, may_have_lost
+from ducklake_core.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
 from ducklake_core.spark.batches import unweighed
 from ducklake_core.spark.distribution import distribute, plain_name
 from ducklake_core.spark.sorting import sort_within_partitions
@@ -29,7 +29,7 @@ from ducklake_core.storage.sweeping import sweep
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_REPORT = "attempt int, file string"
+_REPORT = f"{ATTEMPT_COLUMNS}, file string"
 
 
 def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
@@ -72,7 +72,7 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
         if known is not None:
             raise known from error
         raise
-    if may_have_lost((row["attempt"] for row in rows), df.sparkSession):
+    if may_have_lost(rows, df.sparkSession):
         sweep(state.storage, state.directory, state.write_id, keep=frozenset(file.path for file in files))
     return files
 
@@ -84,8 +84,7 @@ def _partition_writer(state: WriteState, names: Sequence[str]) -> Callable[[Iter
                 # What follows the frame's own columns only told which rows belong together.
                 writer.write(pa.RecordBatch.from_arrays(batch.columns[: len(names)], names=list(names)))
             reports = [file_to_json(file) for file in writer.close()]
-            attempts = pa.array([attempt_number()] * len(reports), pa.int32())
-            yield pa.RecordBatch.from_pydict({"attempt": attempts, "file": pa.array(reports, pa.string())})
+            yield pa.RecordBatch.from_pydict({**attempt_columns(len(reports)), "file": pa.array(reports, pa.string())})
 
     return write_partition
 
