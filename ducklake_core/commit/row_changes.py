@@ -16,6 +16,7 @@ from ducklake_core.commit.file_rows import (
     scheduled_row,
     statistics_rows,
 )
+from ducklake_core.format.files import WrittenFile
 
 _FORGOTTEN_WITH_FILE = ("data_file", "file_column_stats", "file_variant_stats", "file_partition_value", "delete_file")
 
@@ -25,29 +26,24 @@ def append_files(draft: Draft, action: AppendFiles) -> None:
     if not action.files:
         return
     table_id = draft.real_id(action.table_id)
-    totals = draft.totals_of(table_id)
-    spec = action.partition_spec
-    partition_id = None if spec is None else spec.id or draft.new_specs[table_id]
+    partition_id = _partition_id(draft, action, table_id)
     for file in action.files:
+        row_id_start = draft.totals_of(table_id).add(file, action.schema)
         file_id = draft.file_id()
-        row_id_start = totals.add(file, action.schema)
         row = data_file_row(file, file_id, table_id, draft.snapshot_id, row_id_start=row_id_start, partition_id=partition_id)
-        draft.insert("data_file", **row)
-        draft.insert_all("file_column_stats", statistics_rows(file, file_id, table_id))
-        draft.insert_all("file_partition_value", partition_value_rows(file, file_id, table_id))
+        _insert_file(draft, file, file_id, table_id, row)
     draft.log("inserted_into_table", table_id)
 
 
 def add_files(draft: Draft, action: AddFiles) -> None:
     """Files of other writers, with the mappings that find their columns."""
     table_id = draft.real_id(action.table_id)
+    partition_id = _partition_id(draft, action, table_id)
     mapping_ids = _new_mappings(draft, action)
-    totals = draft.totals_of(table_id)
-    spec = action.partition_spec
-    partition_id = None if spec is None else spec.id or draft.new_specs[table_id]
     for added, mapping_id in action.files:
-        file, file_id = added.file, draft.file_id()
-        row_id_start = totals.add(replace(file, statistics=(*file.statistics, *added.absent)), action.schema)
+        file = added.file
+        row_id_start = draft.totals_of(table_id).add(replace(file, statistics=(*file.statistics, *added.absent)), action.schema)
+        file_id = draft.file_id()
         row = data_file_row(
             file,
             file_id,
@@ -58,9 +54,7 @@ def add_files(draft: Draft, action: AddFiles) -> None:
             mapping_id=mapping_ids[mapping_id],
             path_is_relative=added.path_is_relative,
         )
-        draft.insert("data_file", **row)
-        draft.insert_all("file_column_stats", statistics_rows(file, file_id, table_id))
-        draft.insert_all("file_partition_value", partition_value_rows(file, file_id, table_id))
+        _insert_file(draft, file, file_id, table_id, row)
     draft.log("inserted_into_table", table_id)
 
 
@@ -113,9 +107,7 @@ def merge_files(draft: Draft, action: MergeFiles) -> None:
             partition_id=merge.partition_id,
             partial_max=merge.partial_max,
         )
-        draft.insert("data_file", **row)
-        draft.insert_all("file_column_stats", statistics_rows(merge.output, file_id, action.table_id))
-        draft.insert_all("file_partition_value", partition_value_rows(merge.output, file_id, action.table_id))
+        _insert_file(draft, merge.output, file_id, action.table_id, row)
     if action.merges:
         draft.log("merge_adjacent", action.table_id)
 
@@ -136,3 +128,14 @@ def _new_mappings(draft: Draft, action: AddFiles) -> dict[int, int]:
             draft.insert("column_mapping", **mapping_row(ids[mapping.id], draft.real_id(action.table_id)))
             draft.insert_all("name_mapping", name_rows(mapping.columns, ids[mapping.id]))
     return ids
+
+
+def _partition_id(draft: Draft, action: AppendFiles | AddFiles, table_id: int) -> int | None:
+    spec = action.partition_spec
+    return None if spec is None else spec.id or draft.new_specs[table_id]
+
+
+def _insert_file(draft: Draft, file: WrittenFile, file_id: int, table_id: int, row: dict[str, object]) -> None:
+    draft.insert("data_file", **row)
+    draft.insert_all("file_column_stats", statistics_rows(file, file_id, table_id))
+    draft.insert_all("file_partition_value", partition_value_rows(file, file_id, table_id))
