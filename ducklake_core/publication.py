@@ -262,13 +262,15 @@ def _nothing(staged: StagedTable, base: Snapshot) -> WriteResult:
 
 def _result(staged: StagedTable, committed: Committed) -> WriteResult:
     new = [*staged.files, *(added.file for added in staged.added)]
+    inlined = sum(rows.record_count for rows in staged.inlined)
     return WriteResult(
         table=staged.name,
         table_id=committed.ids.get(staged.state.id, staged.state.id),
         snapshot=committed.snapshot,
         created_table=staged.create is not None,
         schema_changes=staged.differences,
-        rows_added=sum(file.record_count for file in new),
+        rows_added=sum(file.record_count for file in new) + inlined,
+        rows_inlined=inlined,
         rows_deleted=staged.deletions.row_count,
         files_added=len(new),
         files_removed=len(staged.deletions.ended),

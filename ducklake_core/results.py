@@ -20,7 +20,8 @@ class WriteResult:
             counts below are 0.
         created_table: Whether the write created the table.
         schema_changes: Readable differences that were applied to the table's columns.
-        rows_added: Rows written, or in files that were added as they are.
+        rows_added: Rows written, to files or into the catalog, or in files that were added as they are.
+        rows_inlined: Those of them that went into the catalog.
         rows_deleted: Rows that were there before and no longer are.
         files_added: Data files written or added.
         files_removed: Data files that ended with this write because all of their rows were deleted.
@@ -37,6 +38,7 @@ class WriteResult:
     created_table: bool = False
     schema_changes: tuple[str, ...] = ()
     rows_added: int = 0
+    rows_inlined: int = 0
     rows_deleted: int = 0
     files_added: int = 0
     files_removed: int = 0

@@ -41,6 +41,7 @@ class StagedCatalog:
         self._lake = lake
         self._schemas: dict[str, SchemaState] = {}
         self._tables: dict[str, StagedTable] = {}
+        self._touched: dict[str, StagedTable] | None = None
         self._last_local_id = 0
 
     @property
@@ -51,13 +52,16 @@ class StagedCatalog:
     @contextmanager
     def whole_or_nothing(self) -> Iterator[None]:
         """A block that fails leaves nothing staged, should its error be caught and the transaction go on."""
-        definitions, schemas = list(self.definitions), dict(self._schemas)
-        tables = {key: replace(staged, files=list(staged.files), added=list(staged.added)) for key, staged in self._tables.items()}
+        definitions, schemas, tables = list(self.definitions), dict(self._schemas), dict(self._tables)
+        # Of thousands of tables a call touches few: only those are copied.
+        touched = self._touched = {}
         try:
             yield
         except BaseException:
-            self.definitions, self._schemas, self._tables = definitions, schemas, tables
+            self.definitions, self._schemas, self._tables = definitions, schemas, tables | {k: v for k, v in touched.items() if k in tables}
             raise
+        finally:
+            self._touched = None
 
     def find_schema(self, name: str) -> SchemaState | None:
         """The schema with a name, None when there is none."""
@@ -106,6 +110,8 @@ class StagedCatalog:
         schema_name, table_name = split_name(name)
         key = _key(schema_name, table_name)
         staged = self._tables.get(key)
+        if staged is not None and self._touched is not None:
+            self._touched.setdefault(key, replace(staged, files=list(staged.files), added=list(staged.added), inlined=list(staged.inlined)))
         if staged is not None and not (staged.remembered and not only_append):
             return staged
         state = self._lake.known_tables.at(self.base, schema_name, table_name, self.options) if only_append else None

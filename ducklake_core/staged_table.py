@@ -17,10 +17,12 @@ from ducklake_core.commit.actions import (
     CreateTable,
     EndFiles,
     EndInlined,
+    InsertInlined,
 )
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.added_files import AddedFile, same_mapping
 from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.names import join_name
 
@@ -60,6 +62,7 @@ class StagedTable:
         files: Written files.
         added: Files of other writers that are to belong to it; ``mappings`` are those that the table has at the base snapshot.
         exclusive: Full paths among them that nothing else in the lake may have.
+        inlined: Rows for the catalog.
         selection: Which committed rows to delete.
         key_files: The files written by the call that selected; rows that later calls append are no keys of it.
         deletions: Those rows, found on the base snapshot.
@@ -76,6 +79,7 @@ class StagedTable:
     added: list[AddedFile] = field(default_factory=list)
     mappings: tuple[NameMapping, ...] = ()
     exclusive: frozenset[str] = frozenset()
+    inlined: list[InlinedRows] = field(default_factory=list)
     selection: Selection | None = None
     key_files: tuple[WrittenFile, ...] | None = None
     deletions: Deletions = field(default_factory=Deletions)
@@ -87,6 +91,11 @@ class StagedTable:
         """``schema.table``, quoted where needed."""
         return join_name(self.state.schema_name, self.state.name)
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether rows were added."""
+        return bool(self.files or self.added or self.inlined)
+
     def select(self, selection: Selection) -> None:
         """Remember which rows to delete.
 
@@ -94,7 +103,7 @@ class StagedTable:
             UnsupportedFeatureError: Rows of this table were deleted or added before in this transaction: later calls
                 would have to see rows that are not committed.
         """
-        if self.selection is not None or self.files or self.added:
+        if self.selection is not None or self.has_rows:
             raise UnsupportedFeatureError(
                 f"deleting rows of {self.name} after other writes to it in the same transaction is not supported; "
                 "delete or overwrite first and once, then append",
@@ -115,6 +124,8 @@ class StagedTable:
         if self.files:
             spec = self.state.partition_spec
             yield AppendFiles(table_id=table_id, schema=self.state.schema, files=tuple(self.files), partition_spec=spec)
+        for rows in self.inlined:
+            yield self._insert_inlined(rows)
         if self.deletions.ended:
             ids = tuple(file.data_file_id for file in self.deletions.ended)
             yield EndFiles(table_id=table_id, data_file_ids=ids, row_count=sum(file.new_count for file in self.deletions.ended))
@@ -140,6 +151,16 @@ class StagedTable:
             mappings=tuple(mapping for mapping in mappings if mapping.id in used),
             exclusive=frozenset(added.file.path for added in self.added if added.full_path in self.exclusive),
             partition_spec=self.state.partition_spec,
+        )
+
+    def _insert_inlined(self, rows: InlinedRows) -> InsertInlined:
+        newest = self.state.inlined_tables[-1] if self.state.inlined_tables else None
+        return InsertInlined(
+            table_id=self.state.id,
+            schema=self.state.schema,
+            rows=rows,
+            inlined_table=newest,
+            columns_version=self.state.columns_version,
         )
 
     def paths(self, files: Sequence[Any]) -> list[str]:

@@ -17,6 +17,7 @@ from ducklake_core.format.names import split_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.sorting import sort_orders
+from ducklake_core.inlining import inlined_part
 from ducklake_core.publication import Publication
 from ducklake_core.results import TransactionResult
 from ducklake_core.scan.virtual import with_virtual
@@ -35,10 +36,10 @@ if TYPE_CHECKING:
 class Transaction(DefinitionVerbs, AdditionVerb):
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
-    Rows are written to files at once, by each call; nothing is visible before the block ends.  Deletes and overwrites see
-    the rows that were committed when the block began.  When another writer gets in between, changes to rows are planned
-    again on the newest snapshot, with the same data files, and committed then; changes to columns raise
-    :class:`CommitConflictError`.
+    Rows are written to files at once, by each call, or kept for the catalog when they are few; nothing is visible before
+    the block ends.  Deletes and overwrites see the rows that were committed when the block began.  When another writer gets
+    in between, changes to rows are planned again on the newest snapshot, with the same data files, and committed then;
+    changes to columns raise :class:`CommitConflictError`.
     """
 
     def __init__(
@@ -177,6 +178,10 @@ class Transaction(DefinitionVerbs, AdditionVerb):
             promise=promise,
             sort=sort_orders(table.sort_keys, table.schema, staged.name) if options.sort_on_insert else (),
         )
+        rows, data = inlined_part(data, state)
+        if rows is not None:
+            staged.inlined.append(rows)
+            return
         files = write_files(data, state)
         self._publication.own(staged.paths(files))
         staged.files += files
@@ -194,7 +199,7 @@ class Transaction(DefinitionVerbs, AdditionVerb):
             columns = schema_of(data)
             return self._catalog.create_table(owner, table_name, columns, target.partition_by, target.comment, or_existing=True)
         frame = fitted_schema(data, staged.state.schema)
-        if staged.alter is None and not staged.files:
+        if staged.alter is None and not staged.has_rows:
             staged.state, staged.alter, staged.differences = evolve(staged.state, frame, mode)
         else:
             # A second write to the table: its columns are settled.

@@ -10,16 +10,11 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from ducklake_core.arrow.fitting import check_promise, fitted
 from ducklake_core.arrow.sorting import sorted_rows
 from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.errors import DuckLakeError, UsageError
-from ducklake_core.format import pruning
-from ducklake_core.format.arrow_cast import cast_to
 from ducklake_core.format.files import WrittenFile
-from ducklake_core.format.predicate_sql import to_sql
-from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.statistics import verify_written_file
 from ducklake_core.format.transforms import partition_arrays
 from ducklake_core.storage.file_statistics import user_columns
@@ -115,23 +110,6 @@ class DatasetWriter:
         if error_type is not None:
             self.abort()
 
-    def _check_promise(self, batch: pa.RecordBatch, promise: Predicate) -> None:
-        from ducklake_core.arrow.evaluate import evaluate
-
-        kept = pc.fill_null(evaluate(promise, cast_to(batch, self._state.schema, physical=False)), False)
-        if pc.all(kept).as_py() is not False:
-            return
-        row = batch.filter(pc.invert(kept)).slice(0, 1)
-        by_id = self._state.schema.by_id()
-        named = pruning.columns(promise)
-        columns = [c.name for c in self._state.schema if named & {node.id for node in c.walk()}] or [by_id[i].name for i in named]
-        values = ", ".join(f"{name} = {row.column(name)[0].as_py()!r}" for name in columns)
-        raise UsageError(
-            f"cannot write to {self._state.table}: the row with {values} is outside of what was promised, {to_sql(promise, 'duckdb')}; "
-            "filter the data, or write to the slice it belongs to",
-            table=self._state.table,
-        )
-
     def _take_incoming(self) -> None:
         batches, self._incoming, self._incoming_rows, self._incoming_bytes = self._incoming, [], 0, 0
         if not batches:
@@ -140,27 +118,20 @@ class DatasetWriter:
             if self._state.sort:
                 self._write_sorted(batch)
                 continue
-            fitting = self._fitting(batch)
+            fitting = fitted(batch, self._state)
             if self._state.promise is not None:
-                self._check_promise(fitting, self._state.promise)
+                check_promise(fitting, self._state, self._state.promise)
             self._split(fitting)
 
     def _write_sorted(self, batch: pa.RecordBatch) -> None:
         """Rows in their order, as files of their own: another step begins with smaller values again."""
         rows = sorted_rows(batch, self._state.sort, self._state.schema, self._state.table)
         for start in range(0, rows.num_rows, _GATHERED_ROWS):
-            fitting = self._fitting(rows.slice(start, _GATHERED_ROWS))
+            fitting = fitted(rows.slice(start, _GATHERED_ROWS), self._state)
             if self._state.promise is not None:
-                self._check_promise(fitting, self._state.promise)
+                check_promise(fitting, self._state, self._state.promise)
             self._split(fitting)
         self._close_files()
-
-    def _fitting(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        try:
-            return cast_to(batch, self._state.schema)
-        except DuckLakeError as error:
-            error.message = f"cannot write to {self._state.table}: {error.message}"
-            raise
 
     def _split(self, batch: pa.RecordBatch) -> None:
         if self._state.partition_spec is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.types import Field
 
 
@@ -60,4 +61,21 @@ class CreateInlinedTable:
     columns: tuple[Field, ...]
 
 
-CatalogChange: TypeAlias = InsertRows | UpdateRows | UpdateEach | DeleteRows | EndInlinedRows | CreateInlinedTable
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertInlinedRows:
+    """Insert rows into one physical table of inlined rows.
+
+    Attributes:
+        columns: All of its columns, in order.
+        rows: Their values, in their Python forms (see format/inlined_rows.py).
+        row_ids: One for each row.
+    """
+
+    table_name: str
+    columns: tuple[Field, ...]
+    rows: InlinedRows
+    row_ids: Sequence[int]
+    begin_snapshot: int
+
+
+CatalogChange: TypeAlias = InsertRows | UpdateRows | UpdateEach | DeleteRows | EndInlinedRows | CreateInlinedTable | InsertInlinedRows

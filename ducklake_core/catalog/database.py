@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import select
 import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, pool
+from sqlalchemy import BigInteger, Connection, Engine, Executable, String, bindparam, create_engine, event, func, pool
 from sqlalchemy import select as sql_select
+from sqlalchemy import true as sql_true
 from sqlalchemy.dialects import registry
-from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from ducklake_core.catalog import duckdb_file
 from ducklake_core.catalog.abilities import Abilities, abilities_of
 from ducklake_core.catalog.earlier_tables import earlier_tables
 from ducklake_core.catalog.failures import Failure, classify, wrapped
+from ducklake_core.catalog.statements import PipelinedStatements, PlainStatements, Statements
 from ducklake_core.catalog.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.url import CatalogAddress
 from ducklake_core.catalog.versions import CATALOG_VERSION, Layout
@@ -33,6 +36,8 @@ __all__ = ["Database", "Failure", "classify"]
 
 READ_BUSY_SECONDS = 10.0
 WRITE_BUSY_SECONDS = 1.0
+TURN_SECONDS = 30.0
+"""How long a writer waits for those before it, on PostgreSQL, before it counts as an attempt that failed."""
 _PING_AFTER_IDLE_SECONDS = 30.0
 
 registry.register("duckdb.ducklake", "ducklake_core.catalog.duckdb_dialect", "DuckDBDialect")
@@ -59,6 +64,7 @@ class Database:
         self._connect_timeout = connect_timeout
         self._lock = threading.Lock()
         self._engine: Engine | None = None
+        self._known_statements: dict[Hashable, Any] = {}
         self._process = 0
 
     def __repr__(self) -> str:
@@ -71,6 +77,7 @@ class Database:
         """Read the tables of an earlier catalog version as they are (None: those of the present version, which can be written)."""
         schema = self.address.metadata_schema or self.abilities.default_schema
         self.layout = layout
+        self._known_statements = {}
         self.tables = metadata_tables(schema) if layout is None else earlier_tables(schema, layout)
 
     def check_writable(self) -> None:
@@ -144,6 +151,46 @@ class Database:
                 connection.commit()
             except SQLAlchemyError as error:
                 raise wrapped(error, str(self.address), self.address.secrets, at_commit=True) from error
+
+    @contextmanager
+    def commit(self) -> Iterator[Statements]:
+        """A write transaction for one commit, as :meth:`write` is one, of few and quick statements.
+
+        On PostgreSQL the statements go through a pipeline: one wait for what is asked at first, one for everything else and COMMIT.
+        Writers of this library take turns there, by an advisory lock that nobody else looks at, so that they do not collide.
+
+        Raises:
+            CatalogVersionError: The catalog has an earlier version.
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogError: The database refused a statement.
+        """
+        if not self.abilities.concurrent_writers or not _has_pipelines():
+            with self.write() as connection:
+                yield PlainStatements(connection, self._known_statements)
+            return
+        self.check_writable()
+        import psycopg
+
+        at_commit = False
+        try:
+            with closing(self._current_engine().raw_connection()) as pooled, _in_pipeline(pooled.driver_connection) as raw:
+                statements = PipelinedStatements(raw, self._current_engine().dialect, self._known_statements)
+                raw.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                statements.run("turn", _take_turn, {"patience": f"{TURN_SECONDS * 1000:.0f}ms", "key": self.turn_key})
+                yield statements
+                at_commit = True
+                raw.execute("COMMIT")
+        except psycopg.Error as error:
+            cause = DBAPIError(None, None, error)
+            raise wrapped(cause, str(self.address), self.address.secrets, at_commit=at_commit) from error
+        except SQLAlchemyError as error:
+            raise wrapped(error, str(self.address), self.address.secrets) from error
+
+    @property
+    def turn_key(self) -> int:
+        """The advisory lock of those who commit to this catalog; the lock is the database's own, the key is its schema's."""
+        name = f"ducklake-core commit {self.tables.schema}"
+        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
     def now(self, connection: Connection) -> datetime:
         """The database's clock, in UTC; this machine's where the database has none."""
@@ -226,6 +273,31 @@ class Database:
         event.listen(engine, "checkin", _note_idle)
         event.listen(engine, "checkout", _check_alive)
         return engine
+
+
+def _take_turn() -> Executable:
+    """Wait for the lock that one writer holds to the end of its transaction, though not for ever: it may have been stopped."""
+    patience = func.set_config("lock_timeout", bindparam("patience", type_=String), sql_true())
+    return sql_select(patience, func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger)))
+
+
+@contextmanager
+def _in_pipeline(raw: Any) -> Iterator[Any]:
+    """A connection of psycopg in pipeline mode, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer."""
+    raw.autocommit = True
+    try:
+        with raw.pipeline():
+            yield raw
+    finally:
+        if not raw.closed:
+            raw.rollback()
+            raw.autocommit = False
+
+
+def _has_pipelines() -> bool:
+    import psycopg
+
+    return psycopg.capabilities.has_pipeline()
 
 
 def _reopen(address: CatalogAddress, pool_size: int, connect_timeout: int, layout: Layout | None) -> Database:

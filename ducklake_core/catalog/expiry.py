@@ -18,6 +18,7 @@ from ducklake_core.catalog.changes import DeleteRows
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.head import chunks
 from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.catalog.statements import PlainStatements
 from ducklake_core.catalog.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.writer import apply_changes
 from ducklake_core.format import paths
@@ -163,7 +164,7 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     for chunk in chunks([number for number in snapshot_ids if number != last]):
         gone.extend(connection.execute(select(snapshot.c.snapshot_id).where(snapshot.c.snapshot_id.in_(chunk))).scalars())
     for name in ("snapshot", "snapshot_changes"):
-        apply_changes(connection, database, [DeleteRows(table=name, where={"snapshot_id": tuple(gone)})])
+        apply_changes(PlainStatements(connection, {}), database, [DeleteRows(table=name, where={"snapshot_id": tuple(gone)})])
     found = unneeded(connection, tables, info)
     _forget(connection, database, found)
     _schedule(connection, database, info, found.files)
@@ -267,7 +268,7 @@ def _forget(connection: Connection, database: Database, found: Unneeded) -> None
     dead = tuple(table.id for table in found.tables)
     if dead:
         _drop_inlined(connection, tables, dead)
-    apply_changes(connection, database, _deletions(data_files, delete_files, dead))
+    apply_changes(PlainStatements(connection, {}), database, _deletions(data_files, delete_files, dead))
     for name, id_column in _VERSIONED.items():
         lifetimes = [{"b_id": i, "b_begin": b, "b_end": e} for kind, i, b, e in found.ended if kind == name]
         if lifetimes:

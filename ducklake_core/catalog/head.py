@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, and_, bindparam, func, null, select
+from sqlalchemy import Connection, Executable, Select, and_, bindparam, func, null, select
 
 from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.state import Snapshot, TableColumnStatistics, TableStatistics
+from ducklake_core.catalog.state import InlinedTable, Snapshot, TableColumnStatistics, TableStatistics
+from ducklake_core.catalog.statements import Answer, Statements
 from ducklake_core.catalog.tables import CatalogTables
 from ducklake_core.errors import CatalogCorruptError
 
@@ -26,15 +27,18 @@ class HeadRequest:
 
     Attributes:
         base: Snapshot that the transaction was planned on.
+        schema_version: The schema version of the base.
         tables: Existing tables that it changes in any way.
-        statistics_for: Those of them that get rows.
+        statistics_for: Those of them that get rows; ``inlined_for`` are those that get rows in the catalog.
         files: Data files that it deletes rows of.
         added_paths: Paths of files that it adds and nobody else may have added.
     """
 
     base: int
+    schema_version: int = 0
     tables: frozenset[int] = frozenset()
     statistics_for: frozenset[int] = frozenset()
+    inlined_for: frozenset[int] = frozenset()
     files: frozenset[int] = frozenset()
     added_paths: frozenset[str] = frozenset()
 
@@ -59,6 +63,8 @@ class Head:
         column_statistics: Likewise, in no order.
         replaced_tables: Requested tables whose table row is newer than the base: they were renamed. Only looked for
             when there are later snapshots.
+        inlined_tables: The newest table of inlined rows (None: there is none) of the tables that get such rows. Only looked for
+            when the schema version has moved, as it does with every new one.
         files: Requested data files that are still live, likewise; a missing file was ended or compacted away.
         added_paths: Requested paths that files of later snapshots have.
     """
@@ -69,36 +75,40 @@ class Head:
     statistics: Mapping[int, TableStatistics] = field(default_factory=dict)
     column_statistics: Mapping[int, tuple[TableColumnStatistics, ...]] = field(default_factory=dict)
     replaced_tables: frozenset[int] = frozenset()
+    inlined_tables: Mapping[int, InlinedTable | None] = field(default_factory=dict)
     files: Mapping[int, FileState] = field(default_factory=dict)
     added_paths: frozenset[str] = frozenset()
 
 
-def read_head(connection: Connection, database: Database, request: HeadRequest) -> Head:
-    """Read the head inside a write transaction: one statement for the history, one for statistics, more only after other commits.
+def read_head(statements: Statements, database: Database, request: HeadRequest) -> Head:
+    """Read the head inside a write transaction: two questions, asked at once where the database allows it, more after other commits.
 
     Raises:
         CatalogCorruptError: The newest snapshot is older than the base.
     """
     tables = database.tables
-    snapshots, now = _history(connection, database, request.base)
+    history = _ask_history(statements, database, request.base)
+    statistics_rows = [_ask_statistics(statements, tables, chunk) for chunk in chunks(sorted(request.statistics_for))]
+    snapshots, now = _history(history(), database, request.base)
+    statistics, columns = _statistics(row for answer in statistics_rows for row in answer())
     later = tuple(s for s in snapshots if s.id > request.base)
-    statistics, columns = _statistics(connection, tables, sorted(request.statistics_for))
     return Head(
         snapshot=snapshots[-1],
         now=max(now, snapshots[-1].time),
         later=later,
         statistics=statistics,
         column_statistics=columns,
-        replaced_tables=_replaced(connection, tables, request) if later else frozenset(),
-        files=_files(connection, tables, sorted(request.files)) if later else {},
-        added_paths=_added_paths(connection, tables, request) if later and request.added_paths else frozenset(),
+        replaced_tables=_replaced(statements, tables, request) if later else frozenset(),
+        inlined_tables=_inlined_tables(statements, tables, request) if snapshots[-1].schema_version != request.schema_version else {},
+        files=_files(statements, tables, sorted(request.files)) if later else {},
+        added_paths=_added_paths(statements, tables, request) if later and request.added_paths else frozenset(),
     )
 
 
-def _added_paths(connection: Connection, tables: CatalogTables, request: HeadRequest) -> frozenset[str]:
+def _added_paths(statements: Statements, tables: CatalogTables, request: HeadRequest) -> frozenset[str]:
     file = tables["data_file"]
-    newer = connection.execute(select(file.c.path).where(file.c.begin_snapshot > request.base)).scalars()
-    return frozenset(path for path in newer if path in request.added_paths)
+    newer = _rows(statements, select(file.c.path).where(file.c.begin_snapshot > request.base))
+    return frozenset(row.path for row in newer if row.path in request.added_paths)
 
 
 def snapshots_mentioning(connection: Connection, tables: CatalogTables, text: str) -> list[Snapshot]:
@@ -116,29 +126,29 @@ def _snapshots(tables: CatalogTables) -> Select[Any]:
     )
 
 
-def _history(connection: Connection, database: Database, base: int) -> tuple[list[Snapshot], datetime]:
-    tables = database.tables
-    snapshot = tables["snapshot"]
-    has_clock = database.abilities.has_clock
-    clock = func.clock_timestamp() if has_clock else null()
-    # The tables may be shared with a lake in another kind of database.
-    query = tables.statement(
-        f"history, clock: {has_clock}",
-        lambda: _snapshots(tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= bindparam("base")),
-    )
-    rows = connection.execute(query, {"base": base}).all()
+def _ask_history(statements: Statements, database: Database, base: int) -> Answer:
+    snapshot = database.tables["snapshot"]
+    clock = func.clock_timestamp() if database.abilities.has_clock else null()
+
+    def build() -> Executable:
+        return _snapshots(database.tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= bindparam("base"))
+
+    return statements.ask("history", build, {"base": base})
+
+
+def _history(rows: Sequence[Any], database: Database, base: int) -> tuple[list[Snapshot], datetime]:
     if not rows:
         raise CatalogCorruptError(
             f"the catalog has no snapshot {base} or later, though the transaction was planned on it", snapshot_id=base
         )
-    now = rows[-1].now.astimezone(UTC) if has_clock else datetime.now(UTC)
+    now = rows[-1].now.astimezone(UTC) if database.abilities.has_clock else datetime.now(UTC)
     return [_snapshot(row) for row in rows], now
 
 
 def _snapshot(row: Any) -> Snapshot:
     return Snapshot(
         id=row.snapshot_id,
-        time=row.snapshot_time,
+        time=row.snapshot_time.astimezone(UTC),
         schema_version=row.schema_version,
         next_catalog_id=row.next_catalog_id,
         next_file_id=row.next_file_id,
@@ -149,69 +159,81 @@ def _snapshot(row: Any) -> Snapshot:
     )
 
 
-def _statistics(
-    connection: Connection, tables: CatalogTables, table_ids: Sequence[int]
-) -> tuple[dict[int, TableStatistics], dict[int, tuple[TableColumnStatistics, ...]]]:
+def _ask_statistics(statements: Statements, tables: CatalogTables, table_ids: Sequence[int]) -> Answer:
+    # Most commits are about one table, and a statement without a list is compiled once.
+    if len(table_ids) == 1:
+        owner = tables["table_stats"].c.table_id
+        return statements.ask("statistics", lambda: _statistics_query(tables).where(owner == bindparam("owner")), {"owner": table_ids[0]})
+    return statements.ask(None, lambda: _statistics_query(tables).where(tables["table_stats"].c.table_id.in_(table_ids)))
+
+
+def _statistics(rows: Iterable[Any]) -> tuple[dict[int, TableStatistics], dict[int, tuple[TableColumnStatistics, ...]]]:
     found: dict[int, TableStatistics] = {}
     columns: dict[int, list[TableColumnStatistics]] = {}
-    if not table_ids:
-        return {}, {}
-    query = tables.statement("statistics", lambda: _statistics_query(tables))
-    for chunk in chunks(table_ids):
-        for row in connection.execute(query, {"tables": chunk}):
-            found[row.owner] = TableStatistics(
-                table_id=row.owner,
-                record_count=row.record_count or 0,
-                next_row_id=row.next_row_id or 0,
-                file_size_bytes=row.file_size_bytes or 0,
-            )
-            if row.column_id is not None:
-                columns.setdefault(row.owner, []).append(
-                    TableColumnStatistics(
-                        table_id=row.owner,
-                        column_id=row.column_id,
-                        contains_null=row.contains_null,
-                        contains_nan=row.contains_nan,
-                        min_value=row.min_value,
-                        max_value=row.max_value,
-                        extra_stats=row.extra_stats,
-                    )
+    for row in rows:
+        found[row.owner] = TableStatistics(
+            table_id=row.owner,
+            record_count=row.record_count or 0,
+            next_row_id=row.next_row_id or 0,
+            file_size_bytes=row.file_size_bytes or 0,
+        )
+        if row.column_id is not None:
+            columns.setdefault(row.owner, []).append(
+                TableColumnStatistics(
+                    table_id=row.owner,
+                    column_id=row.column_id,
+                    contains_null=row.contains_null,
+                    contains_nan=row.contains_nan,
+                    min_value=row.min_value,
+                    max_value=row.max_value,
+                    extra_stats=row.extra_stats,
                 )
+            )
     return found, {table_id: tuple(rows) for table_id, rows in columns.items()}
 
 
 def _statistics_query(tables: CatalogTables) -> Select[Any]:
     stats, column = tables["table_stats"], tables["table_column_stats"]
-    return (
-        select(
-            stats.c.table_id.label("owner"),
-            stats.c.record_count,
-            stats.c.next_row_id,
-            stats.c.file_size_bytes,
-            column.c.column_id,
-            column.c.contains_null,
-            column.c.contains_nan,
-            column.c.min_value,
-            column.c.max_value,
-            column.c.extra_stats,
-        )
-        .join_from(stats, column, stats.c.table_id == column.c.table_id, isouter=True)
-        .where(stats.c.table_id.in_(bindparam("tables", expanding=True)))
-    )
+    return select(
+        stats.c.table_id.label("owner"),
+        stats.c.record_count,
+        stats.c.next_row_id,
+        stats.c.file_size_bytes,
+        column.c.column_id,
+        column.c.contains_null,
+        column.c.contains_nan,
+        column.c.min_value,
+        column.c.max_value,
+        column.c.extra_stats,
+    ).join_from(stats, column, stats.c.table_id == column.c.table_id, isouter=True)
 
 
-def _replaced(connection: Connection, tables: CatalogTables, request: HeadRequest) -> frozenset[int]:
+def _rows(statements: Statements, query: Select[Any]) -> Sequence[Any]:
+    return statements.ask(None, lambda: query)()
+
+
+def _replaced(statements: Statements, tables: CatalogTables, request: HeadRequest) -> frozenset[int]:
     table = tables["table"]
     found: set[int] = set()
     for chunk in chunks(sorted(request.tables)):
         query = select(table.c.table_id).where(
             table.c.table_id.in_(chunk), table.c.begin_snapshot > request.base, table.c.end_snapshot.is_(None)
         )
-        found.update(connection.execute(query).scalars())
+        found.update(row.table_id for row in _rows(statements, query))
     return frozenset(found)
 
 
-def _files(connection: Connection, tables: CatalogTables, file_ids: Sequence[int]) -> dict[int, FileState]:
+def _inlined_tables(statements: Statements, tables: CatalogTables, request: HeadRequest) -> dict[int, InlinedTable | None]:
+    registered = tables["inlined_data_tables"]
+    found: dict[int, InlinedTable | None] = dict.fromkeys(request.inlined_for)
+    for chunk in chunks(sorted(request.inlined_for)):
+        query = select(registered).where(registered.c.table_id.in_(chunk)).order_by(registered.c.schema_version)
+        for row in _rows(statements, query):
+            found[row.table_id] = InlinedTable(name=row.table_name, schema_version=row.schema_version)
+    return found
+
+
+def _files(statements: Statements, tables: CatalogTables, file_ids: Sequence[int]) -> dict[int, FileState]:
     data, delete = tables["data_file"], tables["delete_file"]
     found: dict[int, FileState] = {}
     live_delete = and_(delete.c.data_file_id == data.c.data_file_id, delete.c.end_snapshot.is_(None))
@@ -219,7 +241,8 @@ def _files(connection: Connection, tables: CatalogTables, file_ids: Sequence[int
         data, delete, live_delete, isouter=True
     )
     for chunk in chunks(file_ids):
-        for row in connection.execute(query.where(data.c.data_file_id.in_(chunk), data.c.end_snapshot.is_(None))):
+        live = query.where(data.c.data_file_id.in_(chunk), data.c.end_snapshot.is_(None))
+        for row in _rows(statements, live):
             state = found.get(row.data_file_id, FileState())
             if row.delete_file_id is not None:
                 state = FileState(

@@ -16,6 +16,8 @@ from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
 _POSTGRESQL_NAME_BYTES = 63
+_MOST_COLUMNS = 1600
+"""Of a table in PostgreSQL; in SQLite it is 2000. The reference fails beyond."""
 _RESERVED = frozenset({"row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
 _NEVER_INLINED = frozenset({"geometry", "variant"})
 
@@ -60,7 +62,9 @@ _DUCKDB = {
 
 
 def may_inline(schema: Schema) -> bool:
-    """Whether rows of these columns can be inlined on every database; otherwise the reference makes no table for them."""
+    """Whether rows of these columns can be inlined on every database; otherwise there is no table for them."""
+    if len(schema) + len(INLINED_SYSTEM_COLUMNS) > _MOST_COLUMNS:
+        return False
     for node in schema.walk():
         if isinstance(node.type, PrimitiveType) and node.type.name in _NEVER_INLINED:
             return False

@@ -19,6 +19,8 @@ from ducklake_core.format.types import INTERVAL, DataType, ListType, MapType, St
 from ducklake_core.format.value_text import from_cast_text
 
 Value = TypeVar("Value")
+MARK = " "
+"""What follows the first brace of a struct that this library wrote as cast text, where a SQL literal would mean something else."""
 _TYPE_SUFFIX = re.compile(r"::[A-Za-z_0-9 ]+(\([0-9, ]+\))?")
 
 
@@ -42,7 +44,7 @@ def parse_nested(text: str, data_type: DataType, *, literal_structs: bool = True
     Raises:
         SchemaError: The text is not a value of that type.
     """
-    if literal_structs and isinstance(data_type, StructType):
+    if literal_structs and isinstance(data_type, StructType) and not text.startswith("{" + MARK):
         try:
             return _Parser(text, as_literal=True).whole(data_type)
         except SchemaError:

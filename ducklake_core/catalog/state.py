@@ -109,6 +109,8 @@ class TableState:
         partition_specs: Every spec the table ever had by ``partition_id``, to read files of older specs.
         sort_keys: Sort order of new files.
         inlined_tables: Registered tables of inlined rows, by schema version ascending.
+        columns_version: Schema version at which columns, name or keys changed last; tables of inlined rows of earlier versions may lack
+            columns.
         has_inlined_deletes: Whether ``ducklake_inlined_delete_<id>`` exists.
         options: Options in force for this table (table over schema over global scope), by lower-case name.
         comment: The table's ``comment`` tag.
@@ -129,6 +131,7 @@ class TableState:
     partition_specs: Mapping[int, PartitionSpec] = field(default_factory=dict)
     sort_keys: tuple[SortKey, ...] = ()
     inlined_tables: tuple[InlinedTable, ...] = ()
+    columns_version: int = 0
     has_inlined_deletes: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     comment: str | None = None

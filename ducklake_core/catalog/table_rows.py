@@ -33,7 +33,7 @@ def table_state(connection: Connection, tables: CatalogTables, info: LakeInfo, r
             f"table {row.schema_name}.{row.table_name} has no columns at snapshot {snapshot_id}", table_id=row.table_id
         )
     specs, current = _partition_specs(connection, tables, row.table_id, snapshot_id, columns.schema)
-    options, inlined = _options_and_inlined(connection, tables, row.schema_id, row.table_id)
+    options, inlined, columns_version = _options_and_inlined(connection, tables, row.schema_id, row.table_id)
     schema_path = paths.join(info.data_path, row.schema_path, row.schema_path_is_relative is not False)
     return TableState(
         id=row.table_id,
@@ -50,6 +50,7 @@ def table_state(connection: Connection, tables: CatalogTables, info: LakeInfo, r
         partition_specs=specs,
         sort_keys=_sort_keys(connection, tables, row.table_id, snapshot_id),
         inlined_tables=inlined,
+        columns_version=columns_version,
         has_inlined_deletes=inspect(connection).has_table(inlined_delete_name(row.table_id), schema=tables.schema),
         options=options,
         comment=row.comment,
@@ -181,16 +182,21 @@ def _inlined_table(name: str | None, version: str | None, table_id: int) -> Inli
 
 def _options_and_inlined(
     connection: Connection, tables: CatalogTables, schema_id: int, table_id: int
-) -> tuple[dict[str, str], tuple[InlinedTable, ...]]:
-    """Both in one statement, because a round trip costs more than the rows."""
+) -> tuple[dict[str, str], tuple[InlinedTable, ...], int]:
+    """Both, and the schema version of the columns, in one statement, because a round trip costs more than the rows."""
     inlined = tables["inlined_data_tables"]
     registered = select(inlined.c.table_name, cast(inlined.c.schema_version, String), null(), literal("inlined")).where(
         inlined.c.table_id == table_id
     )
+    versions = tables["schema_versions"]
+    changed = select(null(), cast(func.max(versions.c.schema_version), String), null(), literal("columns")).where(
+        versions.c.table_id == table_id
+    )
     options = options_query(tables, schema_id, table_id).add_columns(literal("option").label("kind"))
-    rows = connection.execute(union_all(options, registered)).all()
+    rows = connection.execute(union_all(options, registered, changed)).all()
     found = {_inlined_table(row.key, row.value, table_id) for row in rows if row.kind == "inlined"}
     if len({item.name for item in found}) < len(found):
         raise CatalogCorruptError(f"table {table_id} has a table of inlined rows that is registered for two versions", table_id=table_id)
     in_order = tuple(sorted(found, key=lambda item: item.schema_version))
-    return options_in_force(row for row in rows if row.kind == "option"), in_order
+    columns_version = next((int(row.value) for row in rows if row.kind == "columns" and row.value is not None), 0)
+    return options_in_force(row for row in rows if row.kind == "option"), in_order, columns_version

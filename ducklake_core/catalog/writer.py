@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, assert_never
 
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, insert, update
+from sqlalchemy import ColumnElement, Executable, Table, bindparam, delete, insert, update
 from sqlalchemy.schema import CreateTable
 
 from ducklake_core.catalog.changes import (
@@ -13,6 +14,7 @@ from ducklake_core.catalog.changes import (
     CreateInlinedTable,
     DeleteRows,
     EndInlinedRows,
+    InsertInlinedRows,
     InsertRows,
     UpdateEach,
     UpdateRows,
@@ -20,58 +22,101 @@ from ducklake_core.catalog.changes import (
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.head import chunks
 from ducklake_core.catalog.inlined_ddl import physical_table
+from ducklake_core.catalog.inlined_insert import insert_inlined_rows
+from ducklake_core.catalog.statements import Statements
 
 _BATCH = 5000
+_FEW = 16
 _KEY = "key_"
+_VALUE = "value_"
 
 
-def apply_changes(connection: Connection, database: Database, changes: Iterable[CatalogChange]) -> None:
+def apply_changes(statements: Statements, database: Database, changes: Iterable[CatalogChange]) -> None:
     """Execute every change in the order given; an error of the database leaves the transaction to be rolled back."""
     tables = database.tables
     for change in changes:
         match change:
             case InsertRows(table=name, rows=rows):
-                _insert(connection, tables[name], rows)
+                _insert(statements, tables[name], rows)
             case UpdateRows(table=name, where=where, values=values):
-                for condition in _conditions(tables[name], where):
-                    connection.execute(update(tables[name]).where(*condition).values(dict(values)))
+                _update(statements, tables[name], where, values)
             case UpdateEach(table=name, key=key, rows=rows):
-                _update_each(connection, tables[name], key, rows)
+                _update_each(statements, tables[name], key, rows)
             case DeleteRows(table=name, where=where):
-                for condition in _conditions(tables[name], where):
-                    connection.execute(delete(tables[name]).where(*condition))
+                _delete(statements, tables[name], where)
             case EndInlinedRows(table_name=name, row_ids=row_ids, end_snapshot=end):
                 inlined = tables.inlined_data(name)
                 for condition in _conditions(inlined, {"row_id": row_ids, "end_snapshot": None}):
-                    connection.execute(update(inlined).where(*condition).values(end_snapshot=end))
+                    _run(statements, update(inlined).where(*condition).values(end_snapshot=end))
             case CreateInlinedTable(table_name=name, columns=columns):
-                connection.execute(CreateTable(physical_table(tables.schema, database.abilities, name, columns)))
+                _run(statements, CreateTable(physical_table(tables.schema, database.abilities, name, columns)))
+            case InsertInlinedRows():
+                insert_inlined_rows(statements, database, change)
             case _:
                 assert_never(change)
 
 
-def _insert(connection: Connection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
-    if len(rows) == 1:
-        # A list of one would go through the driver's path for many, which costs a round trip more.
-        connection.execute(insert(table), dict(rows[0]))
-        return
-    for start in range(0, len(rows), _BATCH):
-        connection.execute(insert(table), [dict(row) for row in rows[start : start + _BATCH]])
+def _run(statements: Statements, statement: Executable) -> None:
+    statements.run(None, lambda: statement)
 
 
-def _update_each(connection: Connection, table: Table, key: tuple[str, ...], rows: Sequence[Mapping[str, object]]) -> None:
+def _insert(statements: Statements, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     if not rows:
         return
-    values = [name for name in rows[0] if name not in key]
-    # A bound parameter may not carry the name of a column that is being set.
-    statement = (
-        update(table)
-        .where(*(table.c[name] == bindparam(_KEY + name) for name in key))
-        .values({name: bindparam("value_" + name, type_=table.c[name].type) for name in values})
-    )
+    names = tuple(rows[0])
+
+    def build() -> Executable:
+        # A bound parameter may not carry the name of a column that is being set.
+        return insert(table).values({name: bindparam(_VALUE + name, type_=table.c[name].type) for name in names})
+
     for start in range(0, len(rows), _BATCH):
         batch = rows[start : start + _BATCH]
-        connection.execute(statement, [{_KEY + k: row[k] for k in key} | {"value_" + v: row[v] for v in values} for row in batch])
+        statements.run(("insert", table.name, names), build, [{_VALUE + name: row[name] for name in names} for row in batch])
+
+
+def _delete(statements: Statements, table: Table, where: Mapping[str, Any]) -> None:
+    for condition in _conditions(table, where):
+        _run(statements, delete(table).where(*condition))
+
+
+def _update(statements: Statements, table: Table, where: Mapping[str, Any], values: Mapping[str, object]) -> None:
+    if any(isinstance(value, tuple) for value in where.values()):
+        for condition in _conditions(table, where):
+            _run(statements, update(table).where(*condition).values(dict(values)))
+        return
+    shape = tuple((name, value is None) for name, value in where.items())
+
+    def build() -> Executable:
+        conditions = [table.c[name].is_(None) if is_null else table.c[name] == bindparam(_KEY + name) for name, is_null in shape]
+        return update(table).where(*conditions).values({name: bindparam(_VALUE + name, type_=table.c[name].type) for name in values})
+
+    keys = {_KEY + name: value for name, value in where.items() if value is not None}
+    statements.run(("update", table.name, shape, tuple(values)), build, keys | {_VALUE + name: value for name, value in values.items()})
+
+
+def _update_each(statements: Statements, table: Table, key: tuple[str, ...], rows: Sequence[Mapping[str, object]]) -> None:
+    if not rows:
+        return
+    if len(rows) > _FEW and rows[0].keys() == set(table.c.keys()):
+        # Without an index on the key, as many searches of the table as it has rows.
+        *same, last = key
+        for first, group in groupby(rows, key=lambda row: tuple(row[name] for name in same)):
+            _delete(statements, table, {**dict(zip(same, first, strict=True)), last: tuple(row[last] for row in group)})
+        _insert(statements, table, rows)
+        return
+    values = [name for name in rows[0] if name not in key]
+
+    def build() -> Executable:
+        return (
+            update(table)
+            .where(*(table.c[name] == bindparam(_KEY + name) for name in key))
+            .values({name: bindparam(_VALUE + name, type_=table.c[name].type) for name in values})
+        )
+
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH]
+        parameters = [{_KEY + k: row[k] for k in key} | {_VALUE + v: row[v] for v in values} for row in batch]
+        statements.run(("update each", table.name, key, tuple(values)), build, parameters)
 
 
 def _conditions(table: Table, where: Mapping[str, Any]) -> Iterator[list[ColumnElement[bool]]]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ducklake_core.catalog.state import InlinedTable
 from ducklake_core.format.added_files import AddedFile
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
@@ -123,6 +125,27 @@ class AddFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InsertInlined:
+    """Add rows to a table within the catalog.
+
+    Attributes:
+        schema: The table's columns, which the rows have.
+        rows: The rows.
+        inlined_table: The newest table of inlined rows with these columns at the base snapshot, None when there is none: then one
+            is made. A table or columns that the transaction itself makes bring their own.
+        columns_version: Schema version at which the table's columns changed last before the base snapshot.
+        row_ids: Ids of rows that have one already (updated rows keep theirs); None for new rows, which get the next ones.
+    """
+
+    table_id: int
+    schema: Schema
+    rows: InlinedRows
+    inlined_table: InlinedTable | None = None
+    columns_version: int = 0
+    row_ids: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndFiles:
     """End whole data files: all of their rows are deleted."""
 
@@ -217,6 +240,7 @@ Action: TypeAlias = (
     | AlterColumns
     | AppendFiles
     | AddFiles
+    | InsertInlined
     | EndFiles
     | AddDeleteFiles
     | EndInlined

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ducklake_core.catalog.state import TableColumnStatistics
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files import ColumnStatistics
+from ducklake_core.format.statistics import COMPARED_AS_TEXT
 from ducklake_core.format.types import INT128, UINT128, DataType, PrimitiveType
-from ducklake_core.format.values import from_text
+from ducklake_core.format.values import from_text, order_key
 
 _NO_BOUNDS_TYPES = (INT128, UINT128)
 
@@ -76,9 +77,6 @@ def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]
 
 def _order(text: str, data_type: DataType) -> Any:
     """What bounds are compared by: values for numbers, times and booleans, else the text itself, byte by byte."""
-    if isinstance(data_type, PrimitiveType) and data_type.name in _COMPARED_AS_TEXT:
+    if isinstance(data_type, PrimitiveType) and data_type.name in COMPARED_AS_TEXT:
         return text
-    return from_text(text, data_type)
-
-
-_COMPARED_AS_TEXT: Iterable[str] = frozenset({"varchar", "json", "blob", "uuid", "interval"})
+    return order_key(from_text(text, data_type))

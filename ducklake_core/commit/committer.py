@@ -15,7 +15,7 @@ from ducklake_core.catalog.database import Database, classify
 from ducklake_core.catalog.head import Head, HeadRequest, read_head, snapshots_mentioning
 from ducklake_core.catalog.state import Snapshot
 from ducklake_core.catalog.writer import apply_changes
-from ducklake_core.commit.actions import Action, AddDeleteFiles, AddFiles, AppendFiles, EndFiles, StagedDeleteFile
+from ducklake_core.commit.actions import Action, AddDeleteFiles, AddFiles, AppendFiles, EndFiles, InsertInlined, StagedDeleteFile
 from ducklake_core.commit.conflicts import find_conflict
 from ducklake_core.commit.resolution import Resolution, resolve
 from ducklake_core.commit.transaction import StagedTransaction, commit_id_of, search_text, writer_of
@@ -135,8 +135,8 @@ class _Run:
 
     def attempt(self, number: int) -> Committed:
         transaction = self._transaction
-        with self._database.write() as connection:
-            head = read_head(connection, self._database, self._request)
+        with self._database.commit() as statements:
+            head = read_head(statements, self._database, self._request)
             found = self._find_own(head, number)
             if found is not None:
                 return found
@@ -148,7 +148,7 @@ class _Run:
                 raise CommitConflictError(conflict.message, rule=conflict.rule, table=conflict.table, snapshot_id=conflict.snapshot_id)
             transaction = self._transaction = self._with_snapshot_id(transaction, head.snapshot.id + 1)
             self._trying = resolve(transaction, head)
-            apply_changes(connection, self._database, self._trying.changes)
+            apply_changes(statements, self._database, self._trying.changes)
         return Committed(snapshot=self._trying.snapshot, ids=self._trying.ids, attempts=number)
 
     def lost(self) -> None:
@@ -230,12 +230,15 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
                 files.update(file.data_file_id for file in staged)
             case _:
                 pass
-    written = {action.table_id for action in transaction.actions if isinstance(action, AppendFiles | AddFiles) and action.table_id > 0}
+    existing = [action for action in transaction.actions if getattr(action, "table_id", -1) > 0]
+    inlined = {action.table_id for action in existing if isinstance(action, InsertInlined)}
     added = {path for action in transaction.actions if isinstance(action, AddFiles) for path in action.exclusive}
     return HeadRequest(
         base=transaction.base.id,
+        schema_version=transaction.base.schema_version,
         tables=frozenset(tables),
-        statistics_for=frozenset(written),
+        statistics_for=frozenset(inlined | {action.table_id for action in existing if isinstance(action, AppendFiles | AddFiles)}),
+        inlined_for=frozenset(inlined),
         files=frozenset(files),
         added_paths=frozenset(added),
     )

@@ -25,6 +25,7 @@ from ducklake_core.commit.actions import (
     DropTable,
     EndFiles,
     EndInlined,
+    InsertInlined,
     MergeFiles,
 )
 from ducklake_core.commit.transaction import StagedTransaction
@@ -203,7 +204,8 @@ def find_conflict(transaction: StagedTransaction, head: Head) -> Conflict | None
     obstacle = _find_gap(transaction, head) or _find_file_of_another(transaction, head)
     if obstacle is not None:
         return obstacle
-    own = [change for action in transaction.actions for change in _own_changes(action, transaction)]
+    # A thousand appends to a table are one change to it.
+    own = list(dict.fromkeys(change for action in transaction.actions for change in _own_changes(action, transaction)))
     for snapshot in head.later:
         for other in _others(parse_changes(snapshot.changes)):
             if other.kind == "unknown":
@@ -281,7 +283,7 @@ def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Ow
             yield _Own(kind="drop_table", label=f"{schema_name}.{name}", table_id=table_id)
         case AlterColumns(table_id=table_id, schema_name=schema_name, name=name):
             yield _Own(kind="alter_table", label=f"{schema_name}.{name}", table_id=table_id)
-        case AppendFiles(table_id=table_id) | AddFiles(table_id=table_id):
+        case AppendFiles(table_id=table_id) | AddFiles(table_id=table_id) | InsertInlined(table_id=table_id):
             yield _on_table("insert", table_id, transaction)
         case EndFiles(table_id=table_id, data_file_ids=ids):
             yield _on_table("delete", table_id, transaction, tuple((i, None) for i in ids))

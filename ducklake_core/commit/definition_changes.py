@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ducklake_core.catalog.changes import CreateInlinedTable
 from ducklake_core.commit.actions import AlterColumns, CreateSchema, CreateTable, DropSchema, DropTable
 from ducklake_core.commit.draft import Draft
 from ducklake_core.format.changes import QualifiedName
@@ -120,6 +119,4 @@ def _new_columns(draft: Draft, table_id: int, schema: Schema, *, inlined: bool) 
     draft.schema_changed = True
     draft.insert("schema_versions", begin_snapshot=draft.snapshot_id, schema_version=draft.schema_version, table_id=table_id)
     if inlined:
-        name = f"ducklake_inlined_data_{table_id}_{draft.schema_version}"
-        draft.creations.append(CreateInlinedTable(table_name=name, columns=schema.columns))
-        draft.insert("inlined_data_tables", table_id=table_id, table_name=name, schema_version=draft.schema_version)
+        draft.new_inlined_table(table_id, schema)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ducklake_core.catalog.changes import CatalogChange, InsertRows, UpdateRows
+from ducklake_core.catalog.changes import CatalogChange, CreateInlinedTable, InsertRows, UpdateRows
 from ducklake_core.catalog.head import Head
 from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit.table_totals import TableTotals
 from ducklake_core.commit.transaction import StagedTransaction
 from ducklake_core.format.changes import Changes, QualifiedName, encode_changes
+from ducklake_core.format.schema import Schema
 
 Row = Mapping[str, object]
 
@@ -32,7 +33,8 @@ class Draft:
         new_specs: Partition ids of the specs that it creates, by table id.
         schema_changed: Whether a catalog object changes, which moves the schema version.
         data_changed: Whether rows or files change, which moves the next file id.
-        endings: Changes to rows that exist, made before the inserts; ``creations`` are made after them.
+        endings: Changes to rows that exist, made before the inserts; ``creations`` are made after them, then ``inlined_inserts``.
+        inlined_tables: Names of the tables of inlined rows that it makes, by table id.
         inserts: Rows to insert, by metadata table.
         entries: Values of ``changes_made`` by kind.
     """
@@ -49,6 +51,8 @@ class Draft:
     inserts: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in _INSERT_ORDER})
     endings: list[CatalogChange] = field(default_factory=list)
     creations: list[CatalogChange] = field(default_factory=list)
+    inlined_inserts: list[CatalogChange] = field(default_factory=list)
+    inlined_tables: dict[int, str] = field(default_factory=dict)
     entries: dict[str, list[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,7 +90,15 @@ class Draft:
         )
         totals = [change for table_totals in self.totals.values() for change in table_totals.changes()]
         inserts = [InsertRows(table=name, rows=tuple(rows)) for name, rows in self.inserts.items() if rows]
-        changes = (_snapshot_row(snapshot), *self.endings, *inserts, *self.creations, *totals, _changes_row(snapshot))
+        changes = (
+            _snapshot_row(snapshot),
+            *self.endings,
+            *inserts,
+            *self.creations,
+            *self.inlined_inserts,
+            *totals,
+            _changes_row(snapshot),
+        )
         return snapshot, changes
 
     def totals_of(self, table_id: int) -> TableTotals:
@@ -109,6 +121,15 @@ class Draft:
         self.data_changed = True
         self.next_file_id += 1
         return self.next_file_id - 1
+
+    def new_inlined_table(self, table_id: int, schema: Schema) -> str:
+        """A fresh table for inlined rows of these columns, once in a transaction and table: its name."""
+        if table_id not in self.inlined_tables:
+            self.schema_changed = True
+            name = self.inlined_tables[table_id] = f"ducklake_inlined_data_{table_id}_{self.schema_version}"
+            self.creations.append(CreateInlinedTable(table_name=name, columns=schema.columns))
+            self.insert("inlined_data_tables", table_id=table_id, table_name=name, schema_version=self.schema_version)
+        return self.inlined_tables[table_id]
 
     def log(self, kind: str, value: int | str | QualifiedName) -> None:
         """Add an entry to ``changes_made``."""

@@ -25,6 +25,7 @@ from ducklake_core.commit.actions import (
     DropTable,
     EndFiles,
     EndInlined,
+    InsertInlined,
     MergeFiles,
 )
 from ducklake_core.commit.draft import Draft
@@ -47,7 +48,7 @@ class Resolution:
     ids: Mapping[int, int]
 
 
-def resolve(transaction: StagedTransaction, head: Head) -> Resolution:
+def resolve(transaction: StagedTransaction, head: Head) -> Resolution:  # noqa: C901, PLR0912 - one case for each kind of action
     """The snapshot and the catalog rows that the transaction becomes on top of the head.
 
     Raises:
@@ -73,6 +74,8 @@ def resolve(transaction: StagedTransaction, head: Head) -> Resolution:
                 row_changes.append_files(draft, action)
             case AddFiles():
                 row_changes.add_files(draft, action)
+            case InsertInlined():
+                row_changes.insert_inlined(draft, action)
             case EndFiles():
                 row_changes.end_files(draft, action)
             case AddDeleteFiles():

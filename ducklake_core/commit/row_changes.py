@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ducklake_core.catalog.changes import DeleteRows, EndInlinedRows
-from ducklake_core.commit.actions import AddDeleteFiles, AddFiles, AppendFiles, EndFiles, EndInlined, MergeFiles, StagedDeleteFile
+from ducklake_core.catalog.changes import DeleteRows, EndInlinedRows, InsertInlinedRows
+from ducklake_core.commit.actions import (
+    AddDeleteFiles,
+    AddFiles,
+    AppendFiles,
+    EndFiles,
+    EndInlined,
+    InsertInlined,
+    MergeFiles,
+    StagedDeleteFile,
+)
 from ducklake_core.commit.draft import Draft
 from ducklake_core.commit.file_rows import (
     data_file_row,
@@ -56,6 +65,35 @@ def add_files(draft: Draft, action: AddFiles) -> None:
         )
         _insert_file(draft, file, file_id, table_id, row)
     draft.log("inserted_into_table", table_id)
+
+
+def insert_inlined(draft: Draft, action: InsertInlined) -> None:
+    """Rows in the table of inlined rows that has the columns of today; without one it is made."""
+    if not action.rows.record_count:
+        return
+    table_id = draft.real_id(action.table_id)
+    row_ids = draft.totals_of(table_id).add_inlined(action.rows, action.schema, action.row_ids)
+    draft.inlined_inserts.append(
+        InsertInlinedRows(
+            table_name=_inlined_table(draft, table_id, action),
+            columns=action.schema.columns,
+            rows=action.rows,
+            row_ids=row_ids,
+            begin_snapshot=draft.snapshot_id,
+        )
+    )
+    draft.log("inlined_insert", table_id)
+    draft.data_changed = True
+
+
+def _inlined_table(draft: Draft, table_id: int, action: InsertInlined) -> str:
+    if table_id in draft.inlined_tables:
+        return draft.inlined_tables[table_id]
+    newest = draft.head.inlined_tables.get(table_id, action.inlined_table)
+    # Columns may have changed while inlining was off, which leaves a table without them behind.
+    if newest is None or newest.schema_version < action.columns_version:
+        return draft.new_inlined_table(table_id, action.schema)
+    return newest.name
 
 
 def end_files(draft: Draft, action: EndFiles) -> None:

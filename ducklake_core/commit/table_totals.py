@@ -1,18 +1,19 @@
-"""Table-wide counts and bounds, carried forward file by file (specification: ducklake_table_stats, ducklake_table_column_stats)."""
+"""Table-wide counts and bounds, carried forward batch by batch (specification: ducklake_table_stats, ducklake_table_column_stats)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ducklake_core.catalog.changes import CatalogChange, DeleteRows, InsertRows, UpdateEach, UpdateRows
 from ducklake_core.catalog.state import TableColumnStatistics, TableStatistics
 from ducklake_core.commit.column_bounds import merge_column
-from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.files import ColumnStatistics, WrittenFile
+from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.schema import Schema
 
 
 class TableTotals:
-    """One table's statistics while a commit adds files to it.
+    """One table's statistics while a commit adds files and rows to it.
 
     Args:
         table_id: The real id.
@@ -27,7 +28,7 @@ class TableTotals:
         self._record_count = before.record_count if before else 0
         self._next_row_id = before.next_row_id if before else 0
         self._file_size_bytes = before.file_size_bytes if before else 0
-        self._files: list[WrittenFile] = []
+        self._batches: list[dict[int, ColumnStatistics]] = []
         self._schema: Schema | None = None
 
     def add(self, file: WrittenFile, schema: Schema) -> int:
@@ -40,27 +41,44 @@ class TableTotals:
         self._next_row_id += file.record_count
         self._record_count += file.record_count
         self._file_size_bytes += file.file_size_bytes
-        self._files.append(file)
-        self._schema = schema
+        self._count_in(file.statistics, schema)
         return row_id_start
+
+    def add_inlined(self, rows: InlinedRows, schema: Schema, row_ids: tuple[int, ...] | None = None) -> Sequence[int]:
+        """Count rows in the catalog in.
+
+        Returns:
+            Their row ids: those given, which are no new ones, or the next.
+        """
+        first = self._next_row_id
+        self._record_count += rows.record_count
+        self._count_in(rows.statistics, schema)
+        if row_ids is not None:
+            return row_ids
+        self._next_row_id += rows.record_count
+        return range(first, self._next_row_id)
+
+    def _count_in(self, statistics: Iterable[ColumnStatistics], schema: Schema) -> None:
+        self._batches.append({column.column_id: column for column in statistics})
+        self._schema = schema
 
     def changes(self) -> Iterator[CatalogChange]:
         """The statistics rows to write."""
         totals = {"record_count": self._record_count, "next_row_id": self._next_row_id, "file_size_bytes": self._file_size_bytes}
         if self._before is None:
             yield InsertRows(table="table_stats", rows=({"table_id": self._table_id, **totals},))
-        elif self._files:
+        elif self._batches:
             yield UpdateRows(table="table_stats", where={"table_id": self._table_id}, values=totals)
         yield from self._column_changes()
 
     def _column_changes(self) -> Iterator[CatalogChange]:
-        if not self._files or self._schema is None:
+        if self._schema is None:
             return
         inserted: list[dict[str, object]] = []
         updated: list[dict[str, object]] = []
         removed: list[int] = []
         for leaf in self._schema.leaves():
-            batch = [column for file in self._files for column in file.statistics if column.column_id == leaf.id]
+            batch = [batch[leaf.id] for batch in self._batches if leaf.id in batch]
             old = self._columns.get(leaf.id)
             if old is None and self._before is not None:
                 # The reference never makes up a missing row, and neither do we: bounds over this batch alone would lose older rows.

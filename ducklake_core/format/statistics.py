@@ -15,6 +15,9 @@ from ducklake_core.format.value_text import from_text, order_key
 BOUND_BYTES = 256
 """Longest string or blob that is kept whole as a bound."""
 
+COMPARED_AS_TEXT = frozenset({"varchar", "json", "blob", "uuid", "interval"})
+"""Types whose table-wide bounds the reference compares as texts."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.statements import Statements
 from ducklake_core.commit.actions import AppendFiles, DropTable, EndFiles
 from ducklake_core.commit.committer import Committed, Committer, RetryPolicy
 from ducklake_core.commit.transaction import commit_id_of
@@ -43,15 +44,14 @@ class FaultyDatabase(Database):
         self.faults = faults
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def commit(self) -> Iterator[Statements]:
         fault = self.faults.pop(0) if self.faults else ""
         if fault == "down":
             raise CatalogUnavailableError("no route to host", failure="unavailable")
         lost = CatalogUnavailableError("server closed the connection", failure="outcome-unknown")
-        with super().write() as connection:
-            yield connection
+        with super().commit() as statements:
+            yield statements
             if fault == "before":
-                connection.rollback()
                 raise lost
         if fault == "after":
             raise lost
@@ -177,14 +177,14 @@ class KilledDatabase(Database):
     killed = False
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        with super().write() as connection:
-            yield connection
+    def commit(self) -> Iterator[Statements]:
+        with super().commit() as statements:
+            yield statements
             if not self.killed:
                 self.killed = True
-                backend = connection.execute(select(func.pg_backend_pid())).scalar_one()
+                (row,) = statements.ask(None, lambda: select(func.pg_backend_pid().label("backend")))()
                 with super().read() as other:
-                    other.execute(select(func.pg_terminate_backend(backend, 5000)))
+                    other.execute(select(func.pg_terminate_backend(row.backend, 5000)))
 
 
 def test_a_server_process_killed_at_commit(postgres: Any, tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def _steps(last: int) -> Iterator[None]:
     from sqlalchemy.engine import Engine
 
     from ducklake_core.catalog.database import Database
+    from ducklake_core.catalog.statements import PipelinedStatements
     from ducklake_core.storage.filesystems import Storage
 
     taken = 0
@@ -108,6 +109,25 @@ def _steps(last: int) -> Iterator[None]:
             yield connection
         step()
 
+    real_run, real_ask, real_commit = PipelinedStatements.run, PipelinedStatements.ask, Database.commit
+
+    def run(self: PipelinedStatements, *given: Any) -> None:
+        step()
+        real_run(self, *given)
+
+    def ask(self: PipelinedStatements, *given: Any) -> Any:
+        step()
+        return real_ask(self, *given)
+
+    @contextmanager
+    def commit(self: Database) -> Iterator[Any]:
+        with real_commit(self) as statements:
+            yield statements
+            step()
+        step()
+
+    # On PostgreSQL a commit goes past SQLAlchemy.
+    PipelinedStatements.run, PipelinedStatements.ask, Database.commit = run, ask, commit  # type: ignore[method-assign]
     event.listen(Engine, "before_cursor_execute", step)
     event.listen(Engine, "commit", step)
     Storage.open_output, Database.write = open_output, write  # type: ignore[method-assign]

@@ -208,6 +208,7 @@ def test_several_tables_in_one_snapshot(lake: DuckLake, lake_address: LakeAddres
 
 
 def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.set_option("data_inlining_row_limit", 0)
     small.write("t", rows(0, 3))
     before = files_of(sqlite_address)
 
@@ -230,7 +231,7 @@ def test_what_a_lake_remembers_follows_changes_of_others(lake: DuckLake, lake_ad
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run("CALL lake.set_option('parquet_compression', 'zstd', table_name => 't')")
         time.sleep(RECENT_SECONDS)
-        table.append(rows(3, 6))
+        table.append(rows(3, 23))
         newest = max(files_of(lake_address), key=lambda path: path.stat().st_mtime_ns)
         assert pq.ParquetFile(newest).metadata.row_group(0).column(0).compression == "ZSTD"
         duck.run("DELETE FROM t WHERE k = 4")
@@ -429,6 +430,7 @@ def test_two_different_tables_of_one_name_are_a_conflict(small: DuckLake) -> Non
 
 
 def test_files_stay_when_the_outcome_is_unknown(small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    small.set_option("data_inlining_row_limit", 0)
     small.write("t", rows(0, 3))
     before = files_of(sqlite_address)
 

@@ -15,6 +15,7 @@ from ducklake_core.arrow import positions
 from ducklake_core.commit import committer
 from ducklake_core.errors import CatalogUnavailableError, SchemaError, StorageError
 from ducklake_core.publication import Publication
+from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress
 
 Attempt = Callable[[Any, int], Any]
@@ -22,7 +23,7 @@ Attempt = Callable[[Any, int], Any]
 
 @pytest.fixture
 def lake(sqlite_address: LakeAddress) -> DuckLake:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     lake.write("t", pa.table({"x": list(range(10))}))
     return lake
 

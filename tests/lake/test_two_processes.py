@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
+from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, sqlite_lake
 
 TURNS = 8
@@ -67,7 +68,7 @@ def _finish(processes: list[subprocess.Popen[str]]) -> None:
 
 
 def _prepare(address: LakeAddress) -> DuckLake:
-    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake = lake_of_files(address)
     empty = pa.schema([("k", pa.int64()), ("owner", pa.int32())])
     lake.create_table("t", empty)
     lake.create_table("slices", empty)

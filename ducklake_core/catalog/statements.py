@@ -1,0 +1,152 @@
+"""Statements inside an open transaction: one after another through SQLAlchemy, or in a pipeline that waits for answers only."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Executable
+from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.sql.elements import ClauseElement
+
+Parameters = Mapping[str, object] | Sequence[Mapping[str, object]]
+Answer = Callable[[], Sequence[Any]]
+"""Rows of a question that was asked; calling it waits for them."""
+
+
+class Statements(Protocol):
+    """How a commit talks to its database.
+
+    A statement is given by what builds it and by a name for its shape: of statements with one name, only the parameters differ.
+    None is for statements that are not worth remembering.
+    """
+
+    def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
+        """Execute a statement without an answer, once or for each of several parameters."""
+
+    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+        """Execute a query."""
+
+
+class PlainStatements:
+    """One statement after another.
+
+    Args:
+        connection: In an open transaction.
+        known: Statements that were built before, by name.
+    """
+
+    def __init__(self, connection: Connection, known: dict[Hashable, Any]) -> None:
+        self._connection = connection
+        self._known = known
+
+    def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
+        """See :class:`Statements`."""
+        # A list of one would go through the driver's path for many, which costs a round trip more.
+        if isinstance(parameters, Sequence) and len(parameters) == 1:
+            parameters = parameters[0]
+        self._connection.execute(_remembered(self._known, name, build), parameters)
+
+    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+        """See :class:`Statements`."""
+        rows = self._connection.execute(_remembered(self._known, name, build), parameters).all()
+        return lambda: rows
+
+
+class PipelinedStatements:
+    """Statements that are sent without waiting for the answers of earlier ones, by psycopg's pipeline mode.
+
+    An error of one makes the server skip all that follow, COMMIT included; it is raised where somebody waits next.
+    SQLAlchemy makes the text of each statement once; executing is left to the driver, because SQLAlchemy's own way of doing so
+    takes longer than the server does.
+
+    Args:
+        connection: psycopg's connection, in pipeline mode.
+        dialect: SQLAlchemy's dialect for it.
+        known: Statements that were compiled before, by name.
+    """
+
+    def __init__(self, connection: Any, dialect: Dialect, known: dict[Hashable, Any]) -> None:
+        self._connection = connection
+        self._dialect = dialect
+        self._known = known
+        self._cursor = connection.cursor()
+
+    def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
+        """See :class:`Statements`."""
+        statement = self._compiled(name, build)
+        if isinstance(parameters, Mapping) or parameters is None:
+            self._cursor.execute(statement.text, statement.bound(parameters or {}))
+        else:
+            for row in parameters:
+                self._cursor.execute(statement.text, statement.bound(row))
+
+    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+        """See :class:`Statements`."""
+        statement = self._compiled(name, build)
+        cursor = self._connection.cursor()
+        cursor.execute(statement.text, statement.bound(parameters or {}))
+        return lambda: _named_rows(cursor)
+
+    def _compiled(self, name: Hashable, build: Callable[[], Executable]) -> CompiledStatement:
+        if name is None:
+            return compiled_statement(build(), self._dialect)
+        found: CompiledStatement = _remembered(self._known, name, lambda: compiled_statement(build(), self._dialect))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStatement:
+    """The driver's text of a statement, the values that are part of it, and what turns parameters into the driver's values."""
+
+    text: str
+    constants: Mapping[str, object]
+    processors: tuple[tuple[str, Callable[[Any], Any] | None], ...]
+
+    def bound(self, parameters: Mapping[str, object]) -> dict[str, object]:
+        """The driver's parameters."""
+        given = {**self.constants, **parameters}
+        return {name: given[name] if process is None else process(given[name]) for name, process in self.processors}
+
+
+def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledStatement:
+    """Compile a statement; lists of values are spelled out as they are."""
+    if isinstance(statement, ExecutableDDLElement):
+        return CompiledStatement(str(statement.compile(dialect=dialect)), {}, ())
+    assert isinstance(statement, ClauseElement)
+    compiled: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    processors = []
+    for name in compiled.params:
+        bind = compiled.binds.get(name)
+        process = bind.type.dialect_impl(dialect).bind_processor(dialect) if bind is not None else None
+        processors.append((name, process))
+    return CompiledStatement(compiled.string, dict(compiled.params), tuple(processors))
+
+
+_MOST_KNOWN = 2000
+
+
+def _remembered(known: dict[Hashable, Any], name: Hashable, build: Callable[[], Any]) -> Any:
+    if name is None:
+        return build()
+    found = known.get(name)
+    if found is None:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        found = known[name] = build()
+    return found
+
+
+def _named_rows(cursor: Any) -> Sequence[Any]:
+    rows = cursor.fetchall()
+    row_type = _row_type(tuple(column.name for column in cursor.description))
+    return [row_type(*row) for row in rows]
+
+
+@lru_cache(maxsize=64)
+def _row_type(names: tuple[str, ...]) -> Any:
+    return namedtuple("Row", names)  # noqa: PYI024

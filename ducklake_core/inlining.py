@@ -1,0 +1,64 @@
+"""Which rows of a write go into the catalog instead of a file (specification: Data Inlining)."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from ducklake_core.catalog.inlined_ddl import may_inline
+from ducklake_core.catalog.inlined_encoding import is_readable
+from ducklake_core.engines import engine_of
+from ducklake_core.format.inlined_rows import MOST_BYTES, InlinedRows, inlined_rows_of
+
+if TYPE_CHECKING:
+    from ducklake_core.arrow.write_state import WriteState
+
+
+def inlined_part(data: Any, state: WriteState) -> tuple[InlinedRows | None, Any]:
+    """The rows of a frame as values for the catalog, or else the frame to write to files.
+
+    A frame of Arrow data goes into the catalog as a whole, when it has no more rows than the option ``data_inlining_row_limit``
+    says, all columns have types that the catalog can hold, and the reference can read every value there. A Spark DataFrame never
+    does: counting its rows first would compute it twice.
+
+    Args:
+        data: The frame; of a stream, only as many rows are read as it takes to know that it is too long.
+        state: The write.
+
+    Raises:
+        SchemaError: The rows do not fit the table.
+        UsageError: A row does not satisfy the promise.
+    """
+    limit = state.options.data_inlining_row_limit
+    if not limit or engine_of(data) != "arrow" or not may_inline(state.schema):
+        return None, data
+    few, data = _few_rows(data, limit)
+    if few is None or not few.num_rows or few.nbytes > MOST_BYTES:
+        return None, data
+    from ducklake_core.arrow.fitting import check_promise, fitted
+
+    if not few.num_columns:
+        raise state.without_columns()
+    logical = fitted(few, state, physical=False)
+    if state.promise is not None:
+        check_promise(logical, state, state.promise)
+    rows = inlined_rows_of(logical, state.schema)
+    nested = [(values, column.type) for values, column in zip(rows.columns, state.schema, strict=True) if not column.is_leaf]
+    return (rows, None) if all(is_readable(value, kind) for values, kind in nested for value in values) else (None, data)
+
+
+def _few_rows(data: Any, limit: int) -> tuple[pa.Table | None, Any]:
+    """The rows as a table, None when there are more than so many; and a frame that still has them all."""
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    if isinstance(data, pa.Table):
+        return (data if data.num_rows <= limit else None), data
+    seen: list[pa.RecordBatch] = []
+    for batch in data:
+        seen.append(batch)
+        if sum(part.num_rows for part in seen) > limit:
+            return None, pa.RecordBatchReader.from_batches(data.schema, chain(seen, data))
+    table = pa.Table.from_batches(seen, data.schema)
+    return table, table

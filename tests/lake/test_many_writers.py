@@ -1,0 +1,146 @@
+"""Many writers of one table at once, in processes of their own, DuckDB among them: nothing lost, nothing doubled, no writer gives up."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from sqlalchemy import bindparam, func, select
+
+from ducklake_core import DuckLake
+from ducklake_core.catalog import database as catalog_database
+from ducklake_core.commit.committer import Committer, RetryPolicy
+from ducklake_core.errors import CommitRetriesExhaustedError
+from tests.commit.handmade import HandmadeLake
+from tests.support.oracle import LakeAddress, attached
+
+Attach = Callable[..., Any]
+
+SECONDS = float(os.environ.get("DUCKLAKE_APPEND_SECONDS", "300"))
+
+
+def append(url: str, writer: int, rows: int, until: float, ready: Any, done: Any) -> None:
+    """One writer: so many rows, or rows until a time, each a commit of its own."""
+    table = DuckLake.connect(url).table("t")
+    ready.wait()
+    written = 0
+    try:
+        while written < rows if rows else time.time() < until:
+            table.append(pa.table({"writer": [writer], "number": [written]}))
+            written += 1
+        done.put((writer, written, None))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        done.put((writer, written, repr(error)))
+
+
+def appended(address: LakeAddress, writers: int, *, rows: int = 0, seconds: float = 0) -> tuple[dict[int, int], int]:
+    """How many rows each writer says it has written, and how many DuckDB has beside them; a writer that gives up is an error."""
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Barrier(writers + 1), context.Queue()
+    until = time.time() + seconds + 5
+    processes = [context.Process(target=append, args=(address.url, number, rows, until, ready, done)) for number in range(writers)]
+    for process in processes:
+        process.start()
+    theirs, failures, finished = 0, 0, threading.Event()
+
+    def duck() -> None:
+        nonlocal theirs, failures
+        while not finished.is_set():
+            # In SQLite the reference does not try again by itself.
+            try:
+                with attached(address) as oracle:
+                    oracle.run(f"INSERT INTO t VALUES (-1, {theirs})")
+                theirs += 1
+            except duckdb.Error:
+                failures += 1
+            time.sleep(0.05)
+
+    ready.wait(timeout=240)
+    beside = threading.Thread(target=duck)
+    beside.start()
+    found = [done.get(timeout=seconds + 240) for _ in processes]
+    finished.set()
+    beside.join()
+    for process in processes:
+        process.join()
+    assert [problem for _, _, problem in found if problem] == []
+    return {writer: written for writer, written, _ in found}, theirs
+
+
+def check(lake: DuckLake, address: LakeAddress, ours: dict[int, int], theirs: int) -> None:
+    """Every row once, row ids and snapshot ids without gaps, for us and for DuckDB."""
+    expected = sorted((writer, number) for writer, count in {**ours, -1: theirs}.items() for number in range(count))
+    rows = lake.table("t").scan(columns=["writer", "number", "rowid"]).to_arrow()
+    assert sorted(zip(rows["writer"].to_pylist(), rows["number"].to_pylist(), strict=True)) == expected
+    assert sorted(rows["rowid"].to_pylist()) == list(range(len(expected)))
+    assert [snapshot.id for snapshot in lake.snapshots()] == list(range(len(expected) + 2))
+    with attached(address) as duck:
+        assert sorted(duck.rows("SELECT writer, number FROM t")) == expected
+        assert duck.rows("SELECT count(*), count(DISTINCT rowid) FROM t") == [(len(expected), len(expected))]
+
+
+@pytest.fixture
+def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
+    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    made.create_table("t", pa.schema([pa.field("writer", pa.int64()), pa.field("number", pa.int64())]))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def lake_address(request: pytest.FixtureRequest) -> LakeAddress:
+    """SQLite and PostgreSQL: a DuckDB file belongs to one process at a time."""
+    backend = getattr(request, "param", "postgresql")
+    found: LakeAddress = (
+        request.getfixturevalue("postgres").lake(request.getfixturevalue("tmp_path"))
+        if backend == "postgresql"
+        else request.getfixturevalue("sqlite_address")
+    )
+    return found
+
+
+@pytest.mark.parametrize("lake_address", ["sqlite", "postgresql"], indirect=True)
+def test_three_processes_and_duckdb(lake: DuckLake, lake_address: LakeAddress) -> None:
+    ours, theirs = appended(lake_address, 3, rows=15)
+    assert ours == dict.fromkeys(range(3), 15)
+    check(lake, lake_address, ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lake_address", ["sqlite", "postgresql"], indirect=True)
+def test_eight_processes_started_together(lake: DuckLake, lake_address: LakeAddress) -> None:
+    ours, theirs = appended(lake_address, 8, rows=50)
+    assert theirs, "DuckDB was starved"
+    check(lake, lake_address, ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(int(SECONDS) * 3 + 600)
+def test_64_appenders(lake: DuckLake, lake_address: LakeAddress) -> None:
+    ours, theirs = appended(lake_address, 64, seconds=SECONDS)
+    assert min(ours.values()) > 0
+    assert theirs
+    check(lake, lake_address, ours, theirs)
+
+
+def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, oracle: Attach) -> None:
+    """A writer that was stopped in its turn keeps the reference from nothing, and other writers only for a while."""
+    handmade = HandmadeLake(postgres.lake(tmp_path))
+    Committer(handmade.database).commit(handmade.staged(handmade.create()))
+    monkeypatch.setattr(catalog_database, "TURN_SECONDS", 0.2)
+    staged = handmade.staged(handmade.append(1))
+    with handmade.database.write() as stopped:
+        stopped.execute(select(func.pg_advisory_xact_lock(bindparam("key", handmade.database.turn_key))))
+        with oracle(handmade.address) as duck:
+            duck.run("INSERT INTO t VALUES (2)")
+        with pytest.raises(CommitRetriesExhaustedError, match="lock timeout"):
+            Committer(handmade.database, policy=RetryPolicy(attempts=2, wait=0.01)).commit(staged)
+    assert Committer(handmade.database).commit(staged).snapshot.id == 3
+    handmade.database.close()
