@@ -26,6 +26,7 @@ from ducklake_core.errors import (
 )
 from tests.foreign.added import add, check_everywhere, numbered, put
 from tests.support.catalog_dump import dump_catalog
+from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.scans import assert_same_rows, open_lake
 
@@ -133,7 +134,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lake(sqlite_address: LakeAddress) -> DuckLake:
-    created = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    created = lake_of_files(sqlite_address)
     created.set_option("data_inlining_row_limit", 0)
     return created
 
@@ -220,7 +221,7 @@ def test_a_spark_output_directory(sqlite_address: LakeAddress, folder: Path, spa
 
 
 def test_with_other_changes_in_one_transaction(sqlite_address: LakeAddress, folder: Path) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     for name in "fgh":
         put(folder / f"{name}.parquet", A if name != "h" else A.rename_columns(["a", "B"]))
     with lake.transaction(message="all at once") as tx:
@@ -282,7 +283,7 @@ def test_two_writers_at_once(lake: DuckLake, folder: Path) -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_two_writers_of_one_file(lake_address: LakeAddress, folder: Path, inside: bool) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    lake = lake_of_files(lake_address)
     lake.create_table("t", A.schema)
     path = put((Path(lake_address.data_path) / "main/t/x" if inside else folder) / "f.parquet", A)
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
+from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.scans import assert_same_rows
 
@@ -64,7 +64,7 @@ def theirs(tmp_path: Path) -> LakeAddress:
     ids=str,
 )
 def test_files_like_the_reference_s(sqlite_address: LakeAddress, theirs: LakeAddress, options: dict[str, Any]) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:
         for name, value in options.items():
             duck.run(f"CALL lake.set_option('{name}', '{value}')")
@@ -81,7 +81,7 @@ def test_files_like_the_reference_s(sqlite_address: LakeAddress, theirs: LakeAdd
 
 
 def test_row_groups(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     lake.set_option("parquet_row_group_size", 9000)
     lake.write("t", ROWS.to_batches(max_chunksize=7000)[0].schema.empty_table())
     lake.table("t").append(pa.RecordBatchReader.from_batches(ROWS.schema, ROWS.to_batches(max_chunksize=7000)))
@@ -96,7 +96,7 @@ def test_row_groups(sqlite_address: LakeAddress) -> None:
 
 
 def test_one_large_table_becomes_files_of_the_target_size(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     lake.set_option("target_file_size", "200KB")
     done = lake.write("t", ROWS.combine_chunks())
     sizes = [file.file_size_bytes for file in lake.table("t").list_files()]
@@ -107,7 +107,7 @@ def test_one_large_table_becomes_files_of_the_target_size(sqlite_address: LakeAd
 
 
 def test_the_narrowest_scope_wins(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     lake.create_schema("other")
     for name in ("t", "u", "other.t", "other.u"):
         lake.create_table(name, ROWS.schema)
@@ -138,7 +138,7 @@ def test_the_narrowest_scope_wins(sqlite_address: LakeAddress) -> None:
     ],
 )
 def test_a_level_that_the_codec_lacks(sqlite_address: LakeAddress, codec: str, level: int, message: str) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     lake.write("t", ROWS.slice(0, 10))
     lake.set_option("parquet_compression", codec)
     lake.set_option("parquet_compression_level", level)
@@ -148,7 +148,7 @@ def test_a_level_that_the_codec_lacks(sqlite_address: LakeAddress, codec: str, l
 
 
 def test_merged_files_follow_them_too(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     for start in (0, 100):
         lake.write("t", ROWS.slice(start, 100))
     lake.set_option("parquet_compression", "zstd")
@@ -161,7 +161,7 @@ def test_merged_files_follow_them_too(sqlite_address: LakeAddress) -> None:
 
 
 def test_on_spark(spark: SparkSession, sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     for name, value in {"parquet_compression": "zstd", "parquet_version": 2, "parquet_row_group_size": 100}.items():
         lake.set_option(name, value)
     frame = spark.range(0, 900, 1, 3).selectExpr("id AS k", "id % 2 AS p", "id / 7 AS d", "concat('unique ', id) AS s")

@@ -18,6 +18,7 @@ from ducklake_core.format.paths import new_delete_file_name, new_file_name
 from ducklake_core.maintenance.orphans import delete_orphaned_files
 from ducklake_core.storage.filesystems import Storage, StoredFile
 from tests.maintenance.lakes import FILES_ONLY, files_on_disk
+from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, Oracle
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -93,7 +94,7 @@ def test_another_spelling_of_the_data_path_orphans_nothing(sqlite_address: LakeA
 
 
 def test_floor_and_option(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     assert lake.delete_orphaned_files().files == ()
     with pytest.raises(UsageError, match="min_age"):
         lake.delete_orphaned_files(older_than=timedelta(minutes=5))
@@ -118,7 +119,7 @@ class _Meanwhile(Storage):
 
 
 def test_files_that_are_committed_meanwhile_stay(lake_address: LakeAddress) -> None:
-    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    lake = lake_of_files(lake_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", pa.table({"a": [1]}))
     storage = _Meanwhile(commit=lambda: lake.write("t", pa.table({"a": [1]})))
@@ -128,7 +129,7 @@ def test_files_that_are_committed_meanwhile_stay(lake_address: LakeAddress) -> N
 
 
 def test_a_file_of_unknown_age_stays(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake = lake_of_files(sqlite_address)
     file = left_behind(Path(sqlite_address.data_path), new_file_name("00c0ffee"))
     result = delete_orphaned_files(lake.database, lake.info, _Meanwhile(knows_times=False), older_than=NOW, min_age=NOW)
     assert [left.path for left in result.kept] == [str(file)]
