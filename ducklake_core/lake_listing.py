@@ -17,7 +17,7 @@ from ducklake_core.errors import NotFoundError
 from ducklake_core.format.names import split_name
 from ducklake_core.results import LakeSettings, TableInfo
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.table_sizes import all_table_infos, table_info
+from ducklake_core.table_sizes import table_size, table_sizes
 from ducklake_core.view import View
 
 At: TypeAlias = int | datetime | None
@@ -52,16 +52,25 @@ class Listings:
             return reader.schemas(resolve_at(reader, at).id)
 
     def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
-        """All tables, of one schema or of the lake, by schema and name, with their sizes: one query whatever their number."""
+        """All tables, of one schema or of the lake, by schema and name, with their sizes: one query whatever their number.
+
+        Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
+        """
         with self.reader() as reader:
-            infos = all_table_infos(reader, resolve_at(reader, at).id)
-        return [info for info in infos if schema is None or split_name(info.table)[0].casefold() == schema.casefold()]
+            sizes = table_sizes(reader, resolve_at(reader, at).id)
+        wanted = [size for size in sizes if schema is None or split_name(size.info.table)[0].casefold() == schema.casefold()]
+        return [size.counted(self._storage) for size in wanted]
 
     def table_info(self, name: str, *, at: At = None) -> TableInfo:
-        """Rows, files and bytes of a table, from the catalog alone."""
+        """Rows, files and bytes of a table, from the catalog alone, with one exception.
+
+        When files were merged after the snapshot, a file also holds rows of later snapshots, or a delete file deletes of later ones,
+        and the catalog does not say how many: those files are opened to count.
+        """
         with self.reader() as reader:
             snapshot = resolve_at(reader, at)
-            return table_info(reader, reader.table(*split_name(name), snapshot.id))
+            size = table_size(reader, reader.table(*split_name(name), snapshot.id))
+        return size.counted(self._storage)
 
     def views(self, *, at: At = None) -> list[View]:
         """All views by schema and name."""

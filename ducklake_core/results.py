@@ -77,7 +77,7 @@ def single_result(result: TransactionResult, table: str, table_id: int) -> Write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableInfo:
-    """A table's size at one snapshot, from the catalog alone.
+    """A table's size at one snapshot.
 
     Attributes:
         table: ``schema.table``.

@@ -15,7 +15,7 @@ from ducklake_core.format.names import join_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.sorting import SortKey
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
-from ducklake_core.table_sizes import column_summaries, table_info
+from ducklake_core.table_sizes import column_summaries, table_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,9 +118,10 @@ class Table:
         return Table(self._lake, state)
 
     def info(self) -> TableInfo:
-        """Rows, files and bytes, from the catalog alone."""
+        """Rows, files and bytes, as :meth:`DuckLake.table_info` gives them."""
         with self._lake.reader() as reader:
-            return table_info(reader, self._state)
+            size = table_size(reader, self._state)
+        return size.counted(self._lake.storage)
 
     def column_summaries(self) -> dict[str, ColumnSummary]:
         """Counts and bounds of every leaf column (dotted paths), from file statistics alone."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from ducklake_core.catalog.files import data_files
 from ducklake_core.catalog.reader import CatalogReader
@@ -17,21 +17,61 @@ from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import DataType, Field
 from ducklake_core.format.value_text import from_text, order_key
 from ducklake_core.results import ColumnSummary, TableInfo
+from ducklake_core.storage.filesystems import Storage
+
+if TYPE_CHECKING:
+    from ducklake_core.scan.plan import ScanPlan
 
 
-def all_table_infos(reader: CatalogReader, snapshot_id: int) -> list[TableInfo]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """The size of a table, as far as the catalog can tell.
+
+    Attributes:
+        info: What the catalog says.
+        plan: Set when a live file also holds rows, or deletes, of later snapshots: only the files themselves can tell which.
+    """
+
+    info: TableInfo
+    plan: ScanPlan | None = None
+
+    def counted(self, storage: Storage) -> TableInfo:
+        """The size, with what the catalog cannot tell counted in the files."""
+        if self.plan is None:
+            return self.info
+        from ducklake_core.arrow.read import count_rows
+        from ducklake_core.storage.delete_files import deleted_positions
+
+        deleted = sum(len(deleted_positions(storage, task.file, self.info.snapshot_id)) for task in self.plan.tasks)
+        return replace(self.info, row_count=count_rows(self.plan, storage), deleted_row_count=deleted)
+
+
+def table_sizes(reader: CatalogReader, snapshot_id: int) -> list[Size]:
     """The size of every table at a snapshot, by schema and name."""
     listings = reader.tables(snapshot_id)
     inlined = reader.inlined_counts(listings, snapshot_id)
-    return [_info(listing, inlined.get(listing.id, InlinedCounts()), snapshot_id) for listing in listings]
+    return [
+        Size(
+            info=_info(listing, inlined.get(listing.id, InlinedCounts()), snapshot_id),
+            plan=None if listing.is_exact else _count_plan(reader, reader.table_by_id(listing.id, snapshot_id)),
+        )
+        for listing in listings
+    ]
 
 
-def table_info(reader: CatalogReader, state: TableState) -> TableInfo:
+def table_size(reader: CatalogReader, state: TableState) -> Size:
     """The size of one table at the snapshot of its state."""
     (listing,) = (listing for listing in reader.tables(state.snapshot_id) if listing.id == state.id)
     inlined = reader.inlined_counts([listing], state.snapshot_id).get(state.id, InlinedCounts())
     keys = state.partition_spec.fields if state.partition_spec is not None else ()
-    return replace(_info(listing, inlined, state.snapshot_id), partition_by=tuple(_expression(key) for key in keys))
+    info = replace(_info(listing, inlined, state.snapshot_id), partition_by=tuple(_expression(key) for key in keys))
+    return Size(info=info, plan=None if listing.is_exact else _count_plan(reader, state))
+
+
+def _count_plan(reader: CatalogReader, state: TableState) -> ScanPlan:
+    from ducklake_core.scan.planner import plan_scan
+
+    return plan_scan(reader, state, (), virtual=("file_row_number",))
 
 
 def column_summaries(reader: CatalogReader, state: TableState) -> dict[str, ColumnSummary]:

@@ -30,6 +30,7 @@ class Abilities:
         inlined_as_is: Tables of inlined rows have the columns' own types, nested ones and variants too.
         untyped_cells: A cell may hold a value of any type, whatever the column's type is.
         has_useful_indexes: An index makes its lookups faster and gets in nobody's way.
+        has_untyped_cells: A cell may hold a value of any type, whatever the type of its column is.
     """
 
     boolean_as_integer: bool
@@ -47,6 +48,7 @@ class Abilities:
     inlined_as_is: bool
     untyped_cells: bool = False
     has_useful_indexes: bool = False
+    has_untyped_cells: bool = False
 
 
 SQLITE = Abilities(
@@ -65,6 +67,7 @@ SQLITE = Abilities(
     inlined_as_is=False,
     untyped_cells=True,
     has_useful_indexes=True,
+    has_untyped_cells=True,
 )
 
 POSTGRESQL = Abilities(

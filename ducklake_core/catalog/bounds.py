@@ -15,6 +15,7 @@ from sqlalchemy import BigInteger, ColumnElement, and_, case, cast, collate, fal
 
 from ducklake_core.catalog.abilities import Abilities
 from ducklake_core.format.comparison import FLIPPED, Fitted, fit
+from ducklake_core.format.in_lists import ranges
 from ducklake_core.format.predicates import (
     And,
     ColumnReference,
@@ -31,7 +32,8 @@ from ducklake_core.format.predicates import (
 )
 from ducklake_core.format.types import DATE, INTEGERS, TIMESTAMP_NS, TIMESTAMPS, TIMESTAMPTZ, VARCHAR, VARIANT, DataType
 
-_MOST_IN_LIST = 100
+# More values of an IN list than this become ranges that hold some of them each.
+_MOST_RANGES = 100
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Shorter than any text that could leave the range of BIGINT.
 _INTEGER_DIGITS = 18
@@ -50,10 +52,17 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutOfBounds:
-    """No row of a file matches because of the bounds of one column: the condition on them that says so."""
+    """No row of a file matches because of the bounds, or the counts, of one column.
+
+    Attributes:
+        column: The column.
+        condition: What says so.
+        in_order: Whether the bounds are not swapped, which would make both unknown; None for conditions on counts.
+    """
 
     column: ColumnReference
     condition: Callable[[Bounds], ColumnElement[bool]]
+    in_order: Callable[[Bounds], ColumnElement[bool]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +81,16 @@ class Exclusion:
 
     bounds: tuple[OutOfBounds, ...] = ()
     others: tuple[AllOf, ...] = ()
+
+
+def any_of(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[bool]:
+    """Any of these conditions, all on one column, holds for its bounds."""
+    counts = [one.condition(bounds) for one in conditions if one.in_order is None]
+    values = [one for one in conditions if one.in_order is not None]
+    if not values or values[0].in_order is None:
+        return or_(*counts)
+    # How bounds compare is a matter of the column's type, the same for all: one test of their order is enough.
+    return or_(*counts, and_(or_(*(one.condition(bounds) for one in values)), values[0].in_order(bounds)))
 
 
 FilesWhere = Callable[[Sequence[OutOfBounds]], ColumnElement[bool] | None]
@@ -103,10 +122,12 @@ def excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | N
             return _compared(column, operator, value, abilities)
         case Comparison(left=Literal() as value, operator=operator, right=ColumnReference() as column):
             return _compared(column, FLIPPED[operator], value, abilities)
-        case InList(operand=column, values=values) if 0 < len(values) <= _MOST_IN_LIST:
-            return _all([_compared(column, "=", value, abilities) for value in values])
+        case InList(operand=column, values=values) if values:
+            return _all([_between(column, low, high, abilities) for low, high in ranges(values, column.type, _MOST_RANGES)])
         case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
-            return _one(column, lambda bounds: _outside_prefix(bounds, prefix, abilities))
+            return _one(
+                column, lambda bounds: _outside_prefix(bounds, prefix, abilities), lambda bounds: _in_order(bounds, VARCHAR, abilities)
+            )
         # The reference counts nulls of variants as values.
         case IsNull(operand=ColumnReference(type=data_type)) | Not(operand=IsNull(operand=ColumnReference(type=data_type))) if (
             data_type == VARIANT
@@ -120,8 +141,12 @@ def excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | N
             return None
 
 
-def _one(column: ColumnReference, condition: Callable[[Bounds], ColumnElement[bool]]) -> Exclusion:
-    return Exclusion(bounds=(OutOfBounds(column=column, condition=condition),))
+def _one(
+    column: ColumnReference,
+    condition: Callable[[Bounds], ColumnElement[bool]],
+    in_order: Callable[[Bounds], ColumnElement[bool]] | None = None,
+) -> Exclusion:
+    return Exclusion(bounds=(OutOfBounds(column=column, condition=condition, in_order=in_order),))
 
 
 def _any(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
@@ -141,12 +166,19 @@ def _all(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
     found = tuple(part for part in parts if isinstance(part, Exclusion))
     if not found:
         return True
-    leaves = [part.bounds[0] for part in found if len(part.bounds) == 1 and not part.others]
-    if len(leaves) == len(found) and len({leaf.column for leaf in leaves}) == 1:
+    columns = {leaf.column for part in found for leaf in part.bounds}
+    if len(columns) == 1 and not any(part.others for part in found):
         # All about one column: one look at its bounds decides.
-        conditions = [leaf.condition for leaf in leaves]
-        return _one(leaves[0].column, lambda bounds: and_(*(condition(bounds) for condition in conditions)))
+        alternatives = [[leaf.condition for leaf in part.bounds] for part in found]
+        in_order = next((leaf.in_order for part in found for leaf in part.bounds if leaf.in_order is not None), None)
+        return _one(columns.pop(), lambda bounds: and_(*(or_(*(one(bounds) for one in any_)) for any_ in alternatives)), in_order)
     return found[0] if len(found) == 1 else Exclusion(others=(AllOf(parts=found),))
+
+
+def _between(column: ColumnReference, low: Literal, high: Literal, abilities: Abilities) -> Exclusion | bool | None:
+    if low == high:
+        return _compared(column, "=", low, abilities)
+    return _any([_compared(column, ">=", low, abilities), _compared(column, "<=", high, abilities)])
 
 
 def _lacks(
@@ -164,37 +196,49 @@ def _compared(column: ColumnReference, operator: Operator, value: Literal, abili
         return None if fitted else True
     if fitted is None or fitted.operator == "<>":
         return None
-    keys = _keys(fitted, column.type, abilities)
-    if keys is None:
+    wanted = _wanted(fitted, column.type)
+    if wanted is None:
         return None
-    of_bound, wanted = keys
 
     def outside(bounds: Bounds) -> ColumnElement[bool]:
-        above, below = of_bound(bounds.low) > wanted, of_bound(bounds.high) < wanted
+        above, below = (_key(bound, column.type, abilities) for bound in (bounds.low, bounds.high))
         match fitted.operator:
             case "=":
-                return or_(above, below)
+                return or_(above > wanted, below < wanted)
             case "<" | "<=":
-                return above
+                return above > wanted
             case _:
-                return below
+                return below < wanted
 
-    return _one(column, outside)
-
-
-_Key = Callable[[ColumnElement[str]], ColumnElement[Any]]
+    return _one(column, outside, lambda bounds: _in_order(bounds, column.type, abilities))
 
 
-def _keys(fitted: Fitted, data_type: DataType, abilities: Abilities) -> tuple[_Key, ColumnElement[Any]] | None:
-    """How to turn a bound's text into something ordered like its value (NULL when it has an unexpected form), and the value's own."""
-    if data_type in INTEGERS and isinstance(fitted.value, int) and abs(fitted.value) < 10**_INTEGER_DIGITS:
-        return lambda text: _integer(text, abilities), literal(fitted.value, BigInteger)
+def _text(bound: ColumnElement[str], abilities: Abilities) -> ColumnElement[str]:
+    """The bound, NULL where it is no text: blobs are greater than every text."""
+    return case((func.typeof(bound) == "text", bound)) if abilities.has_untyped_cells else bound
+
+
+def _in_order(bounds: Bounds, data_type: DataType, abilities: Abilities) -> ColumnElement[bool]:
+    return func.coalesce(_key(bounds.low, data_type, abilities) <= _key(bounds.high, data_type, abilities), true())
+
+
+def _key(bound: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:
+    """What orders like the value of a bound's text, NULL when that has an unexpected form."""
+    text = _text(bound, abilities)
+    if data_type in INTEGERS:
+        return _integer(text, abilities)
+    return collate(text, abilities.binary_collation) if data_type == VARCHAR else _prefix(text, data_type, abilities)
+
+
+def _wanted(fitted: Fitted, data_type: DataType) -> ColumnElement[Any] | None:
+    """A constant in the form of :func:`_key`; None where there is none."""
+    if data_type in INTEGERS and isinstance(fitted.value, int):
+        return literal(fitted.value, BigInteger) if abs(fitted.value) < 10**_INTEGER_DIGITS else None
     if data_type == VARCHAR and isinstance(fitted.value, str) and "\0" not in fitted.value:
-        return lambda text: collate(text, abilities.binary_collation), literal(fitted.value)
+        return literal(fitted.value)
     if (data_type == DATE or data_type in TIMESTAMPS) and isinstance(fitted.value, int):
-        wanted = _day_text(fitted.value) if data_type == DATE else _second_text(fitted.value, data_type)
-        if wanted is not None:
-            return lambda text: _prefix(text, data_type, len(wanted), abilities), literal(wanted)
+        text = _day_text(fitted.value) if data_type == DATE else _second_text(fitted.value, data_type)
+        return None if text is None else literal(text)
     return None
 
 
@@ -208,8 +252,9 @@ def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[An
     return case((and_(looks_right, func.length(text) <= _INTEGER_DIGITS), cast(text, BigInteger)))
 
 
-def _prefix(text: ColumnElement[str], data_type: DataType, length: int, abilities: Abilities) -> ColumnElement[Any]:
+def _prefix(text: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:
     """Day or second of a time, which orders like the time itself as long as it is of a year of four digits and in UTC."""
+    length = len("2013-02-01") if data_type == DATE else len("2013-02-01 00:00:00")
     start = func.substr(text, 1, length)
     if abilities.has_regular_expressions:
         day, clock = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
@@ -245,6 +290,6 @@ def _outside_prefix(bounds: Bounds, prefix: str, abilities: Abilities) -> Column
     """No value between the bounds starts with the prefix: all sort before it, or the least is past everything with it."""
     if "\0" in prefix:
         return false()
-    low, high = (collate(bound, abilities.binary_collation) for bound in (bounds.low, bounds.high))
+    low, high = (_key(bound, VARCHAR, abilities) for bound in (bounds.low, bounds.high))
     past = and_(low > literal(prefix), func.substr(bounds.low, 1, len(prefix)) != prefix)
     return or_(high < literal(prefix), past)

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, CursorResult, Row, Select, Table, and_, case, func, literal, or_, select
 
 from ducklake_core.catalog.abilities import abilities_of
-from ducklake_core.catalog.bounds import Bounds, OutOfBounds, condition_of, excluded
+from ducklake_core.catalog.bounds import Bounds, OutOfBounds, any_of, condition_of, excluded
 from ducklake_core.catalog.earlier_tables import PARTIAL_FILE_INFO
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import TableState
@@ -213,10 +213,10 @@ class _Queries:
             value_count=stats.c.value_count,
             record_count=select(file.c.record_count).where(file.c.data_file_id == stats.c.data_file_id).correlate(stats).scalar_subquery(),
         )
-        columns: dict[int, list[ColumnElement[bool]]] = {}
+        columns: dict[int, list[OutOfBounds]] = {}
         for one in bounds:
-            columns.setdefault(one.column.column_id, []).append(one.condition(found))
-        outside = or_(*(and_(stats.c.column_id == column, or_(*conditions)) for column, conditions in columns.items()))
+            columns.setdefault(one.column.column_id, []).append(one)
+        outside = or_(*(and_(stats.c.column_id == column, any_of(conditions, found)) for column, conditions in columns.items()))
         return file.c.data_file_id.in_(select(stats.c.data_file_id).where(stats.c.table_id == self._table.id, outside))
 
     def _where_partition(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool] | None:
@@ -292,10 +292,12 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: 
     """The value of one row of ``ducklake_data_file``, with what the streams hold for it."""
     is_relative = row.path_is_relative is not False
     inlined_deletes = tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id))
-    if not (_is_usable(row) and all(isinstance(position, int) for position in inlined_deletes)):
+    partition_values = tuple((v.partition_key_index, v.partition_value) for v in streams.take("partition_values", row.data_file_id))
+    are_texts = all(value is None or isinstance(value, str) for _, value in partition_values)
+    if not (_is_usable(row) and are_texts and all(isinstance(position, int) for position in inlined_deletes)):
         raise CatalogCorruptError(
             f"data file {row.data_file_id} of table {table.qualified_name} has no usable row in the catalog: its path, a count, a "
-            "snapshot or a deleted position is missing or no such thing",
+            "snapshot, a partition value or a deleted position is missing or no such thing",
             table=table.qualified_name,
             data_file_id=row.data_file_id,
         )
@@ -312,7 +314,7 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: 
         begin_snapshot=row.begin_snapshot,
         end_snapshot=row.end_snapshot,
         partition_id=row.partition_id,
-        partition_values=tuple((v.partition_key_index, v.partition_value) for v in streams.take("partition_values", row.data_file_id)),
+        partition_values=partition_values,
         mapping_id=row.mapping_id,
         partial_max=row.partial_max,
         encryption_key=_encryption_key(row, encrypted),
@@ -349,7 +351,8 @@ def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteF
 def _is_usable(row: Row[Any]) -> bool:
     """Cells of SQLite may hold anything, whatever the column's type is."""
     optional = (row.end_snapshot, row.file_size_bytes, row.row_id_start, row.partial_max)
-    return bool(row.path) and all(isinstance(number, int) for number in (row.record_count, row.begin_snapshot, *(n or 0 for n in optional)))
+    numbers = (row.record_count, row.begin_snapshot, *(number or 0 for number in optional))
+    return isinstance(row.path, str) and bool(row.path) and all(isinstance(number, int) for number in numbers)
 
 
 def _encryption_key(row: Row[Any], encrypted: bool) -> EncryptionKey | None:
@@ -363,11 +366,15 @@ def _statistics(row: Row[Any]) -> ColumnStatistics:
         column_size_bytes=row.column_size_bytes or 0,
         value_count=_count(row.value_count),
         null_count=_count(row.null_count),
-        min_value=row.min_value,
-        max_value=row.max_value,
+        min_value=_text(row.min_value),
+        max_value=_text(row.max_value),
         contains_nan=row.contains_nan,
         extra_stats=row.extra_stats,
     )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _count(value: Any) -> int | None:

@@ -10,7 +10,9 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.format import growing
 from ducklake_core.format.comparison import FLIPPED, common_domain, domain_of, holds, key_of
+from ducklake_core.format.growing import Growing
 from ducklake_core.format.literals import text_literal
 from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.format.predicates import (
@@ -33,13 +35,8 @@ from ducklake_core.format.predicates import (
 )
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.sql_constants import QuotedText, constant_of, unwrapped
-from ducklake_core.format.types import (
-    BOOLEAN,
-    JSON,
-    VARCHAR,
-    DataType,
-    StructType,
-)
+from ducklake_core.format.sql_functions import call_of, function_of
+from ducklake_core.format.types import BOOLEAN, JSON, VARCHAR, DataType, StructType
 
 __all__ = ["bind_column", "parse_predicate", "to_sql"]
 
@@ -251,13 +248,32 @@ class _Parser:
             return self.comparison(whole, right, FLIPPED[op], left)
         constant = constant_of(right)
         if first is None:
-            return self.folded(constant_of(left), op, constant) or self.compared(left, op, right)
+            return self.without_column(left, op, right)
         if constant is None:
             return self.compared(left, op, right)
         literal = self.typed(constant, first.type)
         if literal is None:
             return self.compared(left, op, right)
         return UNKNOWN if literal.value is None else Comparison(left=first, operator=op, right=literal)
+
+    def without_column(self, left: exp.Expression, op: Operator, right: exp.Expression) -> Predicate:
+        """A comparison in which neither side is just a column."""
+        for function, operator, other in ((self.growing(left), op, right), (self.growing(right), FLIPPED[op], left)):
+            found = None if function is None else self.function_compared(function, operator, other)
+            if found is not None:
+                return found
+        return self.folded(constant_of(left), op, constant_of(right)) or self.compared(left, op, right)
+
+    def growing(self, node: exp.Expression) -> Growing | None:
+        """A function of a column that never falls as the column grows."""
+        call = call_of(node)
+        column = None if call is None else self.column(call.argument)
+        return None if call is None or column is None else function_of(call, column)
+
+    def function_compared(self, function: Growing, op: Operator, other: exp.Expression) -> Predicate | None:
+        constant = constant_of(other)
+        literal = None if constant is None else self.typed(constant, function.type)
+        return None if literal is None else growing.compared(function, op, literal)
 
     def compared(self, left: exp.Expression, op: Operator, right: exp.Expression) -> SqlExpression:
         kind = next(kind for kind, name in _OPERATORS.items() if name == op)
@@ -286,16 +302,21 @@ class _Parser:
         return None if common_domain(data_type, constant.type) is None else constant
 
     def in_list(self, node: exp.In) -> Predicate:
-        column = self.column(node.this)
+        column, function = self.column(node.this), self.growing(node.this)
         constants = [constant_of(item) for item in node.expressions]
-        if column is None or not constants:
+        data_type = column.type if column is not None else function.type if function is not None else None
+        if data_type is None or not constants:
             return self.expression(node)
-        literals = [None if c is None else self.typed(c, column.type) for c in constants]
+        literals = [None if c is None else self.typed(c, data_type) for c in constants]
         known = [literal for literal in literals if literal is not None]
         if len(known) < len(literals):
             return self.expression(node)
         values = tuple(dict.fromkeys(literal for literal in known if literal.value is not None))
-        return InList(operand=column, values=values, has_null=len([k for k in known if k.value is None]) > 0)
+        has_null = len([k for k in known if k.value is None]) > 0
+        if column is not None:
+            return InList(operand=column, values=values, has_null=has_null)
+        found = None if function is None else growing.one_of(function, values, has_null=has_null)
+        return found or self.expression(node)
 
     def is_test(self, node: exp.Is) -> Predicate:
         column, test = self.column(node.this), node.expression
@@ -303,6 +324,9 @@ class _Parser:
             constant = constant_of(node.this)
             if constant is not None:
                 return Constant(value=isinstance(constant, Literal) and constant.value is None)
+            function = self.growing(node.this)
+            if function is not None:
+                return growing.is_null(function)
             return IsNull(operand=column) if column is not None else self.expression(node)
         if isinstance(test, exp.Boolean) and column is not None and column.type == BOOLEAN:
             return conjunction((negation(IsNull(operand=column)), column if test.this else Not(operand=column)))

@@ -7,7 +7,7 @@ Parts that only a SQL engine can evaluate stay as :class:`SqlExpression`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 from typing import TypeAlias, assert_never
 
@@ -42,6 +42,9 @@ class SqlExpression:
 
 Operand: TypeAlias = ColumnReference | Literal | SqlExpression
 Operator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
+
+
+_OPPOSITE: dict[Operator, Operator] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +154,45 @@ def negation(predicate: Predicate) -> Predicate:
             return operand
         case _:
             return Not(operand=predicate)
+
+
+def as_filter(predicate: Predicate) -> Predicate:
+    """A simpler predicate that is true for the same rows; where it is not true, it may be FALSE in place of NULL.
+
+    >>> from ducklake_core.format.types import BOOLEAN
+    >>> column = ColumnReference(column_id=1, path=("flag",), type=BOOLEAN)
+    >>> as_filter(Or(operands=(column, And(operands=(IsNull(operand=column), UNKNOWN))))) == column
+    True
+    """
+    match predicate:
+        case And(operands=operands):
+            return conjunction(as_filter(operand) for operand in operands)
+        case Or(operands=operands):
+            return disjunction(as_filter(operand) for operand in operands)
+        case Not(operand=operand):
+            return _as_negated_filter(operand)
+        case Constant(value=None):
+            return FALSE
+        case _:
+            return predicate
+
+
+def _as_negated_filter(predicate: Predicate) -> Predicate:
+    """A filter for the rows for which the predicate is false, with NOT as far inside as it goes: there it prunes in SQL too."""
+    match predicate:
+        case And(operands=operands):
+            return disjunction(_as_negated_filter(operand) for operand in operands)
+        case Or(operands=operands):
+            return conjunction(_as_negated_filter(operand) for operand in operands)
+        case Not(operand=operand):
+            return as_filter(operand)
+        case Constant(value=None):
+            return FALSE
+        case Comparison(left=ColumnReference() | Literal(), operator=operator, right=ColumnReference() | Literal()):
+            # Every type is ordered as a whole, NaN included, so that exactly one of the two holds for two values.
+            return replace(predicate, operator=_OPPOSITE[operator])
+        case _:
+            return negation(predicate)
 
 
 def references(predicate: Predicate | Operand) -> frozenset[ColumnReference]:

@@ -13,6 +13,7 @@ from typing import Any, assert_never
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.comparison import Domain, common_domain, domain_of, key_of, round_to_float32
 from ducklake_core.format.files import ColumnStatistics
+from ducklake_core.format.in_lists import any_between, sorted_keys
 from ducklake_core.format.predicates import (
     And,
     ColumnReference,
@@ -164,8 +165,11 @@ def _bounds(operand: ColumnReference | Literal, domain: Domain, statistics: Mapp
     if found is None or operand.type in _WITHOUT_BOUNDS:
         return Bounds(may_be_null=nulls, may_be_value=values)
     low, high = _key(found.min_value, operand.type, domain, -1), _key(found.max_value, operand.type, domain, +1)
-    if operand.type in (FLOAT32, FLOAT64) and found.contains_nan is not False:
-        high = _NAN_KEY
+    if operand.type in (FLOAT32, FLOAT64):
+        # Comparisons with NaN fail, so that some writers end up with it as a bound: it is one where there is nothing else.
+        if low == _NAN_KEY and not (high == _NAN_KEY and found.contains_nan):
+            low = None
+        high = _NAN_KEY if found.contains_nan is not False else None if high == _NAN_KEY else high
     if low is not None and high is not None and low > high:
         low = high = None
     return Bounds(low=low, high=high, may_be_null=nulls, may_be_value=values)
@@ -239,13 +243,21 @@ def _at_most(low: Any, high: Any) -> bool:
 
 def _in_list(predicate: InList, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
     column = predicate.operand
-    equalities: list[Predicate] = [Comparison(left=column, operator="=", right=literal) for literal in predicate.values]
-    if predicate.has_null:
-        equalities.append(Constant(value=None))
-    nulls, _ = _kinds(column.type, statistics.get(column.column_id), record_count)
-    if not equalities:
+    parts = [Outcomes(true=False, false=False, null=True)] if predicate.has_null else []
+    for domain, keys in sorted_keys(predicate.values, column.type).items():
+        if domain is None:
+            return ANYTHING
+        found = _bounds(column, domain, statistics, record_count)
+        if not found.may_be_value:
+            parts.append(Outcomes(true=False, false=False, null=found.may_be_null))
+            continue
+        only = found.low is not None and found.low == found.high
+        hit = any_between(keys, found.low, found.high)
+        parts.append(Outcomes(true=hit, false=not (hit and only), null=found.may_be_null))
+    if not parts:
+        nulls, _ = _kinds(column.type, statistics.get(column.column_id), record_count)
         return Outcomes(true=False, false=True, null=nulls)
-    return _any_of([outcomes(equality, statistics, record_count) for equality in equalities])
+    return _any_of(parts)
 
 
 def _starts_with(predicate: StartsWith, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:

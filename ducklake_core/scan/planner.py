@@ -18,7 +18,7 @@ from ducklake_core.format import pruning
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
 from ducklake_core.format.paths import file_name
 from ducklake_core.format.predicate_parser import parse_predicate
-from ducklake_core.format.predicates import Predicate
+from ducklake_core.format.predicates import Predicate, as_filter
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow
 from ducklake_core.scan.native import (
@@ -60,7 +60,7 @@ def plan_scan(
     schema, named_virtual = _split(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
     _check_projection(schema, wanted_virtual)
-    predicate = None if where is None else parse_predicate(where, with_virtual(table.schema))
+    predicate = None if where is None else as_filter(parse_predicate(where, with_virtual(table.schema)))
     read_schema = _read_schema(table.schema, schema, predicate)
     tasks, lives, report = _tasks(reader, table, read_schema, predicate)
     return ScanPlan(

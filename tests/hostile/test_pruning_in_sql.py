@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -148,3 +149,43 @@ def _check_spoiled(address: LakeAddress, examples: int) -> None:
 
         check()
         assert files.pruned > 100
+
+
+_SWAPPED = "UPDATE ducklake_file_column_stats SET min_value = max_value, max_value = min_value WHERE data_file_id IN (0, 2, 4, 6, 8, 10)"
+_BLOBS = (
+    "UPDATE ducklake_file_column_stats SET min_value = CAST(min_value AS BLOB) WHERE data_file_id IN (0, 3, 6, 9)",
+    "UPDATE ducklake_file_column_stats SET max_value = CAST(max_value AS BLOB) WHERE data_file_id IN (1, 4, 7, 10)",
+)
+
+
+def test_swapped_bounds_say_nothing(every_lake_address: LakeAddress) -> None:
+    _build(every_lake_address)
+    _edit_by_hand(every_lake_address, "UPDATE ducklake_data_file SET partition_id = NULL", _SWAPPED)
+    _check_examples(every_lake_address)
+
+
+def test_bounds_that_are_blobs_say_nothing(sqlite_address: LakeAddress) -> None:
+    _build(sqlite_address)
+    _edit_by_hand(sqlite_address, "UPDATE ducklake_data_file SET partition_id = NULL", *_BLOBS)
+    _check_examples(sqlite_address)
+
+
+def _edit_by_hand(address: LakeAddress, *statements: str) -> None:
+    if address.url.startswith("duckdb:"):
+        with duckdb.connect(address.url.removeprefix("duckdb:///")) as catalog:
+            for statement in statements:
+                catalog.execute(statement)
+    else:
+        SpoiledLake(address).edit(*statements)
+
+
+def _check_examples(address: LakeAddress) -> None:
+    with _files(address) as files:
+
+        @settings(max_examples=40, derandomize=True, deadline=None)
+        @given(_CONDITIONS)
+        def check(condition: str) -> None:
+            files.check(condition)
+
+        check()
+        assert files.pruned > 30

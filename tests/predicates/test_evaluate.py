@@ -14,10 +14,11 @@ from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.comparison import domain_of, key_of
 from ducklake_core.format.files import ColumnStatistics
 from ducklake_core.format.predicate_parser import parse_predicate, to_sql
-from ducklake_core.format.predicates import ColumnReference, Comparison, Literal
+from ducklake_core.format.predicates import ColumnReference, Comparison, Literal, as_filter
 from ducklake_core.format.pruning import may_match, must_match
 from ducklake_core.format.types import FLOATS, Field
 from ducklake_core.format.value_text import to_text
+from ducklake_core.spark.read import needs_sql
 from tests.predicates.samples import SCHEMA, TYPES, load, quoted, table_of, value_of
 
 ROWS = 6
@@ -47,12 +48,38 @@ PAIRS = [
     ("ts_s", "ts_ms"), ("ts_ms", "ts"), ("text", "text"), ("u8", "i128"), ("flag", "i32"), ("day", "tz"), ("f32", "dec"), ("id", "id"),
     ("f64", "f64"),
 ]  # fmt: skip
+CALENDAR = ["day", "ts", "ts_s", "ts_ms", "ts_ns"]
+YEARS = ["2023", "2024", "2024.5", "1970", "1969", "-43", "0", "99999999999", "'2024'", "NULL", "-400000"]
+POINTS = [
+    "DATE '2024-01-01'", "'2024-01-02'", "TIMESTAMP '2024-01-01 12:00:00'", "DATE '1970-01-01'", "DATE '1969-12-29'", "'infinity'",
+    "'-infinity'", "TIMESTAMP '2024-01-02 00:00:00'", "DATE '0044-03-15 (BC)'", "NULL",
+]  # fmt: skip
+CASTS = [
+    ("i8", "BIGINT"), ("i32", "BIGINT"), ("i32", "DOUBLE"), ("i64", "DOUBLE"), ("u8", "INTEGER"), ("i8", "DECIMAL(9,2)"), ("i64", "FLOAT"),
+    ("dec", "DECIMAL(18,4)"), ("dec", "DOUBLE"), ("f32", "DOUBLE"), ("i32", "HUGEINT"), ("i64", "TINYINT"), ("dec38", "FLOAT"),
+]  # fmt: skip
+NUMBERS = [
+    "0",
+    "1.5",
+    "-2",
+    "0.1",
+    "300",
+    "1e0",
+    "16777217",
+    "9007199254740993",
+    "CAST(0.1 AS FLOAT)",
+    "CAST(0.1 AS DOUBLE)",
+    "'2'",
+    "NULL",
+]
 
 
 @pytest.fixture(scope="module")
 def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     connection = duckdb.connect(config={"threads": 1})
     connection.execute("SET TimeZone = 'UTC'")
+    # Its rewriting of date_trunc forgets NULLs and dates (see docs/differences.md).
+    connection.execute("SET disabled_optimizers = 'expression_rewriter'")
     yield connection
     connection.close()
 
@@ -66,11 +93,42 @@ def constant(name: str, draw: Random) -> str:
     return to_sql(wanted, "duckdb").split(" = ", 1)[1][:-1]
 
 
+def function(draw: Random) -> str:
+    """A comparison with a function that grows with its column."""
+    column, op = draw.choice(CALENDAR), draw.choice(OPERATORS)
+    match draw.randint(0, 5):
+        case 0 | 1:
+            call, constants = draw.choice(["year({})", "extract(year FROM {})", "date_part('year', {})"]).format(column), YEARS
+        case 2:
+            call, constants = draw.choice(["CAST({} AS DATE)", "{}::DATE", "TRY_CAST({} AS DATE)"]).format(column), POINTS
+        case 3 | 4:
+            unit = draw.choice(["year", "quarter", "month", "week", "day", "hour", "minute", "second"])
+            call, constants = f"date_trunc('{unit}', {column})", POINTS
+        case _:
+            name, target = draw.choice(
+                [*CASTS, ("day", "TIMESTAMP"), ("ts_s", "TIMESTAMP"), ("ts_ms", "TIMESTAMP"), ("ts_s", "TIMESTAMP_MS")]
+            )
+            call, constants = f"CAST({name} AS {target})", NUMBERS if (name, target) in CASTS else POINTS
+    match draw.randint(0, 5):
+        case 0:
+            return f"{call} IN ({', '.join(draw.choices(constants, k=2))})"
+        case 1:
+            return f"{call} BETWEEN {draw.choice(constants)} AND {draw.choice(constants)}"
+        case 2:
+            return f"{call} IS {draw.choice(['', 'NOT '])}NULL"
+        case 3:
+            return f"{draw.choice(constants)} {op} {call}"
+        case _:
+            return f"{call} {op} {draw.choice(constants)}"
+
+
 def comparison(draw: Random) -> str:
     name = draw.choice(list(TYPES))
     column, maybe_not, op = quoted(name), draw.choice(["", "NOT "]), draw.choice(OPERATORS)
     other = draw.choice([constant(name, draw), *FOREIGN.get(name, [])])
-    match draw.randint(0, 9):
+    match draw.randint(0, 12):
+        case 10 | 11 | 12:
+            return function(draw)
         case 0:
             return f"{column} IS {maybe_not}NULL"
         case 1:
@@ -142,7 +200,11 @@ def test_same_outcomes_as_the_reference(seed: int, duck: duckdb.DuckDBPyConnecti
                 # The reference gives up where a value leaves the common type, such as an infinite date beside a timestamp_ns.
                 continue
             predicate = parse_predicate(sql, SCHEMA)
+            if needs_sql(predicate):
+                # Such as a cast that loses digits.
+                continue
             assert evaluate(predicate, table).to_pylist() == expected, (sql, predicate)
+            assert [bool(v) for v in evaluate(as_filter(predicate), table).to_pylist()] == [v is True for v in expected], (sql, predicate)
             again = f"SELECT {to_sql(predicate, 'duckdb')} FROM t"
             assert [row[0] for row in duck.execute(again).fetchall()] == expected, again
             checks = [(statistics, ROWS, expected), *((single, 1, [expected[i]]) for i, single in enumerate(singles))]
