@@ -239,23 +239,27 @@ def _year(column: ColumnReference, op: Operator, literal: Literal) -> Predicate 
         always = conjunction((_since(column, -INFINITE_UNITS * _DAY), _before(column, INFINITE_UNITS * _DAY)))
         return None if fitted is None else _null_where_infinite(column, always if fitted else _never(column))
     assert isinstance(fitted.value, int)
-    start, end = (days_from_civil(year, 1, 1) * _DAY for year in (fitted.value, fitted.value + 1))
+    return _null_where_infinite(column, _finite_years(column, fitted.operator, fitted.value))
+
+
+def _finite_years(column: ColumnReference, op: Operator, year: int) -> Predicate:
+    """``year(column) op year`` for finite values; not true for infinite ones."""
+    start, end = (days_from_civil(first, 1, 1) * _DAY for first in (year, year + 1))
     finite_from, finite_to = _since(column, -INFINITE_UNITS * _DAY), _before(column, INFINITE_UNITS * _DAY)
-    match fitted.operator:
+    match op:
         case ">=":
-            within = conjunction((_since(column, start), finite_to))
+            return conjunction((_since(column, start), finite_to))
         case ">":
-            within = conjunction((_since(column, end), finite_to))
+            return conjunction((_since(column, end), finite_to))
         case "<":
-            within = conjunction((_before(column, start), finite_from))
+            return conjunction((_before(column, start), finite_from))
         case "<=":
-            within = conjunction((_before(column, end), finite_from))
+            return conjunction((_before(column, end), finite_from))
         case "=":
-            within = conjunction((_since(column, start), _before(column, end)))
+            return conjunction((_since(column, start), _before(column, end)))
         case "<>":
             before = conjunction((_before(column, start), finite_from))
-            within = disjunction((before, conjunction((_since(column, end), finite_to))))
-    return _null_where_infinite(column, within)
+            return disjunction((before, conjunction((_since(column, end), finite_to))))
 
 
 def _null_where_infinite(column: ColumnReference, of_finite: Predicate) -> Predicate:

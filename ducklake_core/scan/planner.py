@@ -125,7 +125,7 @@ def _tasks(
         history = reader.column_history(table.id)
         lives = column_lives(history)
         features = replace(features, history=column_versions(history))
-    tasks = [replace(_task(*entry, table, features, predicate), index=number) for number, entry in enumerate(found)]
+    tasks = [_task(*entry, table, features, predicate, number) for number, entry in enumerate(found)]
     report = PruningReport(
         files_total=selection.counts.files_total,
         files_kept=len(tasks),
@@ -189,7 +189,12 @@ def column_lives(history: Sequence[tuple[ColumnRow, int | None]]) -> tuple[Colum
 
 
 def _task(
-    file: DataFile, statistics: dict[int, ColumnStatistics], table: TableState, features: ReadFeatures, predicate: Predicate | None
+    file: DataFile,
+    statistics: dict[int, ColumnStatistics],
+    table: TableState,
+    features: ReadFeatures,
+    predicate: Predicate | None,
+    index: int,
 ) -> FileTask:
     hides = file.partial_max is not None and file.partial_max > table.snapshot_id
     snapshot_filter = table.snapshot_id if hides else None
@@ -200,6 +205,7 @@ def _task(
         native=obstacle is None,
         native_obstacle=obstacle,
         covered=predicate is not None and pruning.must_match(predicate, statistics, file.record_count),
+        index=index,
     )
 
 
@@ -230,5 +236,5 @@ def _together(tasks: list[FileTask]) -> list[FileTask]:
             size = deleted_bytes(task.file)
             obstacle = "the table has very many deleted rows" if size and held + size > MOST_DELETED_BYTES else None
             held += size if obstacle is None else 0
-        result.append(replace(task, native=obstacle is None, native_obstacle=obstacle))
+        result.append(task if obstacle == task.native_obstacle else replace(task, native=False, native_obstacle=obstacle))
     return result

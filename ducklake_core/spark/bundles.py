@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -121,12 +122,15 @@ def bundle_reader(
     bundles: Sequence[Bundle], shape: ReadShape, storage: Storage, wanted: pa.Schema, again: Sequence[int] = ()
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow`` over ``range(len(bundles))``: reads the bundles whose numbers it is given."""
-    dealt = tuple(bundles)
+    # Each as bytes: the function travels with every Spark task, which unpacks its own bundle and leaves the others alone, and
+    # pickling one at a time keeps the driver from remembering every value of all files.
+    dealt = tuple(pickle.dumps(bundle, pickle.HIGHEST_PROTOCOL) for bundle in bundles)
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for rows in _read(dealt[number], shape, storage):
+                bundle: Bundle = pickle.loads(dealt[number])  # noqa: S301 - made above
+                for rows in _read(bundle, shape, storage):
                     yield to_spark_form(rows, wanted, again)
 
     return read
