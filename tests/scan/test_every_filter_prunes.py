@@ -94,6 +94,7 @@ def _check(address: LakeAddress, filters: dict[str, int]) -> None:
 
 def test_by_statistics(every_lake_address: LakeAddress) -> None:
     lake = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+    lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", _rows(0))
     for file in range(1, FILES):
         lake.table("t").append(_rows(file))
