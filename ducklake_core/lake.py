@@ -14,12 +14,13 @@ from ducklake_core.catalog.state import LakeInfo, Snapshot, TableState
 from ducklake_core.catalog.url import parse_catalog_url
 from ducklake_core.commit.committer import Committer
 from ducklake_core.engines import is_in_memory
-from ducklake_core.errors import AlreadyExistsError, CommitConflictError, NotFoundError, SchemaError, UsageError
+from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UsageError
 from ducklake_core.format.locations import check_allowed
 from ducklake_core.format.names import join_name, split_name
 from ducklake_core.format.options import normalize_option
 from ducklake_core.known_tables import KnownTables
-from ducklake_core.lake_listing import At, Listings, resolve_at
+from ducklake_core.lake_definitions import Definitions
+from ducklake_core.lake_listing import At, resolve_at
 from ducklake_core.lake_maintenance import MaintenanceVerbs
 from ducklake_core.results import TransactionResult, WriteResult, single_result
 from ducklake_core.storage.filesystems import Storage, StorageOptions
@@ -27,18 +28,15 @@ from ducklake_core.table import Table
 from ducklake_core.transaction import Transaction
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ducklake_core.adding import Paths
     from ducklake_core.format.predicates import Predicate
-    from ducklake_core.format.schema import Schema
 
 Where: TypeAlias = "str | Predicate | None"
 WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 
 
-class DuckLake(Listings, MaintenanceVerbs):
+class DuckLake(Definitions, MaintenanceVerbs):
     """A DuckLake: one catalog database and the data path it points to.
 
     Objects are cheap, picklable (they carry addresses, not connections) and safe to keep: every call reads the newest
@@ -185,75 +183,6 @@ class DuckLake(Listings, MaintenanceVerbs):
                 scope = "schema", reader.schema(schema, reader.latest_snapshot().id).id
             store_option(connection, self._database.tables, key, text, *scope)
         self.known_tables.forget_newest()
-
-    def create_schema(self, name: str, *, if_not_exists: bool = False) -> Snapshot | None:
-        """Create a schema; None when it existed and that is allowed.
-
-        Raises:
-            AlreadyExistsError: It exists.
-        """
-        with self.reader() as reader:
-            exists = any(s.name.casefold() == name.casefold() for s in reader.schemas(reader.latest_snapshot().id))
-        if exists and if_not_exists:
-            return None
-        try:
-            with self.transaction() as tx:
-                tx.create_schema(name)
-        except AlreadyExistsError:
-            if if_not_exists:
-                return None
-            raise
-        return tx.result.snapshot
-
-    def drop_schema(self, name: str, *, cascade: bool = False) -> Snapshot:
-        """Drop a schema, which must be empty unless ``cascade`` drops its tables too.
-
-        Raises:
-            NotFoundError: No such schema.
-            UsageError: It is not empty.
-        """
-        with self.transaction() as tx:
-            tx.drop_schema(name, cascade=cascade)
-        assert tx.result.snapshot is not None
-        return tx.result.snapshot
-
-    def create_table(
-        self,
-        name: str,
-        schema: Schema | pa.Schema,
-        *,
-        partition_by: Sequence[str] = (),
-        comment: str | None = None,
-        if_not_exists: bool = False,
-    ) -> Table:
-        """Create an empty table.
-
-        Args:
-            schema: DuckLake columns, an Arrow schema, or anything with rows whose schema is taken (Arrow table, Spark DataFrame).
-            partition_by: Partition keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``.
-
-        Raises:
-            AlreadyExistsError: It exists.
-            NotFoundError: Its schema does not.
-            SchemaError: A column or partition key that no DuckLake table can have.
-        """
-        if not (if_not_exists and self.has_table(name)):
-            try:
-                with self.transaction() as tx:
-                    tx.create_table(name, schema, partition_by=partition_by, comment=comment)
-            except AlreadyExistsError:
-                # It may also be a view that has the name.
-                if not (if_not_exists and self.has_table(name)):
-                    raise
-        return self.table(name)
-
-    def drop_table(self, name: str, *, if_exists: bool = False) -> Snapshot | None:
-        """Drop a table. Earlier snapshots keep it until they expire."""
-        if if_exists and not self.has_table(name):
-            return None
-        with self.transaction() as tx:
-            tx.drop_table(name)
-        return tx.result.snapshot
 
     def write(  # noqa: PLR0913 - one call says everything about one commit
         self,

@@ -16,6 +16,7 @@ from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import Snapshot, TableState
 from ducklake_core.commit.actions import Action, StagedDeleteFile
 from ducklake_core.commit.committer import Committed, Committer
+from ducklake_core.commit.difference import difference
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.transaction import StagedTransaction, stored_extra_info
 from ducklake_core.engines import delete_by_key, delete_matching
@@ -23,10 +24,12 @@ from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError,
 from ducklake_core.format import paths
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import committed_at
-from ducklake_core.rebase import rebase_definitions, rebase_table
+from ducklake_core.not_null import check_no_nulls
+from ducklake_core.rebase import check_names, rebase_definitions, rebase_table, rebase_view
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.scan.plan import ScanPlan, empty_plan
 from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
+from ducklake_core.staged_view import StagedView
 from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
@@ -143,14 +146,16 @@ class Publication:
         with self._lake.reader() as reader:
             return plan_scan(reader, state, columns, where, virtual=("file_row_number",))
 
-    def publish(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> TransactionResult:
+    def publish(
+        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView] = ()
+    ) -> TransactionResult:
         """Commit everything staged as one snapshot.
 
         Raises:
             CommitError: It did not become a snapshot; own files are deleted, unless the outcome is unknown.
         """
         try:
-            committed = self._commit(base, definitions, tables)
+            committed = self._commit(base, definitions, tables, views)
         except CommitOutcomeUnknownError:
             raise
         except DuckLakeError:
@@ -166,10 +171,12 @@ class Publication:
         writes = tuple(_result(staged, committed) for staged in tables if staged.written)
         return TransactionResult(snapshot=committed.snapshot, writes=writes)
 
-    def _commit(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> Committed | None:
+    def _commit(
+        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView]
+    ) -> Committed | None:
         committer = Committer(self._lake.database, rewrite_delete_file=self._rewrite)
         for replan in range(1, REPLANS + 1):
-            transaction = self._staged(base, definitions, tables)
+            transaction = self._staged(base, definitions, tables, views)
             if not transaction.actions:
                 return None
             try:
@@ -185,11 +192,14 @@ class Publication:
                     repeated = committer.find_commit(self.commit_id) if self.given else None
                     if repeated is not None:
                         return Committed(snapshot=repeated, ids={}, repeated=True)
-                    definitions = self._replan(base, definitions, tables, conflict)
+                    definitions = self._replan(base, definitions, tables, views, conflict)
         raise AssertionError("the loop above returns or raises")
 
-    def _staged(self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable]) -> StagedTransaction:
-        actions = tuple(action for staged in tables for action in staged.actions())
+    def _staged(
+        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView]
+    ) -> StagedTransaction:
+        everything: tuple[StagedTable | StagedView, ...] = (*tables, *views)
+        actions = tuple(action for staged in everything for action in staged.actions())
         if self._lake.info.encrypted:
             check_encrypted(actions)
         return StagedTransaction(
@@ -208,7 +218,12 @@ class Publication:
             return reader.latest_snapshot()
 
     def _replan(
-        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], conflict: CommitConflictError
+        self,
+        base: Snapshot,
+        definitions: tuple[Action, ...],
+        tables: Sequence[StagedTable],
+        views: Sequence[StagedView],
+        conflict: CommitConflictError,
     ) -> tuple[Action, ...]:
         """Move everything staged to a newer snapshot, with its data files and freshly found deletes.
 
@@ -220,19 +235,30 @@ class Publication:
             AlreadyExistsError: What it was to create anew exists there.
         """
         with self._lake.reader() as reader:
-            known = {state.name.casefold(): state for state in reader.schemas(base.id)}
-            definitions = rebase_definitions(definitions, tables, known, conflict)
+            definitions = rebase_definitions(definitions, tables, reader, base, conflict)
             for staged in tables:
                 rebase_table(staged, _current(reader, staged, base), conflict)
+            for view in views:
+                rebase_view(view, reader, base, conflict)
+            check_names(definitions, tables, views, reader, base, conflict)
             exclusive = [path for staged in tables for path in staged.exclusive]
             if exclusive and named_already(reader, exclusive) is not None:
                 raise conflict
+        for staged in tables:
+            self._check_not_null(staged)
         # Those that the failed commit has written again for its snapshot are among them.
         self._discard_after(len(self._data_files), 0)
         self._superseded = []
         for staged in tables:
             self.find_deletions(staged, base)
         return definitions
+
+    def _check_not_null(self, staged: StagedTable) -> None:
+        """Look at the rows that came meanwhile, for columns that become NOT NULL."""
+        altered = None if staged.committed is None else difference(staged.committed, staged.state)
+        for column_id in altered.not_null if altered is not None else ():
+            assert staged.committed is not None
+            check_no_nulls(self._lake, staged.committed, staged.state, column_id)
 
     def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
         target = self._targets[table_id]

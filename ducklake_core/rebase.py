@@ -2,48 +2,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
-from ducklake_core.catalog.state import SchemaState, TableState
-from ducklake_core.commit.actions import Action, CreateSchema
-from ducklake_core.errors import AlreadyExistsError, CommitConflictError
+from ducklake_core.catalog.macros import macros
+from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.state import SchemaState, Snapshot, TableState
+from ducklake_core.catalog.views import ViewState, find_view
+from ducklake_core.catalog.views import views as all_views
+from ducklake_core.commit.actions import Action, CreateSchema, DropMacro, DropSchema, DropTable, DropView
+from ducklake_core.errors import AlreadyExistsError, CommitConflictError, DuckLakeError, NotFoundError
+from ducklake_core.format.names import folded
 from ducklake_core.format.paths import join
 from ducklake_core.staged_table import StagedTable
+from ducklake_core.staged_view import StagedView
 
 
 def rebase_definitions(
-    definitions: tuple[Action, ...], tables: Sequence[StagedTable], known: Mapping[str, SchemaState], conflict: CommitConflictError
+    definitions: tuple[Action, ...], tables: Sequence[StagedTable], reader: CatalogReader, base: Snapshot, conflict: CommitConflictError
 ) -> tuple[Action, ...]:
     """The definitions that are still to be made: a schema that somebody else has created alike is used instead.
 
     Args:
-        definitions: Schemas to create; anything else cannot be moved.
+        definitions: Schemas to create, and what is to be dropped.
         tables: Staged tables, of which new ones may name those schemas.
-        known: Schemas at the newer snapshot by case-folded name.
-        conflict: What to raise when they cannot be moved.
+        reader: The catalog.
+        base: The newer snapshot.
+        conflict: What to raise when they cannot be moved, because what is to be dropped is no longer what it was.
 
     Raises:
         AlreadyExistsError: A schema was to be new, and another writer has created it meanwhile.
     """
+    known = {folded(state.name): state for state in reader.schemas(base.id)}
+    dropped = {(type(action), action.name) for action in definitions if isinstance(action, DropTable | DropView | DropMacro)}
     remaining: list[Action] = []
     for action in definitions:
-        if not isinstance(action, CreateSchema):
-            raise conflict
-        theirs = known.get(action.name.casefold())
-        if theirs is None:
-            remaining.append(action)
-            continue
-        if not action.or_existing:
-            message = f"there is a schema {theirs.name!r} already: another writer has created it meanwhile"
-            raise AlreadyExistsError(message, schema=theirs.name) from conflict
-        for staged in tables:
-            if staged.create is not None and staged.create.schema_id == action.schema_id:
-                if staged.state.path != join(theirs.path, staged.create.path):
+        match action:
+            case CreateSchema(name=name):
+                theirs = known.get(folded(name))
+                if theirs is None:
+                    remaining.append(action)
+                    continue
+                _use_schema(action, theirs, tables, conflict)
+            case DropTable() | DropView() | DropMacro() | DropSchema() if _is_there(action, reader, base, known):
+                if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base)):
                     raise conflict
-                staged.create = replace(staged.create, schema_id=theirs.id, schema_name=theirs.name)
-                staged.state = replace(staged.state, schema_id=theirs.id, schema_name=theirs.name)
+                remaining.append(action)
+            case _:
+                raise conflict
     return tuple(remaining)
+
+
+def _use_schema(action: CreateSchema, theirs: SchemaState, tables: Sequence[StagedTable], conflict: CommitConflictError) -> None:
+    if not action.or_existing:
+        message = f"there is a schema {theirs.name!r} already: another writer has created it meanwhile"
+        raise AlreadyExistsError(message, schema=theirs.name) from conflict
+    for staged in tables:
+        if staged.create is not None and staged.create.schema_id == action.schema_id:
+            if staged.state.path != join(theirs.path, staged.create.path):
+                raise conflict
+            staged.create = replace(staged.create, schema_id=theirs.id, schema_name=theirs.name)
+            staged.state = replace(staged.state, schema_id=theirs.id, schema_name=theirs.name)
+
+
+def _is_there(
+    action: DropTable | DropView | DropMacro | DropSchema, reader: CatalogReader, base: Snapshot, known: Mapping[str, SchemaState]
+) -> bool:
+    """Whether what is to be dropped still has the name that it was asked for by."""
+    match action:
+        case DropTable(table_id=table_id, name=name):
+            return any((table.id, table.name) == (table_id, name) for table in reader.tables(base.id))
+        case DropView(view_id=view_id, name=name):
+            return any((view.id, view.name) == (view_id, name) for view in all_views(reader, base.id))
+        case DropMacro(macro_id=macro_id):
+            return any(macro.id == macro_id for macro in macros(reader, base.id))
+        case DropSchema(schema_id=schema_id):
+            return any(state.id == schema_id for state in known.values())
+
+
+def _entries(action: DropSchema, reader: CatalogReader, base: Snapshot) -> Iterator[tuple[type, str]]:
+    """What a schema holds, by kind of its end and name."""
+    yield from ((DropTable, table.name) for table in reader.tables(base.id) if table.schema_id == action.schema_id)
+    yield from ((DropView, view.name) for view in all_views(reader, base.id) if view.schema_id == action.schema_id)
+    yield from ((DropMacro, macro.name) for macro in macros(reader, base.id) if macro.schema_id == action.schema_id)
+
+
+def check_names(
+    definitions: Sequence[Action],
+    tables: Sequence[StagedTable],
+    views: Sequence[StagedView],
+    reader: CatalogReader,
+    base: Snapshot,
+    conflict: CommitConflictError,
+) -> None:
+    """Refuse new names that another writer has given to a table or view meanwhile.
+
+    Raises:
+        AlreadyExistsError: One was.
+    """
+    # Tables and views share one counter of ids, as they share their names.
+    everything: tuple[StagedTable | StagedView, ...] = (*tables, *views)
+    ours = {staged.committed.id for staged in everything if staged.committed is not None}
+    ours |= {action.table_id for action in definitions if isinstance(action, DropTable)}
+    ours |= {action.view_id for action in definitions if isinstance(action, DropView)}
+    for staged in everything:
+        state = staged.state
+        if staged.committed is not None and staged.committed.name == state.name:
+            continue
+        for kind, found in (("table", _table(reader, state, base)), ("view", find_view(reader, state.schema_name, state.name, base.id))):
+            if found is not None and found.id not in ours:
+                message = f"there is a {kind} {staged.name} already: another writer has made it meanwhile, snapshot {base.id} has it"
+                raise AlreadyExistsError(message, **{kind: staged.name}, snapshot_id=base.id) from conflict
+
+
+def _table(reader: CatalogReader, state: TableState | ViewState, base: Snapshot) -> TableState | None:
+    try:
+        return reader.table(state.schema_name, state.name, base.id)
+    except NotFoundError:
+        return None
+
+
+def rebase_view(staged: StagedView, reader: CatalogReader, base: Snapshot, conflict: CommitConflictError) -> None:
+    """Make a staged view follow its state at a newer snapshot."""
+    state = staged.state
+    if staged.committed is None or state == staged.committed:
+        return
+    current = next((view for view in all_views(reader, base.id) if view.id == state.id), None)
+    if current is None or current.name != staged.committed.name:
+        raise conflict
+    # A comment of ours takes the place of theirs, and theirs stays where we only rename.
+    comment = state.comment if staged.altered else current.comment
+    staged.state, staged.committed = replace(current, name=state.name, comment=comment), current
 
 
 def rebase_table(staged: StagedTable, current: TableState | None, conflict: CommitConflictError) -> None:
@@ -64,15 +154,35 @@ def rebase_table(staged: StagedTable, current: TableState | None, conflict: Comm
     if staged.create is not None and not staged.create.or_existing:
         message = f"there is a table {staged.name} already: another writer has created it meanwhile, snapshot {current.snapshot_id} has it"
         raise AlreadyExistsError(message, table=staged.name, snapshot_id=current.snapshot_id) from conflict
+    if staged.alterations:
+        _alter_again(staged, current, conflict)
+        return
     if _fits(staged.state, current):
         # What both have created or added alike is theirs now, and our rows go there.
-        staged.create, staged.alter, staged.differences = None, None, ()
+        staged.create, staged.differences = None, ()
         staged.state = staged.committed = current
         return
-    if staged.alter is None or staged.committed is None or not _fits(staged.committed, current):
+    if not staged.differences or staged.committed is None or not _fits(staged.committed, current):
         raise conflict
     staged.state = replace(current, schema=staged.state.schema, next_column_id=staged.state.next_column_id)
     staged.committed = current
+
+
+def _alter_again(staged: StagedTable, current: TableState, conflict: CommitConflictError) -> None:
+    """Ask for the same alterations of the newer state, as if the transaction had begun after the other one."""
+    if staged.committed is not None and not _same_name(staged.committed, current):
+        raise conflict
+    try:
+        altered = reduce(lambda state, alteration: alteration(state), staged.alterations, current)
+    except DuckLakeError as problem:
+        raise conflict from problem
+    if staged.differences or (staged.written and not _fits(staged.state, altered)):
+        raise conflict
+    staged.create, staged.state, staged.committed = None, altered, current
+
+
+def _same_name(one: TableState, two: TableState) -> bool:
+    return (one.schema_id, one.name) == (two.schema_id, two.name)
 
 
 def _fits(ours: TableState, theirs: TableState) -> bool:

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
+from ducklake_core.catalog.macros import Macro, macros
 from ducklake_core.catalog.option_rows import StoredOptions
-from ducklake_core.catalog.other_entries import other_entries
 from ducklake_core.catalog.state import SchemaState, Snapshot
+from ducklake_core.catalog.views import ViewState, find_view
+from ducklake_core.catalog.views import views as all_views
 from ducklake_core.catalog.visibility import same_name
-from ducklake_core.commit.actions import Action, DropSchema, DropTable
-from ducklake_core.errors import AlreadyExistsError, NotFoundError
+from ducklake_core.commit import alterations
+from ducklake_core.commit.actions import Action, DropMacro, DropSchema, DropTable, DropView
+from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
+from ducklake_core.format import paths
 from ducklake_core.format.names import folded, join_name, split_name
 from ducklake_core.staged_table import StagedTable
+from ducklake_core.staged_view import StagedView
 from ducklake_core.table_staging import new_schema, new_table
 
 if TYPE_CHECKING:
@@ -42,6 +48,7 @@ class StagedCatalog:
         self._schemas: dict[str, SchemaState] = {}
         self._tables: dict[str, StagedTable] = {}
         self._touched: dict[str, StagedTable] | None = None
+        self._views: dict[str, StagedView] = {}
         self._last_local_id = 0
 
     @property
@@ -49,16 +56,23 @@ class StagedCatalog:
         """The tables that were asked for so far."""
         return tuple(self._tables.values())
 
+    @property
+    def views(self) -> tuple[StagedView, ...]:
+        """The views that were asked for so far."""
+        return tuple(self._views.values())
+
     @contextmanager
     def whole_or_nothing(self) -> Iterator[None]:
         """A block that fails leaves nothing staged, should its error be caught and the transaction go on."""
         definitions, schemas, tables = list(self.definitions), dict(self._schemas), dict(self._tables)
+        views = {key: replace(staged) for key, staged in self._views.items()}
         # Of thousands of tables a call touches few: only those are copied.
         touched = self._touched = {}
         try:
             yield
         except BaseException:
-            self.definitions, self._schemas, self._tables = definitions, schemas, tables | {k: v for k, v in touched.items() if k in tables}
+            self.definitions, self._schemas, self._views = definitions, schemas, views
+            self._tables = tables | {key: staged for key, staged in touched.items() if key in tables}
             raise
         finally:
             self._touched = None
@@ -125,6 +139,8 @@ class StagedCatalog:
             return staged
         if self.is_dropped(state.id):
             raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
+        if any(other.committed is not None and other.committed.id == state.id for other in self._tables.values()):
+            raise NotFoundError(f"table {name} was renamed in this transaction", table=name)
         self._tables[key] = StagedTable(state=state, committed=state, remembered=remembered)
         return self._tables[key]
 
@@ -144,11 +160,8 @@ class StagedCatalog:
             AlreadyExistsError: A view has the name.
             SchemaError: Columns or partition keys that no table can have.
         """
-        if owner.id >= 0:
-            with self._lake.reader() as reader:
-                others = other_entries(reader.connection, reader.catalog, owner.id, self.base.id)
-            if any(kind == "view" and same_name(entry, name) for kind, entry in others):
-                raise AlreadyExistsError(f"there is a view {owner.name}.{name} already; tables and views share their names", table=name)
+        if (owner.id >= 0 or self._views) and self.find_view(join_name(owner.name, name)) is not None:
+            raise AlreadyExistsError(f"there is a view {owner.name}.{name} already; tables and views share their names", table=name)
         create, state = new_table(
             owner,
             name,
@@ -164,13 +177,154 @@ class StagedCatalog:
         self._tables[_key(owner.name, name)] = staged
         return staged
 
-    def forget_table(self, name: str) -> None:
-        """Take back what is staged for a table."""
-        del self._tables[_key(*split_name(name))]
+    def rename_table(self, staged: StagedTable, name: str) -> None:
+        """Stage another name for a table, in its schema.
+
+        Raises:
+            AlreadyExistsError: A table or view has it.
+        """
+        before, after = _key(staged.state.schema_name, staged.state.name), _key(staged.state.schema_name, name)
+        if before != after:
+            self.check_free(staged.state.schema_name, name)
+        staged.alter(partial(alterations.rename_table, name=name), forms=False)
+        self._tables[after] = self._tables.pop(before)
+
+    def check_free(self, schema: str, name: str) -> None:
+        """Refuse a name that a table or view has.
+
+        Raises:
+            AlreadyExistsError: One has it.
+        """
+        whole = join_name(schema, name)
+        for kind, found in (("table", self.find_table(whole)), ("view", self.find_view(whole))):
+            if found is not None:
+                raise AlreadyExistsError(f"there is a {kind} {whole} already at snapshot {self.base.id}", **{kind: whole})
+
+    def drop_table(self, name: str) -> None:
+        """Stage the end of a table.
+
+        Raises:
+            NotFoundError: No such table.
+            UsageError: It was written in this transaction.
+        """
+        staged = self.table(name)
+        if staged.written:
+            raise UsageError(f"table {name} was written in this same transaction", table=name)
+        del self._tables[_key(staged.state.schema_name, staged.state.name)]
+        if staged.committed is not None:
+            state = staged.committed
+            self.definitions.append(DropTable(table_id=state.id, schema_name=state.schema_name, name=state.name))
+
+    def find_view(self, name: str) -> StagedView | None:
+        """What is staged for the view with a name, None when there is none.
+
+        The transaction's own drops and renames are seen.
+        """
+        schema_name, view_name = split_name(name)
+        key = _key(schema_name, view_name)
+        if key in self._views:
+            return self._views[key]
+        with self._lake.reader() as reader:
+            state = find_view(reader, schema_name, view_name, self.base.id)
+        dropped = {action.view_id for action in self.definitions if isinstance(action, DropView)}
+        renamed = {other.committed.id for other in self._views.values() if other.committed is not None}
+        if state is None or state.id in dropped | renamed:
+            return None
+        self._views[key] = StagedView(state=state, committed=state)
+        return self._views[key]
+
+    def view(self, name: str) -> StagedView:
+        """What is staged for the view with a name.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        found = self.find_view(name)
+        if found is None:
+            raise NotFoundError(f"there is no view {name} at snapshot {self.base.id}", view=name, snapshot_id=self.base.id)
+        return found
+
+    def create_view(self, owner: SchemaState, name: str, sql: str, column_aliases: tuple[str, ...], comment: str | None) -> None:
+        """Stage a new view; its name is free."""
+        state = ViewState(
+            id=self._local_id(),
+            uuid=paths.uuid7(),
+            name=name,
+            schema_id=owner.id,
+            schema_name=owner.name,
+            dialect="duckdb",
+            sql=sql,
+            column_aliases=column_aliases,
+            comment=comment,
+            snapshot_id=self.base.id,
+        )
+        self._views[_key(owner.name, name)] = StagedView(state=state, committed=None)
+
+    def rename_view(self, staged: StagedView, name: str) -> None:
+        """Stage another name for a view, in its schema.
+
+        Raises:
+            AlreadyExistsError: A table or view has it.
+        """
+        before, after = _key(staged.state.schema_name, staged.state.name), _key(staged.state.schema_name, name)
+        if before != after:
+            self.check_free(staged.state.schema_name, name)
+        staged.rename(name)
+        self._views[after] = self._views.pop(before)
+
+    def drop_view(self, name: str) -> None:
+        """Stage the end of a view.
+
+        Raises:
+            NotFoundError: No such view.
+        """
+        staged = self.view(name)
+        del self._views[_key(staged.state.schema_name, staged.state.name)]
+        if staged.committed is not None:
+            state = staged.committed
+            self.definitions.append(DropView(view_id=state.id, schema_name=state.schema_name, name=state.name))
 
     def is_dropped(self, table_id: int) -> bool:
         """Whether the transaction drops a table of its base snapshot."""
         return any(isinstance(action, DropTable) and action.table_id == table_id for action in self.definitions)
+
+    def drop_schema(self, state: SchemaState, *, cascade: bool) -> None:
+        """Stage the end of a schema, with ``cascade`` of everything in it.
+
+        Raises:
+            UsageError: It is not empty, or this transaction has put something into it.
+        """
+        tables = [staged for staged in self.tables if staged.state.schema_id == state.id]
+        views = [staged for staged in self.views if staged.state.schema_id == state.id]
+        made = [table.name for table in tables if table.create or table.written] + [view.name for view in views if view.committed is None]
+        if made:
+            raise UsageError(f"{', '.join(made)} was created or written in this same transaction", schema=state.name)
+        if state.id < 0:
+            self.definitions = [action for action in self.definitions if getattr(action, "schema_id", 0) != state.id]
+            del self._schemas[folded(state.name)]
+            return
+        inside = [action for action in self._entries(state) if action not in self.definitions]
+        if inside and not cascade:
+            names = ", ".join(action.name for action in inside)
+            raise UsageError(f"schema {state.name!r} has {names} in it; drop them first, or pass cascade=True", schema=state.name)
+        for key in [key for key, table in self._tables.items() if table in tables]:
+            del self._tables[key]
+        for key in [key for key, view in self._views.items() if view in views]:
+            del self._views[key]
+        self.definitions += [*inside, DropSchema(schema_id=state.id, name=state.name)]
+        self._schemas.pop(folded(state.name), None)
+
+    def _entries(self, state: SchemaState) -> list[DropTable | DropView | DropMacro]:
+        """The end of everything that a schema holds at the base."""
+        with self._lake.reader() as reader:
+            tables = [table for table in reader.tables(self.base.id) if table.schema_id == state.id]
+            views = [view for view in all_views(reader, self.base.id) if view.schema_id == state.id]
+            own_macros = [macro for macro in macros(reader, self.base.id) if macro.schema_id == state.id]
+        return [
+            *(DropTable(table_id=table.id, schema_name=state.name, name=table.name) for table in tables),
+            *(DropView(view_id=view.id, schema_name=state.name, name=view.name) for view in views),
+            *(DropMacro(macro_id=macro.id, schema_name=state.name, name=macro.name, kind=_kind(macro)) for macro in own_macros),
+        ]
 
     def _local_id(self) -> int:
         self._last_local_id -= 1
@@ -179,3 +333,7 @@ class StagedCatalog:
 
 def _key(schema: str, table: str) -> str:
     return folded(join_name(schema, table))
+
+
+def _kind(macro: Macro) -> Literal["scalar", "table"]:
+    return macro.implementations[0].kind if macro.implementations else "scalar"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ducklake_core.arrow.positions import Deletions
@@ -12,13 +12,14 @@ from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
     AddFiles,
-    AlterColumns,
     AppendFiles,
     CreateTable,
     EndFiles,
     EndInlined,
     InsertInlined,
 )
+from ducklake_core.commit.alterations import Alteration
+from ducklake_core.commit.difference import difference, inlining
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.added_files import AddedFile, same_mapping
 from ducklake_core.format.files import WrittenFile
@@ -57,8 +58,8 @@ class StagedTable:
         state: The table as later calls of the transaction see it; a negative id while it is not committed.
         committed: The table at the transaction's base snapshot, None when the transaction creates it.
         create: Its creation, if that is part of the transaction.
-        alter: Its change of columns, likewise.
-        differences: What that changes, readable.
+        alterations: Changes of its definition that were asked for, which led to ``state``.
+        differences: What fitting its columns to a frame has changed, readable.
         files: Written files.
         added: Files of other writers that are to belong to it; ``mappings`` are those that the table has at the base snapshot.
         exclusive: Full paths among them that nothing else in the lake may have.
@@ -73,7 +74,7 @@ class StagedTable:
     state: TableState
     committed: TableState | None
     create: CreateTable | None = None
-    alter: AlterColumns | None = None
+    alterations: tuple[Alteration, ...] = ()
     differences: tuple[str, ...] = ()
     files: list[WrittenFile] = field(default_factory=list)
     added: list[AddedFile] = field(default_factory=list)
@@ -111,12 +112,46 @@ class StagedTable:
             )
         self.selection = selection
 
+    def alter(self, alteration: Alteration, *, forms: bool) -> None:
+        """Change the definition.
+
+        Args:
+            alteration: How.
+            forms: Whether it decides what files look like.
+
+        Raises:
+            UnsupportedFeatureError: It does, and rows were written in this transaction already.
+        """
+        if forms and self.written:
+            raise UnsupportedFeatureError(
+                f"changing columns or partition keys of {self.name} after rows were written to it in the same transaction is not "
+                "supported; alter the table first, then write",
+                table=self.name,
+            )
+        self.state = alteration(self.state)
+        self.alterations = (*self.alterations, alteration)
+
+    def _creation(self, create: CreateTable) -> CreateTable:
+        """The creation in its final form, whatever was altered since."""
+        state = self.state
+        return replace(
+            create,
+            name=state.name,
+            schema=state.schema,
+            partition_spec=state.partition_spec,
+            sort_keys=state.sort_keys,
+            comment=state.comment,
+            column_comments=tuple(sorted(state.column_comments.items())),
+            altered=bool(self.alterations),
+            inlined=inlining(state),
+        )
+
     def actions(self) -> Iterator[Action]:
         """Everything staged, as the commit takes it."""
         if self.create is not None:
-            yield self.create
-        if self.alter is not None:
-            yield self.alter
+            yield self._creation(self.create)
+        elif self.committed is not None and (altered := difference(self.committed, self.state)) is not None:
+            yield altered
         table_id = self.state.id
         if self.added:
             yield self._added_files()

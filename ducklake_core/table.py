@@ -15,6 +15,7 @@ from ducklake_core.format.names import join_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.sorting import SortKey
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
+from ducklake_core.table_alterations import TableAlterations
 from ducklake_core.table_sizes import column_summaries, table_size
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ducklake_core.catalog.feed import Bound
     from ducklake_core.format.partitioning import PartitionSpec
     from ducklake_core.format.schema import Schema
+    from ducklake_core.format.sorting import SortKey
     from ducklake_core.lake import DuckLake, SchemaEvolution, Where
     from ducklake_core.lake_listing import At
     from ducklake_core.scan.change_feed import ChangeFeed
@@ -36,7 +38,7 @@ _TABLE_CHANGES = (
 )  # fmt: skip
 
 
-class Table:
+class Table(TableAlterations):
     """A table. Made by :meth:`DuckLake.table`; reads happen at the snapshot it was opened at, writes at the newest one."""
 
     def __init__(self, lake: DuckLake, state: TableState, *, at: At = None) -> None:

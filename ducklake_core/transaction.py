@@ -82,7 +82,7 @@ class Transaction(DefinitionVerbs, AdditionVerb):
             self._result = TransactionResult(snapshot=self._repeated, repeated=True)
         else:
             staged = self._catalog
-            self._result = self._publication.publish(staged.base, tuple(staged.definitions), staged.tables)
+            self._result = self._publication.publish(staged.base, tuple(staged.definitions), staged.tables, staged.views)
             if self._result.snapshot is not None:
                 self._lake.known_tables.note(self._result.snapshot, staged.options)
         self._base = self._staged = None
@@ -199,13 +199,10 @@ class Transaction(DefinitionVerbs, AdditionVerb):
             columns = schema_of(data)
             return self._catalog.create_table(owner, table_name, columns, target.partition_by, target.comment, or_existing=True)
         frame = fitted_schema(data, staged.state.schema)
-        if staged.alter is None and not staged.has_rows:
-            staged.state, staged.alter, staged.differences = evolve(staged.state, frame, mode)
-        else:
-            # A second write to the table: its columns are settled.
-            evolve(staged.state, frame, "strict")
-        if staged.create is not None and staged.alter is not None:
-            raise UsageError(f"the frame does not have the columns that {name} was created with in this transaction", table=name)
+        # After rows were written its columns are settled.
+        mode = "strict" if staged.has_rows else mode
+        staged.state, differences = evolve(staged.state, frame, mode)
+        staged.differences += differences
         return staged
 
     @property

@@ -1,42 +1,34 @@
-"""The verbs of a transaction that change definitions: schemas and tables."""
+"""The verbs of a transaction that change definitions: schemas and tables, and what others add for columns and views."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ducklake_core.catalog.other_entries import other_entries
-from ducklake_core.commit.actions import DropSchema, DropTable
+from ducklake_core.commit import alterations
 from ducklake_core.engines import schema_of
-from ducklake_core.errors import AlreadyExistsError, NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import AlreadyExistsError, NotFoundError
 from ducklake_core.format.names import split_name
-from ducklake_core.staged_catalog import StagedCatalog
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.schema_edits import column_path
+from ducklake_core.format.type_parser import data_type_of
+from ducklake_core.format.types import Field
+from ducklake_core.transaction_alterations import AlterationVerbs
+from ducklake_core.transaction_views import ViewVerbs
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ducklake_core.catalog.state import Snapshot
-    from ducklake_core.format.schema import Schema
-    from ducklake_core.lake import DuckLake
+    from ducklake_core.format.schema_edits import ColumnName
+    from ducklake_core.format.type_parser import TypeLike
 
 
-class DefinitionVerbs(ABC):
+class DefinitionVerbs(AlterationVerbs, ViewVerbs):
     """Definitions staged by a :class:`Transaction`."""
 
-    _lake: DuckLake
-
-    @property
-    @abstractmethod
-    def repeated(self) -> Snapshot | None:
-        """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
-
-    @property
-    @abstractmethod
-    def _catalog(self) -> StagedCatalog:
-        """What is staged."""
-
-    def create_schema(self, name: str) -> None:
+    def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
         """Create a schema.
 
         Raises:
@@ -44,68 +36,124 @@ class DefinitionVerbs(ABC):
         """
         if self.repeated:
             return
-        if self._catalog.find_schema(name) is not None:
+        if self._catalog.find_schema(name) is None:
+            self._catalog.create_schema(name)
+        elif not if_not_exists:
             raise AlreadyExistsError(f"there is a schema {name!r} already at snapshot {self._catalog.base.id}", schema=name)
-        self._catalog.create_schema(name)
 
-    def drop_schema(self, name: str, *, cascade: bool = False) -> None:
-        """Drop a schema that is empty, or with ``cascade`` together with its tables.
+    def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros.
 
         Raises:
             NotFoundError: No such schema.
             UsageError: It is not empty, or this transaction has put something into it.
-            UnsupportedFeatureError: It has views or macros.
         """
-        if self.repeated:
+        if self.repeated or (if_exists and self._catalog.find_schema(name) is None):
             return
-        catalog = self._catalog
-        state = catalog.schema(name)
-        if state.id < 0:
-            raise NotFoundError(f"there is no schema {name!r} at snapshot {catalog.base.id}", schema=name)
-        with self._lake.reader() as reader:
-            inside = [item for item in reader.tables(catalog.base.id) if item.schema_id == state.id and not catalog.is_dropped(item.id)]
-            others = [entry for _, entry in other_entries(reader.connection, reader.catalog, state.id, catalog.base.id)]
-        if others:
-            # Left behind, they would keep the reference from opening the lake.
-            raise UnsupportedFeatureError(
-                f"schema {state.name!r} has views or macros ({', '.join(others)}), which this library cannot drop; do so with DuckDB",
-                schema=state.name,
-            )
-        staged = [table.name for table in catalog.tables if table.state.schema_id == state.id and (table.create or table.written)]
-        if staged:
-            raise UsageError(f"{', '.join(staged)} was created or written in this same transaction", schema=state.name)
-        if inside and not cascade:
-            raise UsageError(f"schema {state.name!r} has {len(inside)} tables; drop them first, or pass cascade=True", schema=state.name)
-        catalog.definitions += [DropTable(table_id=item.id, schema_name=item.schema_name, name=item.name) for item in inside]
-        catalog.definitions.append(DropSchema(schema_id=state.id, name=state.name))
+        self._catalog.drop_schema(self._catalog.schema(name), cascade=cascade)
 
     def create_table(
-        self, name: str, schema: Schema | pa.Schema | Any, *, partition_by: Sequence[str] = (), comment: str | None = None
+        self,
+        name: str,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | Any,
+        *,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
     ) -> None:
-        """Create a table, which later calls of this transaction may write to.
+        """Create a table, which later calls of this transaction may write to and alter.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            schema: Columns of DuckLake, an Arrow schema, a mapping of names to types, or anything with rows whose columns are taken.
+            partition_by: Partition keys.
+            comment: The table's comment.
+            or_replace: Whether to drop a table of that name first.
+            if_not_exists: Whether to leave a table (or view) of that name as it is.
 
         Raises:
-            AlreadyExistsError: It exists.
+            AlreadyExistsError: It exists, or a view has the name.
             NotFoundError: Its schema does not.
         """
         if self.repeated:
             return
         schema_name, table_name = split_name(name)
+        owner = self._catalog.schema(schema_name)
         if self._catalog.find_table(name) is not None:
-            raise AlreadyExistsError(f"there is a table {name} already at snapshot {self._catalog.base.id}", table=name)
-        self._catalog.create_table(self._catalog.schema(schema_name), table_name, schema_of(schema), partition_by, comment)
+            if if_not_exists:
+                return
+            if not or_replace:
+                raise AlreadyExistsError(f"there is a table {name} already at snapshot {self._catalog.base.id}", table=name)
+            with self._catalog.whole_or_nothing():
+                self._catalog.drop_table(name)
+                self._catalog.create_table(owner, table_name, _columns(schema), partition_by, comment)
+            return
+        if if_not_exists and self._catalog.find_view(name) is not None:
+            return
+        self._catalog.create_table(owner, table_name, _columns(schema), partition_by, comment)
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table.
+    def create_table_as(
+        self, name: str, data: Any, *, partition_by: Sequence[str] = (), comment: str | None = None, or_replace: bool = False
+    ) -> None:
+        """Create a table of the columns and rows of a frame: a Spark DataFrame, an Arrow table or reader, or a scan (``scan.to_reader()``).
+
+        Raises:
+            AlreadyExistsError: It exists, or a view has the name.
+            NotFoundError: Its schema does not.
+        """
+        with self._catalog.whole_or_nothing():
+            self.create_table(name, data, partition_by=partition_by, comment=comment, or_replace=or_replace)
+            self.append(name, data)
+
+    @abstractmethod
+    def append(self, name: str, data: Any) -> None:
+        """Add rows to a table."""
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are.
 
         Raises:
             NotFoundError: No such table.
+            AlreadyExistsError: A table or view has the new name.
+        """
+        if not self.repeated:
+            self._catalog.rename_table(self._catalog.table(name), new_name)
+
+    def drop_table(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a table. Earlier snapshots keep it until they expire.
+
+        Raises:
+            NotFoundError: No such table.
+            UsageError: It was written in this transaction.
+        """
+        if self.repeated or (if_exists and self._catalog.find_table(name) is None):
+            return
+        self._catalog.drop_table(name)
+
+    def set_comment(self, name: str, text: str | None, *, column: ColumnName | None = None) -> None:
+        """Comment on a table, a view or a column of a table; None takes the comment away.
+
+        Raises:
+            NotFoundError: No such table, view or column.
         """
         if self.repeated:
             return
-        staged = self._catalog.table(name)
-        if staged.committed is None or staged.written:
-            raise UsageError(f"table {name} was created or written in this same transaction", table=name)
-        state = staged.committed
-        self._catalog.definitions.append(DropTable(table_id=state.id, schema_name=state.schema_name, name=state.name))
-        self._catalog.forget_table(name)
+        staged = self._catalog.find_table(name)
+        if staged is not None:
+            if column is None:
+                staged.alter(partial(alterations.set_comment, text=text), forms=False)
+            else:
+                staged.alter(partial(alterations.set_column_comment, path=column_path(column), text=text), forms=False)
+            return
+        view = self._catalog.find_view(name) if column is None else None
+        if view is None:
+            what = "table or view" if column is None else "table"
+            raise NotFoundError(f"there is no {what} {name} at snapshot {self._catalog.base.id}", table=name)
+        view.comment(text)
+
+
+def _columns(given: Any) -> Schema:
+    if isinstance(given, Mapping):
+        return Schema(columns=tuple(Field(name=name, type=data_type_of(data_type)) for name, data_type in given.items()))
+    return schema_of(given)

@@ -28,6 +28,15 @@ class UpdateRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRows:
+    """Insert the rows that match (as in :class:`UpdateRows`) once more, with other values in some columns."""
+
+    table: str
+    where: Mapping[str, object]
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateEach:
     """For every row: set its other columns where its key columns have its values. All rows have the same keys; none is None."""
 
@@ -78,4 +87,6 @@ class InsertInlinedRows:
     begin_snapshot: int
 
 
-CatalogChange: TypeAlias = InsertRows | UpdateRows | UpdateEach | DeleteRows | EndInlinedRows | CreateInlinedTable | InsertInlinedRows
+CatalogChange: TypeAlias = (
+    InsertRows | UpdateRows | CopyRows | UpdateEach | DeleteRows | EndInlinedRows | CreateInlinedTable | InsertInlinedRows
+)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Executable, Select, and_, bindparam, func, null, select
+from sqlalchemy import Connection, Executable, Select, Table, and_, bindparam, func, null, select
 
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.state import InlinedTable, Snapshot, TableColumnStatistics, TableStatistics
@@ -29,7 +29,8 @@ class HeadRequest:
         base: Snapshot that the transaction was planned on.
         schema_version: The schema version of the base.
         tables: Existing tables that it changes in any way.
-        statistics_for: Those of them that get rows; ``inlined_for`` are those that get rows in the catalog.
+        views: Existing views, likewise.
+        statistics_for: Those of the tables that get rows; ``inlined_for`` are those that get rows in the catalog.
         files: Data files that it deletes rows of.
         added_paths: Paths of files that it adds and nobody else may have added.
     """
@@ -37,6 +38,7 @@ class HeadRequest:
     base: int
     schema_version: int = 0
     tables: frozenset[int] = frozenset()
+    views: frozenset[int] = frozenset()
     statistics_for: frozenset[int] = frozenset()
     inlined_for: frozenset[int] = frozenset()
     files: frozenset[int] = frozenset()
@@ -63,6 +65,7 @@ class Head:
         column_statistics: Likewise, in no order.
         replaced_tables: Requested tables whose table row is newer than the base: they were renamed. Only looked for
             when there are later snapshots.
+        replaced_views: Likewise.
         inlined_tables: The newest table of inlined rows (None: there is none) of the tables that get such rows. Only looked for
             when the schema version has moved, as it does with every new one.
         files: Requested data files that are still live, likewise; a missing file was ended or compacted away.
@@ -75,6 +78,7 @@ class Head:
     statistics: Mapping[int, TableStatistics] = field(default_factory=dict)
     column_statistics: Mapping[int, tuple[TableColumnStatistics, ...]] = field(default_factory=dict)
     replaced_tables: frozenset[int] = frozenset()
+    replaced_views: frozenset[int] = frozenset()
     inlined_tables: Mapping[int, InlinedTable | None] = field(default_factory=dict)
     files: Mapping[int, FileState] = field(default_factory=dict)
     added_paths: frozenset[str] = frozenset()
@@ -98,7 +102,8 @@ def read_head(statements: Statements, database: Database, request: HeadRequest) 
         later=later,
         statistics=statistics,
         column_statistics=columns,
-        replaced_tables=_replaced(statements, tables, request) if later else frozenset(),
+        replaced_tables=_replaced(statements, tables["table"], "table_id", request.tables, request.base) if later else frozenset(),
+        replaced_views=_replaced(statements, tables["view"], "view_id", request.views, request.base) if later else frozenset(),
         inlined_tables=_inlined_tables(statements, tables, request) if snapshots[-1].schema_version != request.schema_version else {},
         files=_files(statements, tables, sorted(request.files)) if later else {},
         added_paths=_added_paths(statements, tables, request) if later and request.added_paths else frozenset(),
@@ -212,14 +217,13 @@ def _rows(statements: Statements, query: Select[Any]) -> Sequence[Any]:
     return statements.ask(None, lambda: query)()
 
 
-def _replaced(statements: Statements, tables: CatalogTables, request: HeadRequest) -> frozenset[int]:
-    table = tables["table"]
+def _replaced(statements: Statements, table: Table, key: str, ids: frozenset[int], base: int) -> frozenset[int]:
     found: set[int] = set()
-    for chunk in chunks(sorted(request.tables)):
-        query = select(table.c.table_id).where(
-            table.c.table_id.in_(chunk), table.c.begin_snapshot > request.base, table.c.end_snapshot.is_(None)
+    for chunk in chunks(sorted(ids)):
+        query = select(table.c[key].label("id")).where(
+            table.c[key].in_(chunk), table.c.begin_snapshot > base, table.c.end_snapshot.is_(None)
         )
-        found.update(row.table_id for row in _rows(statements, query))
+        found.update(row.id for row in _rows(statements, query))
     return frozenset(found)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, assert_never
 
-from sqlalchemy import ColumnElement, Executable, Table, bindparam, delete, insert, update
+from sqlalchemy import ColumnElement, Executable, Table, bindparam, delete, insert, literal, select, update
 from sqlalchemy.schema import CreateTable
 
 from ducklake_core.catalog.changes import (
     CatalogChange,
+    CopyRows,
     CreateInlinedTable,
     DeleteRows,
     EndInlinedRows,
@@ -40,6 +41,9 @@ def apply_changes(statements: Statements, database: Database, changes: Iterable[
                 _insert(statements, tables[name], rows)
             case UpdateRows(table=name, where=where, values=values):
                 _update(statements, tables[name], where, values)
+            case CopyRows(table=name, where=where, values=values):
+                for condition in _conditions(tables[name], where):
+                    _copy(statements, tables[name], condition, values)
             case UpdateEach(table=name, key=key, rows=rows):
                 _update_each(statements, tables[name], key, rows)
             case DeleteRows(table=name, where=where):
@@ -58,6 +62,11 @@ def apply_changes(statements: Statements, database: Database, changes: Iterable[
 
 def _run(statements: Statements, statement: Executable) -> None:
     statements.run(None, lambda: statement)
+
+
+def _copy(statements: Statements, table: Table, condition: Sequence[ColumnElement[bool]], values: Mapping[str, object]) -> None:
+    cells = [literal(values[column.name], column.type).label(column.name) if column.name in values else column for column in table.c]
+    _run(statements, insert(table).from_select(list(table.c), select(*cells).where(*condition)))
 
 
 def _insert(statements: Statements, table: Table, rows: Sequence[Mapping[str, object]]) -> None:

@@ -7,7 +7,7 @@ every attempt.  Column ids are per table and final from the start, because data 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from ducklake_core.catalog.state import InlinedTable
 from ducklake_core.format.added_files import AddedFile
@@ -17,6 +17,7 @@ from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.sorting import SortKey
 from ducklake_core.format.types import Field
 
 
@@ -47,7 +48,8 @@ class CreateTable:
     """``table_id`` is negative; ``schema_id`` may be; ``path`` is relative to the schema's directory.
 
     ``inlined`` says that an empty table of inlined rows is made with it, as the reference does while its inlining limit is
-    above 0 and the types allow it. ``or_existing`` is as for a schema.
+    above 0 and the types allow it. ``altered`` says that the transaction has altered it since, which the reference logs.
+    ``or_existing`` is as for a schema.
     """
 
     table_id: int
@@ -59,6 +61,9 @@ class CreateTable:
     schema: Schema
     partition_spec: PartitionSpec | None = None
     comment: str | None = None
+    column_comments: tuple[tuple[int, str], ...] = ()
+    sort_keys: tuple[SortKey, ...] = ()
+    altered: bool = False
     inlined: bool = False
     or_existing: bool = False
 
@@ -73,23 +78,112 @@ class DropTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterColumns:
-    """End the current rows of some columns and add new ones, with final ids.
+class PartitionChange:
+    """Other partition keys for new files; None for none at all."""
+
+    spec: PartitionSpec | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortChange:
+    """Another sort order for new files; empty for none at all."""
+
+    keys: tuple[SortKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTable:
+    """Everything that a transaction changes of a committed table's definition.
 
     Attributes:
+        name: The table's name at the base.
+        new_name: Its name from now on, None when it stays.
         ended: Column ids whose live row ends.
         added: Nodes to insert, each without its children and with the id of its parent column (None on top level).
         schema: The columns that result.
+        partitioning: None when the keys stay; likewise ``sorting``.
+        comments: Column id (None for the table itself) and text of changed comments; None takes one away.
+        not_null: Ids of the columns that are NOT NULL from now on, of which the data at the base was checked.
         inlined: Whether a new, empty table of inlined rows with these columns is made, as in :class:`CreateTable`.
     """
 
     table_id: int
+    schema_id: int
     schema_name: str
     name: str
-    ended: tuple[int, ...]
-    added: tuple[tuple[Field, int | None], ...]
+    new_name: str | None = None
+    ended: tuple[int, ...] = ()
+    added: tuple[tuple[Field, int | None], ...] = ()
     schema: Schema
+    partitioning: PartitionChange | None = None
+    sorting: SortChange | None = None
+    comments: tuple[tuple[int | None, str | None], ...] = ()
+    not_null: frozenset[int] = frozenset()
     inlined: bool = False
+
+    @property
+    def changes_columns(self) -> bool:
+        """Whether any row of a column changes."""
+        return bool(self.ended or self.added)
+
+    @property
+    def changes_table(self) -> bool:
+        """Whether anything changes but the name."""
+        return self.changes_columns or self.partitioning is not None or self.sorting is not None or bool(self.comments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateView:
+    """``view_id`` is negative; ``schema_id`` may be. ``altered`` is as for a table."""
+
+    view_id: int
+    schema_id: int
+    schema_name: str
+    name: str
+    uuid: str
+    dialect: str
+    sql: str
+    column_aliases: tuple[str, ...] = ()
+    comment: str | None = None
+    altered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterView:
+    """Rename a view or change its comment.
+
+    Attributes:
+        name: Its name at the base.
+        new_name: Its name from now on, None when it stays.
+        commented: Whether its comment becomes ``comment``, where None is none.
+    """
+
+    view_id: int
+    schema_id: int
+    schema_name: str
+    name: str
+    new_name: str | None = None
+    commented: bool = False
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropView:
+    """End a view and its tags."""
+
+    view_id: int
+    schema_name: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropMacro:
+    """End a macro, which its schema takes along."""
+
+    macro_id: int
+    schema_name: str
+    name: str
+    kind: Literal["scalar", "table"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,17 +326,5 @@ class MergeFiles:
     merges: tuple[MergedFile, ...]
 
 
-Action: TypeAlias = (
-    CreateSchema
-    | DropSchema
-    | CreateTable
-    | DropTable
-    | AlterColumns
-    | AppendFiles
-    | AddFiles
-    | InsertInlined
-    | EndFiles
-    | AddDeleteFiles
-    | EndInlined
-    | MergeFiles
-)
+Definition: TypeAlias = CreateSchema | DropSchema | CreateTable | AlterTable | DropTable | CreateView | AlterView | DropView | DropMacro
+Action: TypeAlias = Definition | AppendFiles | AddFiles | InsertInlined | EndFiles | AddDeleteFiles | EndInlined | MergeFiles

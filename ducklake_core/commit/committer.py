@@ -221,6 +221,7 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
     """What the commit of a transaction must know about the head."""
     touched = {getattr(action, "table_id", -1) for action in transaction.actions}
     tables = {table_id for table_id in touched if table_id > 0}
+    views = frozenset(view_id for action in transaction.actions if (view_id := getattr(action, "view_id", -1)) > 0)
     files: set[int] = set()
     for action in transaction.actions:
         match action:
@@ -237,6 +238,7 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
         base=transaction.base.id,
         schema_version=transaction.base.schema_version,
         tables=frozenset(tables),
+        views=views,
         statistics_for=frozenset(inlined | {action.table_id for action in existing if isinstance(action, AppendFiles | AddFiles)}),
         inlined_for=frozenset(inlined),
         files=frozenset(files),

@@ -17,12 +17,17 @@ from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
     AddFiles,
-    AlterColumns,
+    AlterTable,
+    AlterView,
     AppendFiles,
     CreateSchema,
     CreateTable,
+    CreateView,
+    Definition,
+    DropMacro,
     DropSchema,
     DropTable,
+    DropView,
     EndFiles,
     EndInlined,
     InsertInlined,
@@ -33,10 +38,12 @@ from ducklake_core.format.changes import Changes, QualifiedName, parse_changes
 from ducklake_core.format.locations import printable
 
 OwnKind: TypeAlias = Literal[
-    "create_schema", "drop_schema", "create_table", "drop_table", "alter_table", "insert", "delete", "inlined_delete", "compact"
-]
-Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file"]
-"""What own and other change must have in common: a table id, a schema id, names without regard to case, or a data file."""
+    "create_schema", "drop_schema", "create_table", "drop_table", "alter_table", "rename_table", "set_not_null",
+    "create_view", "alter_view", "rename_view", "drop_view", "drop_macro",
+    "insert", "delete", "inlined_delete", "compact",
+]  # fmt: skip
+Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file", "view", "macro"]
+"""What own and other change must have in common: an id of a table, view, macro or schema, names without regard to case, or a data file."""
 
 RENAMED = "renamed_table"
 """Not an entry of changes_made: a rename is logged as the creation of the new name, and told by the table's row."""
@@ -93,6 +100,8 @@ class _Own:
     kind: OwnKind
     label: str
     table_id: int | None = None
+    view_id: int | None = None
+    macro_id: int | None = None
     schema_id: int | None = None
     schema_name: str | None = None
     name: str | None = None
@@ -107,11 +116,23 @@ def _stricter(own: OwnKind, other: str, outcome: str, why: str, scope: Scope = "
     return Rule(name=f"{own}-{other}", own=own, other=other, scope=scope, outcome=outcome, why=why, stricter=True)
 
 
+def _naming_rules(own: OwnKind) -> tuple[Rule, ...]:
+    """What keeps a table or view from getting a name."""
+    return (
+        Rule(name=f"{own}-dropped_schema", own=own, other="dropped_schema", scope="schema", outcome="dropped this schema", why=_NO_SCHEMA),
+        Rule(name=f"{own}-created_table", own=own, other="created_table", scope="entry name",
+             outcome="created or renamed a table to this name already", why="names are unique"),
+        Rule(name=f"{own}-created_view", own=own, other="created_view", scope="entry name",
+             outcome="created or renamed a view to this name already", why="tables and views share their names"),
+    )  # fmt: skip
+
+
 _NO_SCHEMA = "the new entry would live in no schema"
 _GONE = "the table the rows belong to no longer exists"
 _OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
 _DELETED = "the other transaction decided what to delete without seeing these rows"
 _UNSEEN = "the new rows were not looked at when this transaction decided what to delete"
+_UNCHECKED = "the new rows were not looked at when the column was found to be without NULL"
 
 RULES: tuple[Rule, ...] = (
     # Schemas and names.
@@ -125,12 +146,7 @@ RULES: tuple[Rule, ...] = (
          outcome="created a view in this schema", why=_NO_SCHEMA),
     _stricter("drop_schema", "created_scalar_macro", "created a macro in this schema", _NO_SCHEMA, "entries of schema"),
     _stricter("drop_schema", "created_table_macro", "created a macro in this schema", _NO_SCHEMA, "entries of schema"),
-    Rule(name="create_table-dropped_schema", own="create_table", other="dropped_schema", scope="schema",
-         outcome="dropped this schema", why=_NO_SCHEMA),
-    Rule(name="create_table-created_table", own="create_table", other="created_table", scope="entry name",
-         outcome="created or renamed a table to this name already", why="names are unique"),
-    Rule(name="create_table-created_view", own="create_table", other="created_view", scope="entry name",
-         outcome="created a view with this name already", why="tables and views share their names"),
+    *_naming_rules("create_table"),
     # Tables.
     *_table_rules("drop_table", ("dropped_table", "dropped it already", "it can be dropped once")),
     _stricter("drop_table", RENAMED, "renamed it", "the renamed table would stay alive without columns"),
@@ -140,6 +156,28 @@ RULES: tuple[Rule, ...] = (
         ("altered_table", "altered it", "both may have added columns with the same id"),
     ),
     _stricter("alter_table", RENAMED, "renamed it", "the change was asked for by the old name"),
+    *_naming_rules("rename_table"),
+    _stricter("rename_table", "dropped_table", "dropped it", "the renamed table would stay alive without columns"),
+    _stricter("rename_table", "altered_table", "altered it", "the new name was chosen for another table"),
+    _stricter("rename_table", RENAMED, "renamed it", "the new name was chosen for the old one"),
+    _stricter("set_not_null", "inserted_into_table", "inserted into it", _UNCHECKED),
+    _stricter("set_not_null", "inlined_insert", "inserted into it", _UNCHECKED),
+    # Views and macros.
+    *_naming_rules("create_view"),
+    Rule(name="alter_view-altered_view", own="alter_view", other="altered_view", scope="view",
+         outcome="altered it", why="one of the comments would be lost"),
+    _stricter("alter_view", "dropped_view", "dropped it", "there is nothing left to comment on", "view"),
+    _stricter("alter_view", RENAMED, "renamed it", "the change was asked for by the old name", "view"),
+    *_naming_rules("rename_view"),
+    _stricter("rename_view", "dropped_view", "dropped it", "the renamed view would come back", "view"),
+    _stricter("rename_view", RENAMED, "renamed it", "the new name was chosen for the old one", "view"),
+    Rule(name="drop_view-dropped_view", own="drop_view", other="dropped_view", scope="view",
+         outcome="dropped it already", why="it can be dropped once"),
+    _stricter("drop_view", RENAMED, "renamed it", "the drop was asked for by the old name", "view"),
+    Rule(name="drop_macro-dropped_scalar_macro", own="drop_macro", other="dropped_scalar_macro", scope="macro",
+         outcome="dropped it already", why="it can be dropped once"),
+    Rule(name="drop_macro-dropped_table_macro", own="drop_macro", other="dropped_table_macro", scope="macro",
+         outcome="dropped it already", why="it can be dropped once"),
     # Rows.
     *_table_rules(
         "insert",
@@ -192,6 +230,13 @@ _ACTION_TEXT: dict[OwnKind, str] = {
     "create_table": "create table",
     "drop_table": "drop table",
     "alter_table": "alter table",
+    "rename_table": "rename table",
+    "set_not_null": "set NOT NULL on a column of table",
+    "create_view": "create view",
+    "alter_view": "alter view",
+    "rename_view": "rename view",
+    "drop_view": "drop view",
+    "drop_macro": "drop macro",
     "insert": "insert into table",
     "delete": "delete from table",
     "inlined_delete": "delete inlined rows from table",
@@ -216,7 +261,7 @@ def find_conflict(transaction: StagedTransaction, head: Head) -> Conflict | None
                         return _conflict(rule, change, snapshot.id)
     for change in own:
         for rule in _BY_OWN.get((change.kind, RENAMED), ()):
-            if change.table_id in head.replaced_tables:
+            if change.table_id in head.replaced_tables or change.view_id in head.replaced_views:
                 return _conflict(rule, change, head.snapshot.id)
     return None
 
@@ -272,17 +317,10 @@ def _conflict(rule: Rule, own: _Own, snapshot_id: int) -> Conflict:
 
 def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Own]:
     match action:
-        case CreateSchema(name=name):
-            yield _Own(kind="create_schema", label=name, schema_name=name)
-        case DropSchema(schema_id=schema_id, name=name):
-            yield _Own(kind="drop_schema", label=name, schema_id=schema_id, schema_name=name)
-        case CreateTable(schema_id=schema_id, schema_name=schema_name, name=name):
-            label = f"{schema_name}.{name}"
-            yield _Own(kind="create_table", label=label, schema_id=schema_id, schema_name=schema_name, name=name)
-        case DropTable(table_id=table_id, schema_name=schema_name, name=name):
-            yield _Own(kind="drop_table", label=f"{schema_name}.{name}", table_id=table_id)
-        case AlterColumns(table_id=table_id, schema_name=schema_name, name=name):
-            yield _Own(kind="alter_table", label=f"{schema_name}.{name}", table_id=table_id)
+        case CreateSchema() | DropSchema() | CreateTable() | AlterTable() | DropTable():
+            yield from _definition(action)
+        case CreateView() | AlterView() | DropView() | DropMacro():
+            yield from _definition(action)
         case AppendFiles(table_id=table_id) | AddFiles(table_id=table_id) | InsertInlined(table_id=table_id):
             yield _on_table("insert", table_id, transaction)
         case EndFiles(table_id=table_id, data_file_ids=ids):
@@ -295,6 +333,64 @@ def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Ow
             yield _on_table("compact", table_id, transaction)
         case _:
             assert_never(action)
+
+
+def _definition(action: Definition) -> Iterator[_Own]:
+    match action:
+        case CreateSchema(name=name):
+            yield _Own(kind="create_schema", label=name, schema_name=name)
+        case DropSchema(schema_id=schema_id, name=name):
+            yield _Own(kind="drop_schema", label=name, schema_id=schema_id, schema_name=name)
+        case CreateTable(schema_id=schema_id, schema_name=schema_name, name=name):
+            label = f"{schema_name}.{name}"
+            yield _Own(kind="create_table", label=label, schema_id=schema_id, schema_name=schema_name, name=name)
+        case DropTable(table_id=table_id, schema_name=schema_name, name=name):
+            yield _Own(kind="drop_table", label=f"{schema_name}.{name}", table_id=table_id)
+        case AlterTable():
+            yield from _alterations(action)
+        case CreateView(schema_id=schema_id, schema_name=schema_name, name=name):
+            label = f"{schema_name}.{name}"
+            yield _Own(kind="create_view", label=label, schema_id=schema_id, schema_name=schema_name, name=name)
+        case AlterView():
+            yield from _view_alterations(action)
+        case DropView(view_id=view_id, schema_name=schema_name, name=name):
+            yield _Own(kind="drop_view", label=f"{schema_name}.{name}", view_id=view_id)
+        case DropMacro(macro_id=macro_id, schema_name=schema_name, name=name):
+            yield _Own(kind="drop_macro", label=f"{schema_name}.{name}", macro_id=macro_id)
+        case _:
+            assert_never(action)
+
+
+def _alterations(action: AlterTable) -> Iterator[_Own]:
+    label = f"{action.schema_name}.{action.name}"
+    if action.new_name is not None:
+        yield _Own(
+            kind="rename_table",
+            label=f"{label} to {action.new_name}",
+            table_id=action.table_id,
+            schema_id=action.schema_id,
+            schema_name=action.schema_name,
+            name=action.new_name,
+        )
+    if action.changes_table:
+        yield _Own(kind="alter_table", label=label, table_id=action.table_id)
+    if action.not_null:
+        yield _Own(kind="set_not_null", label=label, table_id=action.table_id)
+
+
+def _view_alterations(action: AlterView) -> Iterator[_Own]:
+    label = f"{action.schema_name}.{action.name}"
+    if action.new_name is not None:
+        yield _Own(
+            kind="rename_view",
+            label=f"{label} to {action.new_name}",
+            view_id=action.view_id,
+            schema_id=action.schema_id,
+            schema_name=action.schema_name,
+            name=action.new_name,
+        )
+    if action.commented:
+        yield _Own(kind="alter_view", label=label, view_id=action.view_id)
 
 
 def _others(changes: Changes) -> Iterator[_Other]:
@@ -319,6 +415,10 @@ def _related(scope: Scope, own: _Own, other: _Other, transaction: StagedTransact
     match scope:
         case "table":
             return own.table_id == other.id
+        case "view":
+            return own.view_id == other.id
+        case "macro":
+            return own.macro_id == other.id
         case "schema":
             return own.schema_id == other.id
         case "schema name":

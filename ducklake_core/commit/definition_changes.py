@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ducklake_core.commit.actions import AlterColumns, CreateSchema, CreateTable, DropSchema, DropTable
+from ducklake_core.catalog.changes import CopyRows
+from ducklake_core.commit.actions import AlterTable, CreateSchema, CreateTable, DropSchema, DropTable
 from ducklake_core.commit.draft import Draft
 from ducklake_core.format.changes import QualifiedName
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.sorting import SortKey
 from ducklake_core.format.type_names import ColumnRow, column_row, flatten
 
 _ENDED_WITH_TABLE = ("table", "partition_info", "column", "column_tag", "data_file", "delete_file", "sort_info")
@@ -54,10 +56,15 @@ def create_table(draft: Draft, action: CreateTable) -> None:
         _insert_column(draft, table_id, row)
     if action.partition_spec is not None:
         draft.new_specs[table_id] = _insert_partition_spec(draft, table_id, action.partition_spec)
+    _insert_sort_keys(draft, table_id, action.sort_keys)
     if action.comment is not None:
-        draft.insert("tag", object_id=table_id, begin_snapshot=draft.snapshot_id, end_snapshot=None, key="comment", value=action.comment)
-    _new_columns(draft, table_id, action.schema, inlined=action.inlined)
+        insert_comment(draft, table_id, None, action.comment)
+    for column_id, text in action.column_comments:
+        insert_comment(draft, table_id, column_id, text)
+    _new_version(draft, table_id, action.schema, inlined=action.inlined)
     draft.log("created_table", QualifiedName(schema=action.schema_name, name=action.name))
+    if action.altered:
+        draft.log("altered_table", table_id)
 
 
 def drop_table(draft: Draft, action: DropTable) -> None:
@@ -69,15 +76,72 @@ def drop_table(draft: Draft, action: DropTable) -> None:
     draft.schema_changed = True
 
 
-def alter_columns(draft: Draft, action: AlterColumns) -> None:
-    """New rows for columns."""
-    table_id = draft.real_id(action.table_id)
+def alter_table(draft: Draft, action: AlterTable) -> None:
+    """Another name, new rows for columns, other keys and comments."""
+    table_id = action.table_id
+    draft.schema_changed = True
+    if action.new_name is not None:
+        rename_row(draft, "table", {"table_id": table_id}, {"table_name": action.new_name})
+        draft.log("created_table", QualifiedName(schema=action.schema_name, name=action.new_name))
     if action.ended:
         draft.end("column", {"table_id": table_id, "column_id": action.ended})
     for node, parent in action.added:
         _insert_column(draft, table_id, column_row(node, parent))
-    _new_columns(draft, table_id, action.schema, inlined=action.inlined)
-    draft.log("altered_table", table_id)
+    if action.partitioning is not None:
+        draft.end("partition_info", {"table_id": table_id})
+        draft.new_specs[table_id] = _insert_partition_spec(draft, table_id, action.partitioning.spec)
+    if action.sorting is not None:
+        draft.end("sort_info", {"table_id": table_id})
+        _insert_sort_keys(draft, table_id, action.sorting.keys)
+    for column_id, text in action.comments:
+        end_comment(draft, table_id, column_id)
+        insert_comment(draft, table_id, column_id, text)
+    if action.changes_columns or action.partitioning is not None or action.new_name is not None:
+        _new_version(draft, table_id, action.schema, inlined=action.inlined)
+    if action.changes_table:
+        draft.log("altered_table", table_id)
+
+
+def rename_row(draft: Draft, table: str, where: dict[str, object], values: dict[str, object]) -> None:
+    """End a row and insert it once more under another name."""
+    draft.end(table, where)
+    ended = {**where, "end_snapshot": draft.snapshot_id}
+    draft.endings.append(CopyRows(table=table, where=ended, values={**values, "begin_snapshot": draft.snapshot_id, "end_snapshot": None}))
+
+
+def _insert_sort_keys(draft: Draft, table_id: int, keys: tuple[SortKey, ...]) -> None:
+    if not keys:
+        return
+    sort_id = draft.catalog_id()
+    draft.insert("sort_info", sort_id=sort_id, table_id=table_id, begin_snapshot=draft.snapshot_id, end_snapshot=None)
+    for index, key in enumerate(keys):
+        draft.insert(
+            "sort_expression",
+            sort_id=sort_id,
+            table_id=table_id,
+            sort_key_index=index,
+            expression=key.expression,
+            dialect=key.dialect,
+            sort_direction=key.direction,
+            null_order=key.null_order,
+        )
+
+
+def end_comment(draft: Draft, object_id: int, column_id: int | None) -> None:
+    """The end of a comment on a table or view, or on one of its columns."""
+    if column_id is None:
+        draft.end("tag", {"object_id": object_id, "key": "comment"})
+    else:
+        draft.end("column_tag", {"table_id": object_id, "column_id": column_id, "key": "comment"})
+
+
+def insert_comment(draft: Draft, object_id: int, column_id: int | None, text: str | None) -> None:
+    """A comment; None stands there as well, for one that was taken away."""
+    lifetime = {"begin_snapshot": draft.snapshot_id, "end_snapshot": None}
+    if column_id is None:
+        draft.insert("tag", object_id=object_id, **lifetime, key="comment", value=text)
+    else:
+        draft.insert("column_tag", table_id=object_id, column_id=column_id, **lifetime, key="comment", value=text)
 
 
 def _insert_column(draft: Draft, table_id: int, row: ColumnRow) -> None:
@@ -99,10 +163,11 @@ def _insert_column(draft: Draft, table_id: int, row: ColumnRow) -> None:
     )
 
 
-def _insert_partition_spec(draft: Draft, table_id: int, spec: PartitionSpec) -> int:
+def _insert_partition_spec(draft: Draft, table_id: int, spec: PartitionSpec | None) -> int:
     partition_id = draft.catalog_id()
     draft.insert("partition_info", partition_id=partition_id, table_id=table_id, begin_snapshot=draft.snapshot_id, end_snapshot=None)
-    for index, key in enumerate(spec.fields):
+    # No keys are said by a spec without any, not by none.
+    for index, key in enumerate(spec.fields if spec is not None else ()):
         draft.insert(
             "partition_column",
             partition_id=partition_id,
@@ -114,8 +179,8 @@ def _insert_partition_spec(draft: Draft, table_id: int, spec: PartitionSpec) -> 
     return partition_id
 
 
-def _new_columns(draft: Draft, table_id: int, schema: Schema, *, inlined: bool) -> None:
-    """What every new set of columns brings along: its schema version and a fresh table of inlined rows."""
+def _new_version(draft: Draft, table_id: int, schema: Schema, *, inlined: bool) -> None:
+    """What new columns, keys and names bring along: its schema version and a fresh table of inlined rows."""
     draft.schema_changed = True
     draft.insert("schema_versions", begin_snapshot=draft.snapshot_id, schema_version=draft.schema_version, table_id=table_id)
     if inlined:

@@ -13,16 +13,21 @@ from typing import assert_never
 from ducklake_core.catalog.changes import CatalogChange
 from ducklake_core.catalog.head import Head
 from ducklake_core.catalog.state import Snapshot
-from ducklake_core.commit import definition_changes, row_changes
+from ducklake_core.commit import definition_changes, row_changes, view_changes
 from ducklake_core.commit.actions import (
     AddDeleteFiles,
     AddFiles,
-    AlterColumns,
+    AlterTable,
+    AlterView,
     AppendFiles,
     CreateSchema,
     CreateTable,
+    CreateView,
+    Definition,
+    DropMacro,
     DropSchema,
     DropTable,
+    DropView,
     EndFiles,
     EndInlined,
     InsertInlined,
@@ -48,7 +53,7 @@ class Resolution:
     ids: Mapping[int, int]
 
 
-def resolve(transaction: StagedTransaction, head: Head) -> Resolution:  # noqa: C901, PLR0912 - one case for each kind of action
+def resolve(transaction: StagedTransaction, head: Head) -> Resolution:
     """The snapshot and the catalog rows that the transaction becomes on top of the head.
 
     Raises:
@@ -60,16 +65,10 @@ def resolve(transaction: StagedTransaction, head: Head) -> Resolution:  # noqa: 
     draft = Draft(transaction, head)
     for action in transaction.actions:
         match action:
-            case CreateSchema():
-                definition_changes.create_schema(draft, action)
-            case DropSchema():
-                definition_changes.drop_schema(draft, action)
-            case CreateTable():
-                definition_changes.create_table(draft, action)
-            case DropTable():
-                definition_changes.drop_table(draft, action)
-            case AlterColumns():
-                definition_changes.alter_columns(draft, action)
+            case CreateSchema() | DropSchema() | CreateTable() | AlterTable() | DropTable():
+                _define(draft, action)
+            case CreateView() | AlterView() | DropView() | DropMacro():
+                _define(draft, action)
             case AppendFiles():
                 row_changes.append_files(draft, action)
             case AddFiles():
@@ -88,3 +87,27 @@ def resolve(transaction: StagedTransaction, head: Head) -> Resolution:  # noqa: 
                 assert_never(action)
     snapshot, changes = draft.finish()
     return Resolution(snapshot=snapshot, changes=changes, ids=draft.ids)
+
+
+def _define(draft: Draft, action: Definition) -> None:
+    match action:
+        case CreateSchema():
+            definition_changes.create_schema(draft, action)
+        case DropSchema():
+            definition_changes.drop_schema(draft, action)
+        case CreateTable():
+            definition_changes.create_table(draft, action)
+        case DropTable():
+            definition_changes.drop_table(draft, action)
+        case AlterTable():
+            definition_changes.alter_table(draft, action)
+        case CreateView():
+            view_changes.create_view(draft, action)
+        case AlterView():
+            view_changes.alter_view(draft, action)
+        case DropView():
+            view_changes.drop_view(draft, action)
+        case DropMacro():
+            view_changes.drop_macro(draft, action)
+        case _:
+            assert_never(action)

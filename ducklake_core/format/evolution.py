@@ -15,6 +15,7 @@ from ducklake_core.format.types import (
     FLOAT32,
     FLOAT64,
     FLOATS,
+    GEOMETRY,
     INT16,
     INT32,
     INT64,
@@ -38,6 +39,7 @@ from ducklake_core.format.types import (
     UNSIGNED_INTEGERS,
     UUID,
     VARCHAR,
+    VARIANT,
     DataType,
     DecimalType,
     Field,
@@ -49,6 +51,7 @@ from ducklake_core.format.types import (
 Mode: TypeAlias = Literal["strict", "additive"]
 
 _DIGITS: dict[DataType, int] = dict(zip(INTEGERS, (3, 5, 10, 19, 39, 3, 5, 10, 20, 39), strict=True))
+_MOST_DIGITS = 38
 _WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
     DATE: (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS, TIMESTAMPTZ),
     TIMESTAMP_S: (TIMESTAMP, TIMESTAMP_MS, TIMESTAMP_NS),
@@ -87,6 +90,28 @@ class Reconciliation:
     ended: tuple[int, ...] = ()
     added: tuple[tuple[Field, int | None], ...] = ()
     differences: tuple[str, ...] = ()
+
+
+def promotes(source: DataType, target: DataType) -> bool:
+    """Whether ALTER may change a leaf column of ``source`` to ``target``: exactly what the reference allows.
+
+    That is more than :func:`widens`: everything becomes JSON, and numbers become decimals of 38 digits whether they all fit or not.
+
+    >>> promotes(INT64, DecimalType(precision=38, scale=38)), widens(INT64, DecimalType(precision=38, scale=38))
+    (True, False)
+    >>> promotes(UUID, JSON), promotes(JSON, VARCHAR), promotes(INT32, VARCHAR), promotes(FLOAT64, FLOAT32)
+    (True, False, False, False)
+    """
+    if source == target:
+        return False
+    if target == JSON:
+        return source not in (VARIANT, GEOMETRY)
+    widest = isinstance(target, DecimalType) and target.precision == _MOST_DIGITS
+    if widest and source in _DIGITS:
+        return True
+    if widest and isinstance(source, DecimalType) and isinstance(target, DecimalType):
+        return target.precision - target.scale >= source.precision - source.scale
+    return widens(source, target)
 
 
 def widens(source: DataType, target: DataType) -> bool:

@@ -99,7 +99,7 @@ def column_row(field: Field, parent_column: int | None = None) -> ColumnRow:
     >>> row.column_id, row.column_order, row.parent_column, row.column_type, row.default_value, row.default_value_type
     (3, 3, 2, 'int32', 'NULL', 'literal')
     """
-    kind = "" if not field.is_leaf else "expression" if field.default_is_expression else "literal"
+    kind = "expression" if field.default_is_expression else "literal" if field.is_leaf else ""
     return ColumnRow(
         column_id=field.id,
         parent_column=parent_column,

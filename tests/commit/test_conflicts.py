@@ -11,12 +11,16 @@ from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
-    AlterColumns,
+    AlterTable,
+    AlterView,
     AppendFiles,
     CreateSchema,
     CreateTable,
+    CreateView,
+    DropMacro,
     DropSchema,
     DropTable,
+    DropView,
     EndFiles,
     EndInlined,
     MergeFiles,
@@ -36,7 +40,14 @@ OWN: dict[str, Action] = {
     "drop_schema": DropSchema(schema_id=3, name="sales"),
     "create_table": CreateTable(table_id=-1, schema_id=3, schema_name="sales", name="Fresh", uuid="u", path="fresh/", schema=COLUMNS),
     "drop_table": DropTable(table_id=7, schema_name="sales", name="t"),
-    "alter_table": AlterColumns(table_id=7, schema_name="sales", name="t", ended=(), added=(), schema=COLUMNS),
+    "alter_table": AlterTable(table_id=7, schema_id=3, schema_name="sales", name="t", ended=(1,), schema=COLUMNS),
+    "rename_table": AlterTable(table_id=7, schema_id=3, schema_name="sales", name="t", new_name="Fresh", schema=COLUMNS),
+    "set_not_null": AlterTable(table_id=7, schema_id=3, schema_name="sales", name="t", ended=(1,), not_null=frozenset({1}), schema=COLUMNS),
+    "create_view": CreateView(view_id=-1, schema_id=3, schema_name="sales", name="Fresh", uuid="u", dialect="duckdb", sql="SELECT 1"),
+    "alter_view": AlterView(view_id=7, schema_id=3, schema_name="sales", name="v", commented=True, comment="c"),
+    "rename_view": AlterView(view_id=7, schema_id=3, schema_name="sales", name="v", new_name="Fresh"),
+    "drop_view": DropView(view_id=7, schema_name="sales", name="v"),
+    "drop_macro": DropMacro(macro_id=7, schema_name="sales", name="m", kind="scalar"),
     "insert": AppendFiles(table_id=7, schema=COLUMNS, files=()),
     "delete": AddDeleteFiles(table_id=7, files=(STAGED,)),
     "end_files": EndFiles(table_id=7, data_file_ids=(10,), row_count=1),
@@ -66,12 +77,20 @@ OTHER: dict[str, str] = {
 }
 # Own change -> what of others it must not be committed on top of: the matrix of the reference, then our stricter rows.
 ROW_READERS = {"dropped_table", "altered_table", "inserted_into_table", "inlined_insert"}
+NAMES = {"dropped_schema", "created_table", "created_view"}
 MATRIX: dict[str, set[str]] = {
     "create_schema": {"created_schema"},
     "drop_schema": {"dropped_schema", "created_table", "created_view"} | {"created_scalar_macro", "created_table_macro"},
-    "create_table": {"dropped_schema", "created_table", "created_view"},
+    "create_table": NAMES,
     "drop_table": {"dropped_table"},
     "alter_table": {"dropped_table", "altered_table"},
+    "rename_table": NAMES | {"dropped_table", "altered_table"},
+    "set_not_null": {"dropped_table", "altered_table"} | {"inserted_into_table", "inlined_insert"},
+    "create_view": NAMES,
+    "alter_view": {"altered_view"} | {"dropped_view"},
+    "rename_view": NAMES | {"dropped_view"},
+    "drop_view": {"dropped_view"},
+    "drop_macro": {"dropped_scalar_macro", "dropped_table_macro"},
     "insert": {"dropped_table", "altered_table", "deleted_from_table", "inlined_delete"},
     "delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete", "inline_flush"},
     "end_files": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete", "inline_flush"},
@@ -143,10 +162,21 @@ def test_a_replaced_delete_file_is_a_conflict_whatever_its_snapshots_say() -> No
     assert find_conflict(staged(own), other) is not None
 
 
-@pytest.mark.parametrize(("own", "conflict"), [("drop_table", True), ("alter_table", True), ("insert", False), ("delete", False)])
+@pytest.mark.parametrize(
+    ("own", "conflict"), [("drop_table", True), ("alter_table", True), ("rename_table", True), ("insert", False), ("delete", False)]
+)
 def test_renames_are_seen_by_the_table_row(own: str, *, conflict: bool) -> None:
     found = find_conflict(staged(OWN[own]), head('created_table:"sales"."renamed"', replaced=frozenset({7})))
     assert (found is not None) == conflict
+
+
+@pytest.mark.parametrize("own", ["alter_view", "rename_view", "drop_view"])
+def test_renames_of_views_are_seen_by_their_row(own: str) -> None:
+    later = snapshot(6, 'created_view:"sales"."renamed"')
+    renamed = Head(snapshot=later, now=TIME, later=(later,), replaced_views=frozenset({7}))
+    found = find_conflict(staged(OWN[own]), renamed)
+    assert found is not None
+    assert "renamed it" in found.message
 
 
 def test_unknown_changes_are_not_committed_over() -> None:

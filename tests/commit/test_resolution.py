@@ -16,7 +16,7 @@ from ducklake_core.catalog.state import Snapshot, TableColumnStatistics, TableSt
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
-    AlterColumns,
+    AlterTable,
     AppendFiles,
     CreateSchema,
     CreateTable,
@@ -204,7 +204,9 @@ def test_drops_end_everything_of_a_table() -> None:
 
 def test_altered_columns_end_before_new_ones_begin() -> None:
     wider = Field(id=1, name="a", type=VARCHAR)
-    resolution = run(AlterColumns(table_id=7, schema_name="s", name="t", ended=(1,), added=((wider, None),), schema=COLUMNS, inlined=True))
+    resolution = run(
+        AlterTable(table_id=7, schema_id=3, schema_name="s", name="t", ended=(1,), added=((wider, None),), schema=COLUMNS, inlined=True)
+    )
     end = UpdateRows(table="column", where={"table_id": 7, "column_id": (1,), "end_snapshot": None}, values={"end_snapshot": 6})
     insert = next(change for change in resolution.changes if isinstance(change, InsertRows) and change.table == "column")
     assert resolution.changes.index(end) < resolution.changes.index(insert)

@@ -17,6 +17,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
     "snapshot": {"snapshot_time": "the time of the commit"},
     "snapshot_changes": {"commit_extra_info": "ours holds a commit id"},
     "schema": {"schema_uuid": "random"},
+    "view": {"view_uuid": "random"},
     "table": {"table_uuid": "random"},
     "data_file": {
         "path": "random file name; the directory is compared",
