@@ -82,6 +82,7 @@ def test_old_rows_through_alterations(sqlite_address: LakeAddress, oracle: Oracl
 
 def test_keys_set_in_the_transaction_hold_for_its_rows(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     lake = new_lake(sqlite_address)
+    lake.set_option("data_inlining_row_limit", 0)
     lake.create_table("t", {"a": "int32"}).append(ints(1, 2))
     with lake.transaction() as tx:
         tx.set_partitioned_by("t", ["a"])
