@@ -35,7 +35,7 @@ def inlined_part(data: Any, state: WriteState) -> tuple[InlinedRows | None, Any]
     if not limit or engine_of(data) != "arrow" or not may_inline(state.schema):
         return None, data
     few, data = _few_rows(data, limit)
-    if few is None or not few.num_rows or few.nbytes > MOST_BYTES:
+    if few is None or not few.num_rows:
         return None, data
     from ducklake_core.arrow.fitting import check_promise, fitted
 
@@ -50,15 +50,17 @@ def inlined_part(data: Any, state: WriteState) -> tuple[InlinedRows | None, Any]
 
 
 def _few_rows(data: Any, limit: int) -> tuple[pa.Table | None, Any]:
-    """The rows as a table, None when there are more than so many; and a frame that still has them all."""
+    """The rows as a table, None when there are more than so many, or too many bytes of them; and a frame that still has them all."""
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     if isinstance(data, pa.Table):
-        return (data if data.num_rows <= limit else None), data
+        return (data if data.num_rows <= limit and data.nbytes <= MOST_BYTES else None), data
     seen: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in data:
         seen.append(batch)
-        if sum(part.num_rows for part in seen) > limit:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > limit or size > MOST_BYTES:
             return None, pa.RecordBatchReader.from_batches(data.schema, chain(seen, data))
     table = pa.Table.from_batches(seen, data.schema)
     return table, table

@@ -206,6 +206,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         Args:
             name: ``table`` or ``schema.table``. A missing schema is created together with the table.
             data: pyarrow Table or RecordBatchReader, or a Spark DataFrame (classic or Connect), whose session does the work.
+                Arrow data of up to ``data_inlining_row_limit`` rows is kept in the catalog itself (docs/inlining.md).
             mode: ``append``; ``overwrite`` replaces the rows that match ``where`` (all rows without it); ``upsert`` replaces
                 the rows whose ``on`` columns equal those of a new row.
             where: For overwrite only. Every new row must match it too; a row outside is an error before anything is committed.

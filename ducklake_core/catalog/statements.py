@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection, Executable, Select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.elements import ClauseElement
@@ -90,7 +90,7 @@ class PipelinedStatements:
         statement = self._compiled(name, build)
         cursor = self._connection.cursor()
         cursor.execute(statement.text, statement.bound(parameters or {}))
-        return lambda: _named_rows(cursor)
+        return lambda: [statement.row_type(*row) for row in cursor.fetchall()]
 
     def _compiled(self, name: Hashable, build: Callable[[], Executable]) -> CompiledStatement:
         if name is None:
@@ -101,11 +101,12 @@ class PipelinedStatements:
 
 @dataclass(frozen=True, slots=True)
 class CompiledStatement:
-    """The driver's text of a statement, the values that are part of it, and what turns parameters into the driver's values."""
+    """The driver's text of a statement, the values that are part of it, what turns parameters into the driver's values, and its rows."""
 
     text: str
-    constants: Mapping[str, object]
-    processors: tuple[tuple[str, Callable[[Any], Any] | None], ...]
+    constants: Mapping[str, object] = field(default_factory=dict)
+    processors: tuple[tuple[str, Callable[[Any], Any] | None], ...] = ()
+    row_type: Any = None
 
     def bound(self, parameters: Mapping[str, object]) -> dict[str, object]:
         """The driver's parameters."""
@@ -116,7 +117,7 @@ class CompiledStatement:
 def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledStatement:
     """Compile a statement; lists of values are spelled out as they are."""
     if isinstance(statement, ExecutableDDLElement):
-        return CompiledStatement(str(statement.compile(dialect=dialect)), {}, ())
+        return CompiledStatement(str(statement.compile(dialect=dialect)))
     assert isinstance(statement, ClauseElement)
     compiled: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
     processors = []
@@ -124,7 +125,9 @@ def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledState
         bind = compiled.binds.get(name)
         process = bind.type.dialect_impl(dialect).bind_processor(dialect) if bind is not None else None
         processors.append((name, process))
-    return CompiledStatement(compiled.string, dict(compiled.params), tuple(processors))
+    # The driver would describe the columns anew for every answer.
+    row_type = _row_type(tuple(statement.selected_columns.keys())) if isinstance(statement, Select) else None
+    return CompiledStatement(compiled.string, dict(compiled.params), tuple(processors), row_type)
 
 
 _MOST_KNOWN = 2000
@@ -141,12 +144,6 @@ def _remembered(known: dict[Hashable, Any], name: Hashable, build: Callable[[], 
     return found
 
 
-def _named_rows(cursor: Any) -> Sequence[Any]:
-    rows = cursor.fetchall()
-    row_type = _row_type(tuple(column.name for column in cursor.description))
-    return [row_type(*row) for row in rows]
-
-
 @lru_cache(maxsize=64)
 def _row_type(names: tuple[str, ...]) -> Any:
-    return namedtuple("Row", names)  # noqa: PYI024
+    return namedtuple("Row", names, rename=True)  # noqa: PYI024
