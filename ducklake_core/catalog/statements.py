@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Executable, Select
+from sqlalchemy import Connection, Executable
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.elements import ClauseElement
@@ -126,7 +126,8 @@ def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledState
         process = bind.type.dialect_impl(dialect).bind_processor(dialect) if bind is not None else None
         processors.append((name, process))
     # The driver would describe the columns anew for every answer.
-    row_type = _row_type(tuple(statement.selected_columns.keys())) if isinstance(statement, Select) else None
+    selected: Any = getattr(statement, "selected_columns", None)
+    row_type = None if selected is None else _row_type(tuple(selected.keys()))
     return CompiledStatement(compiled.string, dict(compiled.params), tuple(processors), row_type)
 
 
