@@ -16,8 +16,11 @@ from ducklake_core.format.schema import Schema
 from ducklake_core.scan.plan import ScanPlan, written_plan
 
 if TYPE_CHECKING:
+    from ducklake_core.arrow.changed_rows import ChangedRows
+    from ducklake_core.arrow.merge_source import MergeSource
     from ducklake_core.arrow.positions import DeleteTarget, Deletions
     from ducklake_core.arrow.write_state import WriteState
+    from ducklake_core.staged_table import ChangeRows
     from ducklake_core.storage.filesystems import Storage
 
 EngineName: TypeAlias = Literal["arrow", "spark"]
@@ -81,12 +84,14 @@ def write_files(data: Any, state: WriteState) -> tuple[WrittenFile, ...]:
     return tuple(write_frame(data, state))
 
 
-def delete_matching(plan: ScanPlan, target: DeleteTarget, storage: Storage, data: Any = None) -> Deletions:
-    """Write delete files for the rows that match a plan's predicate, on the engine of the data that replaces them."""
+def delete_matching(plan: ScanPlan, target: DeleteTarget, storage: Storage, data: Any = None, session: Any = None) -> Deletions:
+    """Write delete files for the rows that match a plan's predicate, on the engine of the data that replaces them or a session."""
     if data is not None and engine_of(data) == "spark":
+        session = data.sparkSession
+    if session is not None:
         from ducklake_core.spark.positions import find_positions as find_with_spark
 
-        return find_with_spark(plan, target, storage, data.sparkSession)
+        return find_with_spark(plan, target, storage, session)
     from ducklake_core.arrow.positions import find_positions
 
     return find_positions(plan, target, storage)
@@ -119,6 +124,38 @@ def delete_by_key(
     from ducklake_core.arrow.positions import find_positions
 
     return find_positions(plan, target, storage, key_set(data, on, plan.schema))
+
+
+def change_rows(plan: ScanPlan, selection: ChangeRows, target: DeleteTarget, state: WriteState, storage: Storage) -> ChangedRows:
+    """Write what becomes of the rows that an update or a merge is about, on the engine that was chosen for it."""
+    request, source = selection.request, selection.source
+    session = source.session if source is not None and source.session is not None else selection.session
+    if session is not None:
+        from ducklake_core.spark.changed_rows import change_rows as change_with_spark
+
+        return change_with_spark(plan, request, target, state, session, source)
+    from ducklake_core.arrow.changed_rows import change_rows as change_with_arrow
+
+    return change_with_arrow(plan, request.change(), target, state, storage, None if source is None else source.rows)
+
+
+def merge_source(data: Any, state: WriteState) -> MergeSource:
+    """Keep the rows of a merge's source: in memory when they are there, else in files beside the table.
+
+    Args:
+        data: A pyarrow Table or RecordBatchReader, or a Spark DataFrame, which is computed once.
+        state: How files of the table are written.
+    """
+    from ducklake_core.arrow.merge_source import MergeSource
+    from ducklake_core.arrow.row_change import source_ids
+
+    schema = source_ids(schema_of(data))
+    if engine_of(data) == "arrow":
+        from ducklake_core.format.arrow_cast import cast_to
+
+        return MergeSource(schema=schema, rows=cast_to(replayable(data), schema, physical=False))
+    plain = replace(state, schema=schema, partition_spec=None, promise=None, sort=())
+    return MergeSource(schema=schema, files=write_files(data, plain), directory=state.directory, session=data.sparkSession)
 
 
 def is_in_memory(data: Any) -> bool:

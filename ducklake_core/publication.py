@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.arrow.positions import DeleteTarget, Deletions, rewrite_delete_file
+from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.catalog.known_files import named_already
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import Snapshot, TableState
@@ -19,16 +20,18 @@ from ducklake_core.commit.committer import Committed, Committer
 from ducklake_core.commit.difference import difference
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.transaction import StagedTransaction, stored_extra_info
-from ducklake_core.engines import delete_by_key, delete_matching
+from ducklake_core.engines import change_rows, delete_by_key, delete_matching
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
 from ducklake_core.format import paths
+from ducklake_core.format.options import Options
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import committed_at
+from ducklake_core.format.sorting import sort_orders
 from ducklake_core.not_null import check_no_nulls
 from ducklake_core.rebase import check_names, rebase_definitions, rebase_table, rebase_view
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.scan.plan import ScanPlan, empty_plan
-from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
+from ducklake_core.staged_table import ChangeRows, SelectKeys, SelectRows, StagedTable
 from ducklake_core.staged_view import StagedView
 from ducklake_core.storage.sweeping import sweep
 
@@ -67,11 +70,18 @@ class Publication:
         self._data_files: list[str] = []
         self._delete_files: list[str] = []
         self._superseded: list[str] = []
+        self._passing: list[str] = []
         self._targets: dict[int, DeleteTarget] = {}
 
     def own(self, files: Iterable[str]) -> None:
         """Note data files that exist only for this transaction."""
         self._data_files += files
+
+    def own_for_now(self, files: Iterable[str]) -> None:
+        """Note files that nobody needs any more when the transaction has ended, whichever way."""
+        held = list(files)
+        self._passing += held
+        self._data_files += held
 
     def discard(self) -> None:
         """Delete all files of the transaction, after it surely failed. Files that cannot be deleted stay as orphans."""
@@ -111,6 +121,9 @@ class Publication:
         )
         if staged.key_files is None:
             staged.key_files = tuple(staged.files)
+        if isinstance(staged.selection, ChangeRows):
+            self._change(staged, base, staged.selection, target)
+            return
         if state is None:
             self._check_keys(staged, base, target)
             return
@@ -126,12 +139,48 @@ class Publication:
 
     def _find(self, staged: StagedTable, state: TableState, target: DeleteTarget) -> Deletions:
         match staged.selection:
-            case SelectRows(where=where, data=data):
-                return delete_matching(self._plan(state, where=where), target, self._lake.storage, data)
+            case SelectRows(where=where, data=data, session=session):
+                return delete_matching(self._plan(state, where=where), target, self._lake.storage, data, session)
             case SelectKeys(on=on, data=data):
                 return delete_by_key(self._plan(state, on), on, data, staged.key_files or (), target, self._lake.storage)
-            case None:
+            case ChangeRows() | None:
                 return Deletions()
+
+    def _change(self, staged: StagedTable, base: Snapshot, selection: ChangeRows, target: DeleteTarget) -> None:
+        """Find the rows that a change is about, and write what becomes of them."""
+        request, state = selection.request, staged.committed
+        where = request.where if selection.source is None else selection.source.narrowing(request)
+        if state is None:
+            plan = empty_plan(staged.name, base.id, staged.state.schema)
+        else:
+            self._targets[state.id] = target
+            wanted = replace(state, schema=committed_at(staged.state.schema, base.id + 1))
+            plan = self._plan(wanted, None, where, virtual=("rowid", "file_row_number"))
+        try:
+            changed = change_rows(plan, selection, target, self.write_state(staged, write_id=target.write_id), self._lake.storage)
+        except BaseException:
+            sweep(self._lake.storage, target.directory, target.write_id)
+            raise
+        staged.deletions, staged.updated, staged.inserted = changed.deletions, changed.updated, changed.inserted
+        # Made again with every plan, as the delete files are.
+        self._delete_files += staged.paths((*changed.deletions.delete_files, *changed.updated, *changed.inserted))
+
+    def write_state(self, staged: StagedTable, *, promise: Predicate | None = None, write_id: str | None = None) -> WriteState:
+        """How files of a table are written."""
+        table = staged.state
+        options = Options.from_mapping(table.options)
+        return WriteState(
+            table=staged.name,
+            directory=self._lake.info.checked_location(table.path, f"table {staged.name}", table=staged.name),
+            schema=table.schema,
+            partition_spec=table.partition_spec,
+            storage=self._lake.storage,
+            encrypted=self._lake.info.encrypted,
+            options=options,
+            promise=promise,
+            sort=sort_orders(table.sort_keys, table.schema, staged.name) if options.sort_on_insert else (),
+            write_id=write_id or paths.write_id(),
+        )
 
     def _check_keys(self, staged: StagedTable, base: Snapshot, target: DeleteTarget) -> None:
         """Refuse NULL and repeated keys in the first rows of a new table too, where there is nothing to replace yet."""
@@ -140,11 +189,17 @@ class Publication:
             nothing = empty_plan(staged.name, base.id, staged.state.schema.select(on))
             delete_by_key(nothing, on, data, staged.key_files or (), target, self._lake.storage)
 
-    def _plan(self, state: TableState, columns: Sequence[str] = (), where: str | Predicate | None = None) -> ScanPlan:
+    def _plan(
+        self,
+        state: TableState,
+        columns: Sequence[str] | None = (),
+        where: str | Predicate | None = None,
+        virtual: Sequence[str] = ("file_row_number",),
+    ) -> ScanPlan:
         from ducklake_core.scan.planner import plan_scan
 
         with self._lake.reader() as reader:
-            return plan_scan(reader, state, columns, where, virtual=("file_row_number",))
+            return plan_scan(reader, state, columns, where, virtual=virtual)
 
     def publish(
         self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView] = ()
@@ -268,8 +323,8 @@ class Publication:
         return written
 
     def _drop_superseded(self) -> None:
-        """Delete the delete files that were written again for another snapshot; what cannot be deleted stays as an orphan."""
-        self._lake.storage.delete(self._superseded)
+        """Delete what is not needed any more, such as delete files that were written again; what cannot be deleted stays as an orphan."""
+        self._lake.storage.delete([*self._superseded, *self._passing])
 
 
 def _current(reader: CatalogReader, staged: StagedTable, base: Snapshot) -> TableState | None:
@@ -287,8 +342,10 @@ def _nothing(staged: StagedTable, base: Snapshot) -> WriteResult:
 
 
 def _result(staged: StagedTable, committed: Committed) -> WriteResult:
-    new = [*staged.files, *(added.file for added in staged.added)]
+    new = [*staged.files, *(added.file for added in staged.added), *staged.inserted]
     inlined = sum(rows.record_count for rows in staged.inlined)
+    files = [*new, *staged.updated]
+    updated = sum(file.record_count for file in staged.updated)
     return WriteResult(
         table=staged.name,
         table_id=committed.ids.get(staged.state.id, staged.state.id),
@@ -297,10 +354,11 @@ def _result(staged: StagedTable, committed: Committed) -> WriteResult:
         schema_changes=staged.differences,
         rows_added=sum(file.record_count for file in new) + inlined,
         rows_inlined=inlined,
-        rows_deleted=staged.deletions.row_count,
-        files_added=len(new),
+        rows_updated=updated,
+        rows_deleted=staged.deletions.row_count - updated,
+        files_added=len(files),
         files_removed=len(staged.deletions.ended),
         delete_files_added=len(staged.deletions.delete_files),
-        bytes_added=sum(file.file_size_bytes for file in new),
+        bytes_added=sum(file.file_size_bytes for file in files),
         attempts=committed.attempts,
     )

@@ -22,6 +22,7 @@ class WriteResult:
         schema_changes: Readable differences that were applied to the table's columns.
         rows_added: Rows written, to files or into the catalog, or in files that were added as they are.
         rows_inlined: Those of them that went into the catalog.
+        rows_updated: Rows that have other values now, under the same row id.
         rows_deleted: Rows that were there before and no longer are.
         files_added: Data files written or added.
         files_removed: Data files that ended with this write because all of their rows were deleted.
@@ -39,6 +40,7 @@ class WriteResult:
     schema_changes: tuple[str, ...] = ()
     rows_added: int = 0
     rows_inlined: int = 0
+    rows_updated: int = 0
     rows_deleted: int = 0
     files_added: int = 0
     files_removed: int = 0

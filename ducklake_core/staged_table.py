@@ -28,15 +28,21 @@ from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.names import join_name
 
 if TYPE_CHECKING:
+    from ducklake_core.arrow.merge_source import MergeSource
+    from ducklake_core.arrow.row_request import ChangeRequest
     from ducklake_core.format.predicates import Predicate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectRows:
-    """Rows to delete: those that match, or all of them; ``data`` is the frame that replaces them, for its engine."""
+    """Rows to delete: those that match, or all of them.
+
+    ``data`` is the frame that replaces them, for its engine; ``session`` is a Spark session that finds them when there is none.
+    """
 
     where: str | Predicate | None
     data: Any = field(default=None, repr=False)
+    session: Any = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +53,16 @@ class SelectKeys:
     data: Any = field(repr=False)
 
 
-Selection: TypeAlias = SelectRows | SelectKeys
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRows:
+    """Rows to change or delete, and rows to add for those of a source that match none."""
+
+    request: ChangeRequest
+    source: MergeSource | None = None
+    session: Any = field(default=None, repr=False)
+
+
+Selection: TypeAlias = SelectRows | SelectKeys | ChangeRows
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +82,8 @@ class StagedTable:
         selection: Which committed rows to delete.
         key_files: The files written by the call that selected; rows that later calls append are no keys of it.
         deletions: Those rows, found on the base snapshot.
+        updated: Files of rows as they were changed, made together with ``deletions``; ``inserted`` are those of rows that a
+            merge adds.
         written: Whether any call wrote to it.
         remembered: Whether ``committed`` was taken from memory, which is good for appends only (see known_tables.py).
     """
@@ -84,6 +101,8 @@ class StagedTable:
     selection: Selection | None = None
     key_files: tuple[WrittenFile, ...] | None = None
     deletions: Deletions = field(default_factory=Deletions)
+    updated: tuple[WrittenFile, ...] = ()
+    inserted: tuple[WrittenFile, ...] = ()
     written: bool = False
     remembered: bool = False
 
@@ -156,9 +175,9 @@ class StagedTable:
         if self.added:
             yield self._added_files()
         # Data files come before delete files, so that they get the lower ids, as in the reference.
-        if self.files:
-            spec = self.state.partition_spec
-            yield AppendFiles(table_id=table_id, schema=self.state.schema, files=tuple(self.files), partition_spec=spec)
+        files = (*self.files, *self.inserted, *self.updated)
+        if files:
+            yield AppendFiles(table_id=table_id, schema=self.state.schema, files=files, partition_spec=self.state.partition_spec)
         for rows in self.inlined:
             yield self._insert_inlined(rows)
         if self.deletions.ended:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.catalog.files import data_files
@@ -14,6 +14,7 @@ from ducklake_core.format.files import DataFile
 from ducklake_core.format.names import join_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.sorting import SortKey
+from ducklake_core.merge import Merge, MergeClause
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
 from ducklake_core.table_alterations import TableAlterations
 from ducklake_core.table_sizes import column_summaries, table_size
@@ -216,11 +217,14 @@ class Table(TableAlterations):
         """Replace the rows whose ``on`` columns equal those of a row of ``data``, and add the others, in one commit."""
         return self._write(data, mode="upsert", on=on, schema_evolution=schema_evolution, **commit)
 
-    def delete(self, where: Where, **commit: Any) -> WriteResult:
-        """Delete the rows for which ``where`` is true. ``where=None`` deletes all rows."""
+    def delete(self, where: Where, *, spark: Any = None, **commit: Any) -> WriteResult:
+        """Delete the rows for which ``where`` is true. ``where=None`` deletes all rows.
+
+        With ``spark``, a session, the rows are found by its executors.
+        """
         self._check_writable()
         with self._lake.transaction(**commit) as tx:
-            tx.delete(self.name, where)
+            tx.delete(self.name, where, spark=spark)
         return single_result(tx.result, self.name, self._state.id)
 
     def add_data_files(
@@ -275,6 +279,47 @@ class Table(TableAlterations):
                 spark=spark,
             )
         return single_result(tx.result, self.name, self._state.id)
+
+    def update(self, values: Mapping[str, Any], *, where: Where = None, spark: Any = None, **commit: Any) -> WriteResult:
+        """Change columns of the rows for which ``where`` is true (all without it), in one commit. Rows keep their row ids.
+
+        Args:
+            values: For each column the value that it gets: SQL text over the columns of the row (DuckDB dialect;
+                ``{"price": "price * 1.1", "name": "'new'"}``), or a Python value other than a text as a constant.
+            where: SQL text or a predicate.
+            spark: A Spark session, whose executors do the work, and which evaluates what Arrow does not (see
+                docs/row-changes.md). Without it the work is done in this process.
+
+        Raises:
+            UnsupportedFeatureError: An expression that only a SQL engine can evaluate, and no session.
+            SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
+            NotFoundError: A column that does not exist.
+        """
+        self._check_writable()
+        with self._lake.transaction(**commit) as tx:
+            tx.update(self.name, values, where=where, spark=spark)
+        return single_result(tx.result, self.name, self._state.id)
+
+    def merge(self, source: Any, *, on: str | Sequence[str], **commit: Any) -> Merge[WriteResult]:
+        """Change, delete and add rows by what a source says, in one commit: name the branches, then ``execute()``.
+
+        Args:
+            source: pyarrow Table or RecordBatchReader, or a Spark DataFrame, whose session does the work then.
+            on: Names of columns that both have, or a condition over ``t.column`` (the table) and ``s.column`` (the source)
+                with at least one equality of a column of each. NULL equals nothing.
+
+        Returns:
+            The merge, to which branches are added; see :class:`~ducklake_core.merge.Merge`. ``commit`` is as for
+            :meth:`append`.
+        """
+        self._check_writable()
+
+        def carry_out(clauses: Sequence[MergeClause]) -> WriteResult:
+            with self._lake.transaction(**commit) as tx:
+                tx.merge_clauses(self.name, source, on, clauses)
+            return single_result(tx.result, self.name, self._state.id)
+
+        return Merge(self.name, carry_out)
 
     def _write(self, data: Any, **how: Any) -> WriteResult:
         self._check_writable()

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.catalog.option_rows import StoredOptions, stored_options
 from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit.transaction import new_commit_id
@@ -16,16 +15,15 @@ from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.names import split_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.predicate_parser import parse_predicate
-from ducklake_core.format.sorting import sort_orders
 from ducklake_core.inlining import inlined_part
 from ducklake_core.publication import Publication
 from ducklake_core.results import TransactionResult
-from ducklake_core.scan.virtual import with_virtual
 from ducklake_core.staged_catalog import StagedCatalog
 from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
 from ducklake_core.table_staging import evolve
 from ducklake_core.transaction_additions import AdditionVerb
 from ducklake_core.transaction_definitions import DefinitionVerbs
+from ducklake_core.transaction_rows import RowVerbs
 from ducklake_core.write_target import Target, check_mode
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake, SchemaEvolution, Where, WriteMode
 
 
-class Transaction(DefinitionVerbs, AdditionVerb):
+class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
     Rows are written to files at once, by each call, or kept for the catalog when they are few; nothing is visible before
@@ -115,17 +113,6 @@ class Transaction(DefinitionVerbs, AdditionVerb):
         """Replace rows with equal keys, and add the others."""
         self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution)
 
-    def delete(self, name: str, where: Where) -> None:
-        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
-        if self._repeated:
-            return
-        with self._whole_or_nothing():
-            staged = self._catalog.table(name)
-            predicate = None if where is None else parse_predicate(where, with_virtual(staged.state.schema))
-            staged.select(SelectRows(where=predicate))
-            staged.written = True
-            self._publication.find_deletions(staged, self._catalog.base)
-
     def write(
         self,
         name: str,
@@ -165,19 +152,7 @@ class Transaction(DefinitionVerbs, AdditionVerb):
             yield
 
     def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None) -> None:
-        table = staged.state
-        options = Options.from_mapping(table.options)
-        state = WriteState(
-            table=staged.name,
-            directory=self._lake.info.checked_location(table.path, f"table {staged.name}", table=staged.name),
-            schema=table.schema,
-            partition_spec=table.partition_spec,
-            storage=self._lake.storage,
-            encrypted=self._lake.info.encrypted,
-            options=options,
-            promise=promise,
-            sort=sort_orders(table.sort_keys, table.schema, staged.name) if options.sort_on_insert else (),
-        )
+        state = self._publication.write_state(staged, promise=promise)
         rows, data = inlined_part(data, state)
         if rows is not None:
             staged.inlined.append(rows)

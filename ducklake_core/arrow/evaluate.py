@@ -141,7 +141,7 @@ def _comparison(left: Operand, op: Operator, right: Operand, batch: Data) -> pa.
         case ColumnReference(), ColumnReference():
             domain = _domain(left.type, right.type)
             first, second = unified(column_of(left, batch), left.type, column_of(right, batch), right.type, domain)
-            return _compare(first, op, second)
+            return compared(first, second, op)
         case Literal(), Literal():
             domain = _domain(left.type, right.type)
             outcome = holds(key_of(left.value, left.type, domain), op, key_of(right.value, right.type, domain))
@@ -166,10 +166,10 @@ def _with_literal(array: pa.Array, data_type: DataType, op: Operator, literal: L
         case None:
             wanted = key_of(literal.value, literal.type, domain)
             converted = in_domain(array, data_type, domain)
-            return _compare(converted, op, pa.scalar(float("nan") if wanted[0] else wanted[1], converted.type))
+            return compared(converted, pa.scalar(float("nan") if wanted[0] else wanted[1], converted.type), op)
         case Fitted(operator=changed, value=value):
             plain = comparable(array, data_type)
-            return _compare(plain, changed, _scalar(value, data_type, plain.type))
+            return compared(plain, _scalar(value, data_type, plain.type), changed)
         case _:
             assert_never(fitted)
 
@@ -180,7 +180,8 @@ def _scalar(value: object, data_type: DataType, arrow: pa.DataType) -> Any:
     return pa.scalar(value, arrow)
 
 
-def _compare(left: Any, op: Operator, right: Any) -> pa.BooleanArray:
+def compared(left: Any, right: Any, op: Operator) -> pa.BooleanArray:
+    """Two columns in one comparable form, or a column and a scalar, compared; NaN is the greatest number."""
     plain = _FUNCTIONS[op](left, right)
     if not pa.types.is_floating(left.type):
         return plain

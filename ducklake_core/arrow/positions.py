@@ -5,7 +5,7 @@ One file is one work unit, so that memory is bounded by one file's positions; on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -262,4 +262,9 @@ def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[
         matching: pa.RecordBatch = batch if keys is None else batch.filter(keys.contains(batch))
         for row_id, name in zip(matching.column("rowid").to_pylist(), matching.column("filename").to_pylist(), strict=True):
             found.setdefault(name, []).append(row_id)
+    return physical_rows(found)
+
+
+def physical_rows(found: Mapping[str, Iterable[int]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Inlined rows by physical table, in the order that a commit takes them."""
     return tuple((name, tuple(sorted(row_ids))) for name, row_ids in sorted(found.items()))

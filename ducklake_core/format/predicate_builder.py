@@ -13,7 +13,7 @@ from ducklake_core.format.literals import number_literal, text_literal
 from ducklake_core.format.predicate_parser import bind_column
 from ducklake_core.format.predicates import FALSE, ColumnReference, Comparison, InList, IsNull, Literal, Operator, Predicate, conjunction
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import BLOB, BOOLEAN, DATE, FLOAT64, INT128, TIMESTAMP, TIMESTAMPTZ, DataType
+from ducklake_core.format.types import BLOB, BOOLEAN, DATE, FLOAT64, INT128, TIME, TIMESTAMP, TIMESTAMPTZ, UUID, DataType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -69,6 +69,22 @@ def literal(value: object, data_type: DataType) -> Literal:
     found = text_literal(value, data_type) if isinstance(value, str) else _typed(value, data_type)
     if found is None or common_domain(data_type, found.type) is None:
         raise UsageError(f"{value!r} cannot be compared with a column of type {data_type}")
+    return found
+
+
+def literal_of(value: object) -> Literal:
+    """A Python value as a constant of its own type; None is NULL.
+
+    Raises:
+        UsageError: No constant can be made of it.
+    """
+    if value is None:
+        return Literal(value=None, type=BOOLEAN)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return number_literal(str(value))
+    found = _typed(value, UUID if isinstance(value, Uuid) else TIME)
+    if found is None:
+        raise UsageError(f"{value!r} cannot be a constant: write it as SQL text, such as \"'text'\"")
     return found
 
 

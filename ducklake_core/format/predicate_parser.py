@@ -38,7 +38,17 @@ from ducklake_core.format.sql_constants import QuotedText, constant_of, unwrappe
 from ducklake_core.format.sql_functions import call_of, function_of
 from ducklake_core.format.types import BOOLEAN, JSON, VARCHAR, DataType, StructType
 
-__all__ = ["bind_column", "parse_predicate", "to_sql"]
+__all__ = [
+    "bind_column",
+    "column_path",
+    "conjuncts",
+    "equal_sides",
+    "operator_of",
+    "parse_predicate",
+    "parse_text",
+    "predicate_of",
+    "to_sql",
+]
 
 _OPERATORS: dict[type[exp.Expression], Operator] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _REFUSED: dict[type, str] = {
@@ -72,7 +82,7 @@ def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
     """
     if not isinstance(condition, str):
         return _checked(condition, schema)
-    return _Parser(condition, schema).predicate(_parse_text(condition))
+    return predicate_of(parse_text(condition), condition, schema)
 
 
 def bind_column(path: tuple[str, ...], schema: Schema) -> ColumnReference:
@@ -113,25 +123,59 @@ def _checked(predicate: Predicate, schema: Schema) -> Predicate:
     return predicate
 
 
-def _parse_text(text: str) -> exp.Expression:
+def predicate_of(node: exp.Expression, text: str, schema: Schema) -> Predicate:
+    """A parsed condition as a predicate; see :func:`parse_predicate`."""
+    return _Parser(text, schema).predicate(node)
+
+
+def operator_of(node: exp.Expression) -> Operator | None:
+    """The comparison that a node is, None for any other node."""
+    return _OPERATORS.get(type(node))
+
+
+def parse_text(text: str, what: str = "condition") -> exp.Expression:
+    """One condition or expression over the columns of a row, as sqlglot's tree.
+
+    Raises:
+        UsageError: Unreadable text, several statements, or something that is no expression over one row.
+    """
     try:
         statements = [s for s in sqlglot.parse(text, dialect="duckdb") if s is not None]
     except SqlglotError as problem:
         reason = re.sub(r"\x1b\[\d+m", "", str(problem)).split("\n")[0]
-        raise UsageError(f"cannot read the condition {text!r}: {reason}") from problem
+        raise UsageError(f"cannot read the {what} {text!r}: {reason}") from problem
     if len(statements) != 1:
-        raise UsageError(f"{text!r} must be exactly one SQL condition, not {len(statements)}")
+        raise UsageError(f"{text!r} must be exactly one SQL {what}, not {len(statements)}")
     root = cast("exp.Expression", statements[0])
     for node in root.walk():
         for refused, name in _REFUSED.items():
             if isinstance(node, refused):
-                raise UsageError(f"the condition {text!r} holds {name}; only the columns of one row can be used")
+                raise UsageError(f"the {what} {text!r} holds {name}; only the columns of one row can be used")
     if not isinstance(root, exp.Condition):
-        raise UsageError(f"{text!r} is not a SQL condition")
+        raise UsageError(f"{text!r} is not a SQL {what}")
     return root
 
 
-def _path(node: exp.Expression) -> tuple[str, ...] | None:
+def conjuncts(text: str) -> list[str]:
+    """The conditions that a condition joins by AND, as SQL."""
+    found: list[str] = []
+    waiting = [parse_text(text)]
+    while waiting:
+        node = unwrapped(waiting.pop())
+        if isinstance(node, exp.And):
+            waiting += [node.expression, node.this]
+        else:
+            found.append(node.sql(dialect="duckdb"))
+    return found
+
+
+def equal_sides(text: str) -> tuple[str, str] | None:
+    """Both sides of an equality, as SQL; None for any other condition."""
+    node = unwrapped(parse_text(text))
+    return (node.this.sql(dialect="duckdb"), node.expression.sql(dialect="duckdb")) if isinstance(node, exp.EQ) else None
+
+
+def column_path(node: exp.Expression) -> tuple[str, ...] | None:
     """Names of a column or of a field of structs, None when the node is something else."""
     node = unwrapped(node)
     match node:
@@ -152,7 +196,7 @@ def _is_text(node: object) -> bool:
 
 
 def _extended(node: exp.Expression, name: str) -> tuple[str, ...] | None:
-    base = _path(node)
+    base = column_path(node)
     return None if base is None else (*base, name)
 
 
@@ -218,7 +262,7 @@ class _Parser:
         return self.expression(node)
 
     def column(self, node: exp.Expression) -> ColumnReference | None:
-        path = _path(node)
+        path = column_path(node)
         if path is None:
             return None
         bound, rest = _follow(path, self.schema)

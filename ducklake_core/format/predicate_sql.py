@@ -76,7 +76,7 @@ def to_sql(predicate: Predicate, dialect: Dialect) -> str:
         case ColumnReference():
             return _column(predicate, dialect)
         case SqlExpression():
-            return f"({_expression(predicate, dialect)})"
+            return f"({expression_sql(predicate.sql, dialect)})"
         case Constant(value=value):
             return "CAST(NULL AS BOOLEAN)" if value is None else str(value).upper()
         case IsNull(operand=operand):
@@ -116,16 +116,21 @@ def _column(column: ColumnReference, dialect: Dialect) -> str:
     return ".".join(_identifier(name, dialect) for name in column.path)
 
 
-def _expression(expression: SqlExpression, dialect: Dialect) -> str:
+def expression_sql(sql: str, dialect: Dialect) -> str:
+    """SQL in DuckDB's dialect as SQL of another.
+
+    Raises:
+        UnsupportedFeatureError: It cannot be said there.
+    """
     if dialect == "duckdb":
-        return expression.sql
-    if "\\" in expression.sql and "LIKE" in expression.sql.upper():
+        return sql
+    if "\\" in sql and "LIKE" in sql.upper():
         # A backslash escapes in Spark's LIKE and is an ordinary character in DuckDB's.
-        raise UnsupportedFeatureError(f"a LIKE with a backslash cannot be said to Spark: {expression.sql!r}", expression=expression.sql)
+        raise UnsupportedFeatureError(f"a LIKE with a backslash cannot be said to Spark: {sql!r}", expression=sql)
     try:
-        return sqlglot.transpile(expression.sql, read="duckdb", write=dialect, unsupported_level=sqlglot.ErrorLevel.RAISE)[0]
+        return sqlglot.transpile(sql, read="duckdb", write=dialect, unsupported_level=sqlglot.ErrorLevel.RAISE)[0]
     except sqlglot.errors.SqlglotError as problem:
-        raise UnsupportedFeatureError(f"Spark cannot evaluate {expression.sql!r}: {problem}", expression=expression.sql) from problem
+        raise UnsupportedFeatureError(f"Spark cannot evaluate {sql!r}: {problem}", expression=sql) from problem
 
 
 def _operand(operand: Operand, dialect: Dialect) -> str:
@@ -135,7 +140,7 @@ def _operand(operand: Operand, dialect: Dialect) -> str:
         case Literal():
             return literal_text(operand.value, operand.type, dialect)
         case SqlExpression():
-            return f"({_expression(operand, dialect)})"
+            return f"({expression_sql(operand.sql, dialect)})"
         case _:
             assert_never(operand)
 

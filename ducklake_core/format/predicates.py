@@ -212,3 +212,20 @@ def references(predicate: Predicate | Operand) -> frozenset[ColumnReference]:
             return frozenset().union(*(references(o) for o in operands))
         case _:
             assert_never(predicate)
+
+
+def needs_sql(predicate: Predicate) -> bool:
+    """Whether a predicate has a part that only a SQL engine can evaluate."""
+    match predicate:
+        case SqlExpression():
+            return True
+        case And(operands=operands) | Or(operands=operands):
+            return any(needs_sql(operand) for operand in operands)
+        case Not(operand=operand):
+            return needs_sql(operand)
+        case Comparison(left=left, right=right):
+            return isinstance(left, SqlExpression) or isinstance(right, SqlExpression)
+        case IsNull(operand=operand):
+            return isinstance(operand, SqlExpression)
+        case _:
+            return False

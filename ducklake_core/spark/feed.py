@@ -12,12 +12,11 @@ import pyarrow as pa
 from ducklake_core.arrow.feed import read_change_task, read_inlined_changes
 from ducklake_core.format import pruning
 from ducklake_core.format.predicate_sql import to_sql
-from ducklake_core.format.predicates import Predicate, conjunction
+from ducklake_core.format.predicates import Predicate, conjunction, needs_sql
 from ducklake_core.scan.change_plan import DELETE, INSERT, POSTIMAGE, PREIMAGE, ChangePlan, ChangeTask, FeedShape, InlinedChanges
 from ducklake_core.scan.snapshot_spans import covered
 from ducklake_core.spark.arrow_form import to_spark_form
 from ducklake_core.spark.bundles import INLINED_ROWS, deal, from_stream, split, to_stream
-from ducklake_core.spark.read import needs_sql
 from ducklake_core.spark.scan_schema import FilteredColumns, arrow_form, filtered_columns, quoted, wants_exact
 from ducklake_core.storage.filesystems import Storage
 

@@ -28,13 +28,13 @@ from ducklake_core.arrow.read import read_inlined, read_task
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.arrow_types import READ_ONLY_TYPES
 from ducklake_core.format.predicate_sql import to_sql
+from ducklake_core.format.predicates import needs_sql
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import UUID
+from ducklake_core.format.types import UUID, Field
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.spark.arrow_form import to_spark_form
 from ducklake_core.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
 from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
-from ducklake_core.spark.read import needs_sql
 from ducklake_core.spark.scan_schema import arrow_form, quoted, spark_schema
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
@@ -46,7 +46,8 @@ _FILE = "_ducklake_file"
 _POSITION = "_ducklake_position"
 _COUNT = "_ducklake_count"
 _RESULT = f"{ATTEMPT_COLUMNS}, result binary"
-_INLINED = -1
+INLINED = -1
+"""Stands for the number of a file with inlined rows, whose position is their row id."""
 _POSITION_SHAPE = ("file_row_number",)
 
 
@@ -149,6 +150,25 @@ def _check_keys(keys: DataFrame, schema: Schema) -> None:
         raise SchemaError(f"the data has {counts[len(columns)]} rows whose key ({names}) occurs more than once", columns=list(schema.names))
 
 
+def target_rows(plan: ScanPlan, storage: Storage, session: SparkSession, columns: Sequence[Field], places: Sequence[str]) -> DataFrame:
+    """Visible rows of a plan that satisfy its predicate, as far as Arrow can evaluate it, each with its place.
+
+    Args:
+        plan: A scan of all columns.
+        columns: The columns under the names that they are to have.
+        places: Names of the columns that follow: row id, number of the file in the plan (or :data:`INLINED`), position in it.
+    """
+    predicate = None if plan.predicate is not None and needs_sql(plan.predicate) else plan.predicate
+    shape = replace(plan.shape, virtual=("rowid", *_POSITION_SHAPE), predicate=predicate)
+    number_of = {task.file.id: number for number, task in enumerate(plan.tasks)}
+    bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(plan.tasks))), *inlined_bundles(plan.inlined)]
+    schema = spark_schema(Schema(columns=tuple(columns)))
+    for name in places:
+        schema = schema.add(name, "long")
+    numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
+    return numbers.mapInArrow(_position_reader(bundles, number_of, shape, storage, arrow_form(schema)), schema)
+
+
 def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: SparkSession, *, keep_predicate: bool) -> DataFrame:
     """Visible rows of the plan's files: the columns, then the number of the file in the plan and the position in it."""
     predicate = plan.predicate if keep_predicate else None
@@ -182,8 +202,8 @@ def _rows(bundle: Bundle, number_of: dict[int, int], shape: ReadShape, storage: 
     if bundle.inlined is not None:
         table: Any = pa.ipc.open_stream(bundle.inlined).read_all()
         # The row id says which inlined row it is, wherever a bundle was cut.
-        for rows in read_inlined(table, replace(shape, virtual=("rowid",))):
-            yield _INLINED, rows
+        for rows in read_inlined(table, shape):
+            yield INLINED, rows
 
 
 def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: Storage) -> Deletions:
@@ -193,7 +213,7 @@ def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: St
     def write(rows: pa.Table) -> pa.Table:
         number = rows.column(_FILE)[0].as_py()
         positions = np.sort(rows.column(_POSITION).to_numpy())
-        if number == _INLINED:
+        if number == INLINED:
             return pa.Table.from_batches([_packed(positions.tolist())])
         return pa.Table.from_batches([_packed(hide_positions(tasks[number].file, positions, shape, target, storage))])
 
@@ -206,12 +226,13 @@ def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: St
             row_ids.update(value)
         else:
             found.append(value)
-    deletions = collect(found, _physical_tables(plan, row_ids))
+    deletions = collect(found, inlined_by_table(plan, row_ids))
     _sweep_lost(results, deletions, target, storage, matching.sparkSession)
     return deletions
 
 
-def _physical_tables(plan: ScanPlan, row_ids: set[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+def inlined_by_table(plan: ScanPlan, row_ids: set[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Inlined rows of a plan with certain row ids, by physical table."""
     every = matching_inlined(replace(plan, predicate=None))
     chosen = ((name, tuple(row_id for row_id in ids if row_id in row_ids)) for name, ids in every)
     return tuple((name, ids) for name, ids in chosen if ids)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.format import pruning
 from ducklake_core.format.predicate_sql import to_sql
-from ducklake_core.format.predicates import And, Comparison, IsNull, Not, Or, Predicate, SqlExpression
+from ducklake_core.format.predicates import needs_sql
 from ducklake_core.scan.native import prefers_arrow
 from ducklake_core.scan.plan import FileTask, ScanPlan
 from ducklake_core.spark.bundles import Bundle, bundle_reader, deal, inlined_bundles, split
@@ -68,20 +68,3 @@ def _arrow(plan: ScanPlan, bundles: list[Bundle], storage: Storage, session: Spa
     reader = bundle_reader(bundles, shape, storage, arrow_form(columns.schema), columns.again)
     frame = numbers.mapInArrow(reader, columns.schema)
     return frame if filter_sql is None else columns.selected(frame.filter(filter_sql), (*plan.schema.names, *plan.virtual))
-
-
-def needs_sql(predicate: Predicate) -> bool:
-    """Whether a predicate has a part that only a SQL engine can evaluate."""
-    match predicate:
-        case SqlExpression():
-            return True
-        case And(operands=operands) | Or(operands=operands):
-            return any(needs_sql(operand) for operand in operands)
-        case Not(operand=operand):
-            return needs_sql(operand)
-        case Comparison(left=left, right=right):
-            return isinstance(left, SqlExpression) or isinstance(right, SqlExpression)
-        case IsNull(operand=operand):
-            return isinstance(operand, SqlExpression)
-        case _:
-            return False

@@ -14,11 +14,10 @@ from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.comparison import domain_of, key_of
 from ducklake_core.format.files import ColumnStatistics
 from ducklake_core.format.predicate_parser import parse_predicate, to_sql
-from ducklake_core.format.predicates import ColumnReference, Comparison, Literal, as_filter
+from ducklake_core.format.predicates import ColumnReference, Comparison, Literal, as_filter, needs_sql
 from ducklake_core.format.pruning import may_match, must_match
 from ducklake_core.format.types import FLOATS, Field
 from ducklake_core.format.value_text import to_text
-from ducklake_core.spark.read import needs_sql
 from tests.predicates.samples import SCHEMA, TYPES, load, quoted, table_of, value_of
 
 ROWS = 6

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ducklake_core.arrow.evaluate import evaluate
 from ducklake_core.format.predicate_parser import parse_predicate, to_sql
-from ducklake_core.spark.read import needs_sql
+from ducklake_core.format.predicates import needs_sql
 from tests.predicates.samples import SCHEMA, TYPES, table_of, value_of
 from tests.predicates.test_evaluate import condition
 

@@ -1,0 +1,83 @@
+"""The verbs of a transaction that change rows in place: delete, update, merge."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from ducklake_core.engines import merge_source, schema_of
+from ducklake_core.format.predicate_parser import parse_predicate
+from ducklake_core.merge import Merge, MergeClause
+from ducklake_core.publication import Publication
+from ducklake_core.scan.virtual import with_virtual
+from ducklake_core.staged_catalog import StagedCatalog
+from ducklake_core.staged_table import ChangeRows, Selection, SelectRows, StagedTable
+
+if TYPE_CHECKING:
+    from ducklake_core.catalog.state import Snapshot
+    from ducklake_core.lake import Where
+
+
+class RowVerbs(ABC):
+    """Changes of rows staged by a :class:`Transaction`."""
+
+    _publication: Publication
+
+    @property
+    @abstractmethod
+    def repeated(self) -> Snapshot | None:
+        """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
+
+    @property
+    @abstractmethod
+    def _catalog(self) -> StagedCatalog:
+        """What is staged."""
+
+    @abstractmethod
+    def _whole_or_nothing(self) -> AbstractContextManager[None]:
+        """A call that fails leaves nothing staged."""
+
+    def delete(self, name: str, where: Where, *, spark: Any = None) -> None:
+        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
+        if self.repeated:
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            predicate = None if where is None else parse_predicate(where, with_virtual(staged.state.schema))
+            self._select(staged, SelectRows(where=predicate, session=spark))
+
+    def update(self, name: str, values: Mapping[str, Any], *, where: Where = None, spark: Any = None) -> None:
+        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
+        from ducklake_core.arrow.row_request import update_request
+
+        if self.repeated:
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            request = update_request(staged.name, staged.state.schema, values, where)
+            self._select(staged, ChangeRows(request=request, session=spark))
+
+    def merge(self, name: str, source: Any, *, on: str | Sequence[str]) -> Merge[None]:
+        """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it."""
+        return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses))
+
+    def merge_clauses(self, name: str, source: Any, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
+        """Stage a merge whose branches are known."""
+        from ducklake_core.arrow.merge_request import merge_request
+
+        if self.repeated:
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            # What is asked for is checked before the source is computed.
+            request = merge_request(staged.name, staged.state.schema, schema_of(source), on, clauses)
+            kept = merge_source(source, self._publication.write_state(staged))
+            self._publication.own_for_now(kept.directory + file.path for file in kept.files)
+            self._select(staged, ChangeRows(request=request, source=kept))
+
+    def _select(self, staged: StagedTable, selection: Selection) -> None:
+        staged.select(selection)
+        staged.written = True
+        self._publication.find_deletions(staged, self._catalog.base)
