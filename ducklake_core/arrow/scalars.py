@@ -68,9 +68,8 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         SchemaError: A value that does not fit the column, an overflow.
         UnsupportedFeatureError: Something that only a SQL engine can do.
     """
-    found = _eval(scalar, batch)
     try:
-        return _as(found, column.type, batch.num_rows)
+        return _as(_eval(scalar, batch), column.type, batch.num_rows)
     except (SchemaError, UsageError) as error:
         raise SchemaError(f"column {column.name!r}: {error.message}", column=column.name) from error
     except UnsupportedFeatureError as error:
@@ -240,7 +239,7 @@ def _is_number(data_type: DataType) -> bool:
 def _call(function: str, values: list[_Typed], rows: int) -> _Typed:
     match function:
         case "+" | "-" | "*" | "/" | "//" | "%":
-            return _arithmetic(function, *values, rows)
+            return _arithmetic(function, values[0], values[1], rows)
         case "negate" | "abs" | "floor" | "ceil":
             return _number(function, values[0])
         case "||" | "concat":

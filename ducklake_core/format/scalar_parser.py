@@ -46,7 +46,7 @@ def parse_expression(text: str, schema: Schema, resolve: Resolver = lambda path:
     for column in list(root.find_all(exp.Column)):
         path = resolve(tuple(part.name for part in column.parts))
         bound = bind_column(path, schema)
-        fresh = exp.column(*(exp.to_identifier(name, quoted=True) for name in reversed(bound.path[:1])))
+        fresh: exp.Expression = exp.column(*(exp.to_identifier(name, quoted=True) for name in reversed(bound.path[:1])))
         for name in bound.path[1:]:
             fresh = exp.Dot(this=fresh, expression=exp.to_identifier(name, quoted=True))
         if column is root:

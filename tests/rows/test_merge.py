@@ -153,5 +153,5 @@ def test_a_merge_meets_other_writers(twins: Twins) -> None:
     assert twins.ours.rows("SELECT k, g FROM t WHERE k IN (1, 500) ORDER BY k") == [(1, "one"), (500, "five hundred")]
     live = {file.path for file in lake.table("t").list_files()} | {d.path for f in lake.table("t").list_files() for d in f.delete_files}
     stored = {file.path for file in lake.storage.list(twins.ours.address.data_path)}
-    assert live < stored
-    assert len(stored - live) == tx.result.writes[0].files_removed == 1
+    # Nothing is left of the first plan; the row that the other one appended was in the catalog.
+    assert live == stored
