@@ -101,8 +101,9 @@ def _result(row: Any) -> Any:
 
 def _sweep_lost(rows: Sequence[Any], changed: ChangedRows, state: WriteState, session: SparkSession) -> None:
     if may_have_lost(rows, session):
-        files = (*changed.updated, *changed.inserted, *changed.deletions.delete_files)
-        sweep(state.storage, state.directory, state.write_id, keep=frozenset(file.path for file in files))
+        kept = [file.path for file in (*changed.updated, *changed.inserted)]
+        kept += [file.path for file in changed.deletions.delete_files]
+        sweep(state.storage, state.directory, state.write_id, keep=frozenset(kept))
 
 
 class _Join:
