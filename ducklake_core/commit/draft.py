@@ -123,13 +123,17 @@ class Draft:
         return self.next_file_id - 1
 
     def new_inlined_table(self, table_id: int, schema: Schema) -> str:
-        """A fresh table for inlined rows of these columns, once in a transaction and table: its name."""
-        if table_id not in self.inlined_tables:
+        """A fresh table for inlined rows of these columns: its name. One in a transaction and table, with the columns given last."""
+        known = self.inlined_tables.get(table_id)
+        name = known or f"ducklake_inlined_data_{table_id}_{self.schema_version}"
+        if known is None:
             self.schema_changed = True
-            name = self.inlined_tables[table_id] = f"ducklake_inlined_data_{table_id}_{self.schema_version}"
-            self.creations.append(CreateInlinedTable(table_name=name, columns=schema.columns))
+            self.inlined_tables[table_id] = name
             self.insert("inlined_data_tables", table_id=table_id, table_name=name, schema_version=self.schema_version)
-        return self.inlined_tables[table_id]
+        else:
+            self.creations = [change for change in self.creations if not _creates(change, name)]
+        self.creations.append(CreateInlinedTable(table_name=name, columns=schema.columns))
+        return name
 
     def log(self, kind: str, value: int | str | QualifiedName) -> None:
         """Add an entry to ``changes_made``."""
@@ -146,6 +150,10 @@ class Draft:
     def end(self, table: str, where: Mapping[str, object]) -> None:
         """End the live rows that match."""
         self.endings.append(UpdateRows(table=table, where={**where, "end_snapshot": None}, values={"end_snapshot": self.snapshot_id}))
+
+
+def _creates(change: CatalogChange, name: str) -> bool:
+    return isinstance(change, CreateInlinedTable) and change.table_name == name
 
 
 def _snapshot_row(snapshot: Snapshot) -> InsertRows:

@@ -62,14 +62,14 @@ def test_rows_that_live_in_the_catalog_count(
     run([asset])
     with oracle(sqlite_address) as duck:
         duck.run("INSERT INTO lake.things VALUES (NULL, 'x'), (NULL, NULL)")
-    assert lake_resource.connect().table_info("things").inlined_row_count == 2
+    assert lake_resource.connect().table_info("things").inlined_row_count == 4
     checks = build_null_fraction_checks(assets=[asset], columns={"n": 0.4, "Label": 0.25})
     (check,) = run(checks, selection=dg.AssetSelection.all_asset_checks()).get_asset_check_evaluations()
     assert check.description == "50.00% of 'n' is NULL, more than 40.00%"
 
 
 def test_no_file_is_read_and_a_missing_table_does_not_stop_the_others(run: Run, lake_resource: DuckLakeResource) -> None:
-    asset, other = things(5), dg.AssetSpec("elsewhere", metadata={"schema": "no"})
+    asset, other = things(20), dg.AssetSpec("elsewhere", metadata={"schema": "no"})
     run([asset])
     for file in lake_resource.connect().table("things").scan().plan().plan.tasks:
         Path(file.file.path).unlink()

@@ -27,6 +27,7 @@ NOW = {"older_than_days": 0.0, "min_age_hours": 0.0}
 def filled(lake_resource: DuckLakeResource) -> DuckLakeResource:
     """A lake with a table of five small files and one of one file."""
     lake = lake_resource.connect()
+    lake.set_option("data_inlining_row_limit", 0)
     for number in range(5):
         lake.write("small", pa.table({"n": [number]}))
     lake.write('"odd.na""me"', pa.table({"n": [1]}))
