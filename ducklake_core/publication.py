@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.arrow.positions import DeleteTarget, Deletions, rewrite_delete_file
+from ducklake_core.arrow.restored_rows import restore_rows
 from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.catalog.known_files import named_already
 from ducklake_core.catalog.reader import CatalogReader
@@ -31,7 +32,7 @@ from ducklake_core.not_null import check_no_nulls
 from ducklake_core.rebase import check_names, rebase_definitions, rebase_table, rebase_view
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.scan.plan import ScanPlan, empty_plan
-from ducklake_core.staged_table import ChangeRows, SelectKeys, SelectRows, StagedTable
+from ducklake_core.staged_table import ChangeRows, RestoreRows, SelectKeys, SelectRows, StagedTable
 from ducklake_core.staged_view import StagedView
 from ducklake_core.storage.sweeping import sweep
 
@@ -121,7 +122,7 @@ class Publication:
         )
         if staged.key_files is None:
             staged.key_files = tuple(staged.files)
-        if isinstance(staged.selection, ChangeRows):
+        if isinstance(staged.selection, ChangeRows | RestoreRows):
             self._change(staged, base, staged.selection, target)
             return
         if state is None:
@@ -143,21 +144,24 @@ class Publication:
                 return delete_matching(self._plan(state, where=where), target, self._lake.storage, data, session)
             case SelectKeys(on=on, data=data):
                 return delete_by_key(self._plan(state, on), on, data, staged.key_files or (), target, self._lake.storage)
-            case ChangeRows() | None:
+            case ChangeRows() | RestoreRows() | None:
                 return Deletions()
 
-    def _change(self, staged: StagedTable, base: Snapshot, selection: ChangeRows, target: DeleteTarget) -> None:
+    def _change(self, staged: StagedTable, base: Snapshot, selection: ChangeRows | RestoreRows, target: DeleteTarget) -> None:
         """Find the rows that a change is about, and write what becomes of them."""
-        request, state = selection.request, staged.committed
-        where = request.where if selection.source is None else selection.source.narrowing(request)
-        if state is None:
-            plan = empty_plan(staged.name, base.id, staged.state.schema)
-        else:
+        state = staged.committed
+        plan = empty_plan(staged.name, base.id, staged.state.schema)
+        if state is not None:
             self._targets[state.id] = target
+            where = selection.narrowing() if isinstance(selection, ChangeRows) else None
             wanted = replace(state, schema=committed_at(staged.state.schema, base.id + 1))
             plan = self._plan(wanted, None, where, virtual=("rowid", "file_row_number"))
+        write = self.write_state(staged, write_id=target.write_id)
         try:
-            changed = change_rows(plan, selection, target, self.write_state(staged, write_id=target.write_id), self._lake.storage)
+            if isinstance(selection, ChangeRows):
+                changed = change_rows(plan, selection, target, write, self._lake.storage)
+            else:
+                changed = restore_rows(plan, self._plan(selection.then, None), target, write, self._lake.storage)
         except BaseException:
             sweep(self._lake.storage, target.directory, target.write_id)
             raise

@@ -188,8 +188,9 @@ def _same_name(one: TableState, two: TableState) -> bool:
 def _fits(ours: TableState, theirs: TableState) -> bool:
     """Whether files written for one state of a table are right for another."""
     ours_keys, theirs_keys = (state.partition_spec.fields if state.partition_spec else () for state in (ours, theirs))
-    return _columns(ours) == _columns(theirs) and ours_keys == theirs_keys and ours.path == theirs.path
+    return columns_of(ours) == columns_of(theirs) and ours_keys == theirs_keys and ours.path == theirs.path
 
 
-def _columns(state: TableState) -> list[tuple[object, ...]]:
+def columns_of(state: TableState) -> list[tuple[object, ...]]:
+    """What files of a table follow: ids, names, types and NOT NULL of all nodes."""
     return [(node.id, node.name, node.type if node.is_leaf else type(node.type), node.nullable) for node in state.schema.walk()]

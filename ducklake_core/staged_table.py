@@ -61,8 +61,19 @@ class ChangeRows:
     source: MergeSource | None = None
     session: Any = field(default=None, repr=False)
 
+    def narrowing(self) -> Predicate | None:
+        """What is true of every row that the change can be about, None for all rows."""
+        return self.request.where if self.source is None else self.source.narrowing(self.request)
 
-Selection: TypeAlias = SelectRows | SelectKeys | ChangeRows
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRows:
+    """Make the rows those of an earlier snapshot; ``then`` is the table at it."""
+
+    then: TableState
+
+
+Selection: TypeAlias = SelectRows | SelectKeys | ChangeRows | RestoreRows
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,7 +188,9 @@ class StagedTable:
         # Data files come before delete files, so that they get the lower ids, as in the reference.
         files = (*self.files, *self.inserted, *self.updated)
         if files:
-            yield AppendFiles(table_id=table_id, schema=self.state.schema, files=files, partition_spec=self.state.partition_spec)
+            depends = bool(self.inserted or self.updated)
+            spec = self.state.partition_spec
+            yield AppendFiles(table_id=table_id, schema=self.state.schema, files=files, partition_spec=spec, depends=depends)
         for rows in self.inlined:
             yield self._insert_inlined(rows)
         if self.deletions.ended:

@@ -321,6 +321,24 @@ class Table(TableAlterations):
 
         return Merge(self.name, carry_out)
 
+    def restore(self, at: At, **commit: Any) -> WriteResult:
+        """Make the rows those of an earlier snapshot, as a new snapshot: history stays as it is, and can be gone back to as well.
+
+        Rows that are the same are left alone; those that came since are deleted, and those that went are written again with
+        the row ids that they had. The work is done in this process.
+
+        Args:
+            at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
+
+        Raises:
+            NotFoundError: There is no such snapshot (any more), or the table did not exist then.
+            UnsupportedFeatureError: The table's columns were changed since.
+        """
+        self._check_writable()
+        with self._lake.transaction(**commit) as tx:
+            tx.restore(self.name, at=at)
+        return single_result(tx.result, self.name, self._state.id)
+
     def _write(self, data: Any, **how: Any) -> WriteResult:
         self._check_writable()
         return self._lake.write(self.name, data, create=False, **how)

@@ -8,21 +8,26 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.engines import merge_source, schema_of
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.predicate_parser import parse_predicate
+from ducklake_core.lake_listing import resolve_at
 from ducklake_core.merge import Merge, MergeClause
 from ducklake_core.publication import Publication
+from ducklake_core.rebase import columns_of
 from ducklake_core.scan.virtual import with_virtual
 from ducklake_core.staged_catalog import StagedCatalog
-from ducklake_core.staged_table import ChangeRows, Selection, SelectRows, StagedTable
+from ducklake_core.staged_table import ChangeRows, RestoreRows, Selection, SelectRows, StagedTable
 
 if TYPE_CHECKING:
     from ducklake_core.catalog.state import Snapshot
-    from ducklake_core.lake import Where
+    from ducklake_core.lake import DuckLake, Where
+    from ducklake_core.lake_listing import At
 
 
 class RowVerbs(ABC):
     """Changes of rows staged by a :class:`Transaction`."""
 
+    _lake: DuckLake
     _publication: Publication
 
     @property
@@ -76,6 +81,25 @@ class RowVerbs(ABC):
             kept = merge_source(source, self._publication.write_state(staged))
             self._publication.own_for_now(kept.directory + file.path for file in kept.files)
             self._select(staged, ChangeRows(request=request, source=kept))
+
+    def restore(self, name: str, *, at: At) -> None:
+        """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""
+        if self.repeated:
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            if staged.committed is None:
+                raise UsageError(f"table {staged.name} is made in this transaction: there is nothing to restore", table=staged.name)
+            with self._lake.reader() as reader:
+                then = reader.table_by_id(staged.committed.id, resolve_at(reader, at).id)
+            if columns_of(then) != columns_of(staged.state):
+                raise UnsupportedFeatureError(
+                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}, and restoring columns is not supported; "
+                    "change them back first, or write the rows of the earlier snapshot to another table",
+                    table=staged.name,
+                    snapshot_id=then.snapshot_id,
+                )
+            self._select(staged, RestoreRows(then=then))
 
     def _select(self, staged: StagedTable, selection: Selection) -> None:
         staged.select(selection)

@@ -191,13 +191,14 @@ class AppendFiles:
     """Add written files to a table. Types behind the statistics come from ``schema``, the table's columns.
 
     ``schema`` and ``partition_spec`` are what the files were written with; an id of 0 means the spec that the transaction
-    itself creates with the table.
+    itself creates with the table. ``depends`` says that the rows depend on those that the table had at the base, as a merge's do.
     """
 
     table_id: int
     schema: Schema
     files: tuple[WrittenFile, ...]
     partition_spec: PartitionSpec | None = None
+    depends: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

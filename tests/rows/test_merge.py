@@ -155,3 +155,14 @@ def test_a_merge_meets_other_writers(twins: Twins) -> None:
     stored = {file.path for file in lake.storage.list(twins.ours.address.data_path)}
     # Nothing is left of the first plan; the row that the other one appended was in the catalog.
     assert live == stored
+
+
+def test_rows_that_a_merge_only_adds_are_not_added_twice(twins: Twins) -> None:
+    twins.both(*TABLE)
+    lake = twins.lake
+    source = pa.table({"k": pa.array([500, 501], pa.int32()), "g": ["mine", "mine"]})
+    with lake.transaction() as tx:
+        tx.merge("t", source, on=["k"]).when_not_matched_insert().execute()
+        lake.table("t").append(pa.table({"k": pa.array([500], pa.int32()), "g": ["theirs"]}))
+    assert tx.result.writes[0].rows_added == 1
+    assert twins.ours.rows("SELECT k, g FROM t WHERE k >= 500 ORDER BY k") == [(500, "theirs"), (501, "mine")]
