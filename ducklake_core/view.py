@@ -125,8 +125,9 @@ class View:
     def _translated(self, translated: Translation, session: SparkSession) -> DataFrame:
         from ducklake_core.spark.query import run_query, scanned
 
-        frames = {
-            scan.key: scanned(self._scan(scan.table, scan.columns, scan.where).to_spark(session), scan.types, scan.identifiers, self.name)
-            for scan in translated.scans
-        }
+        frames = {}
+        for scan in translated.scans:
+            # A query calculates with its columns, which a text in place of a number would not let it do.
+            frame = self._scan(scan.table, scan.columns, scan.where).to_spark(session, exact=False)
+            frames[scan.key] = scanned(frame, scan.types, scan.identifiers, self.name)
         return run_query(translated.sql, frames, translated.identifiers, translated.schema, session, self.name)

@@ -80,12 +80,18 @@ class Scan:
         """All rows as one Arrow table, in no particular order."""
         return self.to_reader().read_all()
 
-    def to_spark(self, session: SparkSession) -> DataFrame:
-        """The rows as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later."""
+    def to_spark(self, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
+        """The rows as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later.
+
+        Args:
+            session: The session to read with.
+            exact: Whether columns must have types that hold every value (docs/types.md); as the session's
+                ``spark.ducklake.read.types`` says when None.
+        """
         from ducklake_core.spark.read import read_plan
 
         plan = self.plan().plan
-        frame = read_plan(plan, self.storage, session)
+        frame = read_plan(plan, self.storage, session, exact=exact)
         names = self._names(plan)
         return frame if names == frame.columns else frame.select(*(_quoted(name) for name in names))
 

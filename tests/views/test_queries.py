@@ -25,7 +25,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeAddress]:
     return address
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 4))])
 def test_translated(address: LakeAddress, spark: SparkSession, part: int) -> None:
     lake = DuckLake.connect(address.url)
     with attached(address) as duck:
