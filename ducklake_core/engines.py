@@ -126,8 +126,13 @@ def delete_by_key(
     return find_positions(plan, target, storage, key_set(data, on, plan.schema))
 
 
-def change_rows(plan: ScanPlan, selection: ChangeRows, target: DeleteTarget, state: WriteState, storage: Storage) -> ChangedRows:
-    """Write what becomes of the rows that an update or a merge is about, on the engine that was chosen for it."""
+def change_rows(
+    plan: ScanPlan, selection: ChangeRows, target: DeleteTarget, state: WriteState, storage: Storage, *, keep: int = 0
+) -> ChangedRows:
+    """Write what becomes of the rows that an update or a merge is about, on the engine that was chosen for it.
+
+    In this process up to ``keep`` rows are given back instead of written.
+    """
     request, source = selection.request, selection.source
     session = source.session if source is not None and source.session is not None else selection.session
     if session is not None:
@@ -136,7 +141,8 @@ def change_rows(plan: ScanPlan, selection: ChangeRows, target: DeleteTarget, sta
         return change_with_spark(plan, request, target, state, session, source)
     from ducklake_core.arrow.changed_rows import change_rows as change_with_arrow
 
-    return change_with_arrow(plan, request.change(), target, state, storage, None if source is None else source.rows)
+    rows = None if source is None else source.rows
+    return change_with_arrow(plan, request.change(), target, state, storage, source=rows, keep=keep)
 
 
 def merge_source(data: Any, state: WriteState) -> MergeSource:

@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ducklake_core.arrow.changed_rows import write_updated
 from ducklake_core.arrow.positions import DeleteTarget, Deletions, rewrite_delete_file
 from ducklake_core.arrow.restored_rows import restore_rows
+from ducklake_core.arrow.write import write_table
 from ducklake_core.arrow.write_state import WriteState
+from ducklake_core.catalog.inlined_ddl import may_inline
 from ducklake_core.catalog.known_files import named_already
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import Snapshot, TableState
@@ -24,19 +27,23 @@ from ducklake_core.commit.transaction import StagedTransaction, stored_extra_inf
 from ducklake_core.engines import change_rows, delete_by_key, delete_matching
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
 from ducklake_core.format import paths
+from ducklake_core.format.files import ROW_ID_COLUMN, WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import committed_at
 from ducklake_core.format.sorting import sort_orders
+from ducklake_core.inlining import inlined_part
 from ducklake_core.not_null import check_no_nulls
 from ducklake_core.rebase import check_names, rebase_definitions, rebase_table, rebase_view
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.scan.plan import ScanPlan, empty_plan
-from ducklake_core.staged_table import ChangeRows, RestoreRows, SelectKeys, SelectRows, StagedTable
+from ducklake_core.staged_table import ChangeRows, FewRows, RestoreRows, SelectKeys, SelectRows, StagedTable
 from ducklake_core.staged_view import StagedView
 from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ducklake_core.lake import DuckLake
 
 REPLANS = 20
@@ -159,15 +166,31 @@ class Publication:
         write = self.write_state(staged, write_id=target.write_id)
         try:
             if isinstance(selection, ChangeRows):
-                changed = change_rows(plan, selection, target, write, self._lake.storage)
+                keep = write.options.data_inlining_row_limit if may_inline(write.schema) else 0
+                changed = change_rows(plan, selection, target, write, self._lake.storage, keep=keep)
             else:
                 changed = restore_rows(plan, self._plan(selection.then, None), target, write, self._lake.storage)
+            updated, few_updated = self._few(changed.few_updated, write)
+            inserted, few_inserted = self._few(changed.few_inserted, write)
         except BaseException:
             sweep(self._lake.storage, target.directory, target.write_id)
             raise
-        staged.deletions, staged.updated, staged.inserted = changed.deletions, changed.updated, changed.inserted
+        staged.deletions = changed.deletions
+        staged.updated, staged.inserted = (*changed.updated, *updated), (*changed.inserted, *inserted)
+        staged.few_updated, staged.few_inserted = few_updated, few_inserted
         # Made again with every plan, as the delete files are.
-        self._delete_files += staged.paths((*changed.deletions.delete_files, *changed.updated, *changed.inserted))
+        self._delete_files += staged.paths((*staged.deletions.delete_files, *staged.updated, *staged.inserted))
+
+    def _few(self, rows: pa.Table | None, write: WriteState) -> tuple[tuple[WrittenFile, ...], FewRows | None]:
+        """Few rows for the catalog, or else the files that they were written to after all."""
+        if rows is None:
+            return (), None
+        is_updated = ROW_ID_COLUMN in rows.column_names
+        plain = rows.drop_columns([ROW_ID_COLUMN]) if is_updated else rows
+        inlined, _ = inlined_part(plain, write)
+        if inlined is None:
+            return (write_updated(rows, write) if is_updated else write_table(rows, write)), None
+        return (), FewRows(rows=inlined, row_ids=tuple(rows.column(ROW_ID_COLUMN).to_pylist()) if is_updated else None)
 
     def write_state(self, staged: StagedTable, *, promise: Predicate | None = None, write_id: str | None = None) -> WriteState:
         """How files of a table are written."""
@@ -347,9 +370,10 @@ def _nothing(staged: StagedTable, base: Snapshot) -> WriteResult:
 
 def _result(staged: StagedTable, committed: Committed) -> WriteResult:
     new = [*staged.files, *(added.file for added in staged.added), *staged.inserted]
-    inlined = sum(rows.record_count for rows in staged.inlined)
+    few_new, few_changed = (0 if few is None else few.rows.record_count for few in (staged.few_inserted, staged.few_updated))
+    inlined = sum(rows.record_count for rows in staged.inlined) + few_new
     files = [*new, *staged.updated]
-    updated = sum(file.record_count for file in staged.updated)
+    updated = sum(file.record_count for file in staged.updated) + few_changed
     return WriteResult(
         table=staged.name,
         table_id=committed.ids.get(staged.state.id, staged.state.id),
@@ -357,7 +381,7 @@ def _result(staged: StagedTable, committed: Committed) -> WriteResult:
         created_table=staged.create is not None,
         schema_changes=staged.differences,
         rows_added=sum(file.record_count for file in new) + inlined,
-        rows_inlined=inlined,
+        rows_inlined=inlined + few_changed,
         rows_updated=updated,
         rows_deleted=staged.deletions.row_count - updated,
         files_added=len(files),

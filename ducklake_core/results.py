@@ -21,7 +21,7 @@ class WriteResult:
         created_table: Whether the write created the table.
         schema_changes: Readable differences that were applied to the table's columns.
         rows_added: Rows written, to files or into the catalog, or in files that were added as they are.
-        rows_inlined: Those of them that went into the catalog.
+        rows_inlined: Those of them, and of the updated rows, that went into the catalog.
         rows_updated: Rows that have other values now, under the same row id.
         rows_deleted: Rows that were there before and no longer are.
         files_added: Data files written or added.

@@ -76,6 +76,14 @@ class RestoreRows:
 Selection: TypeAlias = SelectRows | SelectKeys | ChangeRows | RestoreRows
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewRows:
+    """Rows of a change for the catalog; ``row_ids`` are those of changed rows, None for new ones."""
+
+    rows: InlinedRows
+    row_ids: tuple[int, ...] | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class StagedTable:
     """What a transaction does to one table.
@@ -94,7 +102,7 @@ class StagedTable:
         key_files: The files written by the call that selected; rows that later calls append are no keys of it.
         deletions: Those rows, found on the base snapshot.
         updated: Files of rows as they were changed, made together with ``deletions``; ``inserted`` are those of rows that a
-            merge adds.
+            merge adds. ``few_updated`` and ``few_inserted`` are such rows for the catalog.
         written: Whether any call wrote to it.
         remembered: Whether ``committed`` was taken from memory, which is good for appends only (see known_tables.py).
     """
@@ -114,6 +122,8 @@ class StagedTable:
     deletions: Deletions = field(default_factory=Deletions)
     updated: tuple[WrittenFile, ...] = ()
     inserted: tuple[WrittenFile, ...] = ()
+    few_updated: FewRows | None = None
+    few_inserted: FewRows | None = None
     written: bool = False
     remembered: bool = False
 
@@ -192,7 +202,10 @@ class StagedTable:
             spec = self.state.partition_spec
             yield AppendFiles(table_id=table_id, schema=self.state.schema, files=files, partition_spec=spec, depends=depends)
         for rows in self.inlined:
-            yield self._insert_inlined(rows)
+            yield self._insert_inlined(FewRows(rows=rows))
+        for few in (self.few_inserted, self.few_updated):
+            if few is not None:
+                yield self._insert_inlined(few, depends=True)
         if self.deletions.ended:
             ids = tuple(file.data_file_id for file in self.deletions.ended)
             yield EndFiles(table_id=table_id, data_file_ids=ids, row_count=sum(file.new_count for file in self.deletions.ended))
@@ -220,13 +233,15 @@ class StagedTable:
             partition_spec=self.state.partition_spec,
         )
 
-    def _insert_inlined(self, rows: InlinedRows) -> InsertInlined:
+    def _insert_inlined(self, few: FewRows, *, depends: bool = False) -> InsertInlined:
         newest = self.state.inlined_tables[-1] if self.state.inlined_tables else None
         return InsertInlined(
             table_id=self.state.id,
             schema=self.state.schema,
-            rows=rows,
+            rows=few.rows,
+            row_ids=few.row_ids,
             inlined_table=newest,
+            depends=depends,
             columns_version=self.state.columns_version,
         )
 

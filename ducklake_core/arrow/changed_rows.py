@@ -43,11 +43,14 @@ class ChangedRows:
         deletions: Old rows that go, those that come back changed included.
         updated: Files of changed rows, with their row ids.
         inserted: Files of new rows.
+        few_updated: Changed rows that were so few that they are kept, with their row ids; ``few_inserted`` are new ones.
     """
 
     deletions: Deletions = field(default_factory=Deletions)
     updated: tuple[WrittenFile, ...] = ()
     inserted: tuple[WrittenFile, ...] = ()
+    few_updated: pa.Table | None = None
+    few_inserted: pa.Table | None = None
 
 
 class ChangeWriter:
@@ -56,11 +59,14 @@ class ChangeWriter:
     Args:
         change: The change.
         state: How files of the table are written.
+        keep: Up to so many changed rows, and so many new ones, are kept instead of written.
     """
 
-    def __init__(self, change: RowChange, state: WriteState) -> None:
+    def __init__(self, change: RowChange, state: WriteState, keep: int = 0) -> None:
         self.change = change
         self._state = state
+        self._keep = keep
+        self._kept: dict[str, list[pa.RecordBatch]] = {"update": [], "insert": []}
         self._updates: DatasetWriter | None = None
         self._inserts: DatasetWriter | None = None
 
@@ -84,15 +90,27 @@ class ChangeWriter:
             names, arrays = self.change.new_rows(clause, chosen)
             if clause.action == "update":
                 names, arrays = [*names, ROW_ID_COLUMN], [*arrays, row_ids.take(pa.array(places))]
-            writer = self._writer(clause.action)
-            writer.write(pa.RecordBatch.from_arrays(arrays, names=names))
+            self._add(clause.action, pa.RecordBatch.from_arrays(arrays, names=names))
         return np.sort(np.concatenate(gone)) if gone else np.empty(0, np.int64)
+
+    def _add(self, action: str, batch: pa.RecordBatch) -> None:
+        kept = [*self._kept[action], batch]
+        is_open = (self._updates if action == "update" else self._inserts) is not None
+        if not is_open and sum(part.num_rows for part in kept) <= self._keep and batch.schema == kept[0].schema:
+            self._kept[action] = kept
+            return
+        self._kept[action] = []
+        for part in kept:
+            self._writer(action).write(part)
+
+    def kept(self, action: str) -> pa.Table | None:
+        """The rows that were kept, None when they were written or there are none."""
+        return pa.Table.from_batches(self._kept[action]) if self._kept[action] else None
 
     def _writer(self, action: str) -> DatasetWriter:
         if action == "update":
             if self._updates is None:
-                with_ids = Schema(columns=(*self._state.schema.columns, ROW_ID_FIELD))
-                self._updates = DatasetWriter(replace(self._state, schema=with_ids))
+                self._updates = DatasetWriter(with_row_ids(self._state))
             return self._updates
         if self._inserts is None:
             self._inserts = DatasetWriter(self._state)
@@ -154,7 +172,14 @@ def matched_twice(table: str) -> UsageError:
 
 
 def change_rows(
-    plan: ScanPlan, change: RowChange, target: DeleteTarget, state: WriteState, storage: Storage, source: pa.Table | None = None
+    plan: ScanPlan,
+    change: RowChange,
+    target: DeleteTarget,
+    state: WriteState,
+    storage: Storage,
+    *,
+    source: pa.Table | None = None,
+    keep: int = 0,
 ) -> ChangedRows:
     """Carry out a change in this process.
 
@@ -165,6 +190,7 @@ def change_rows(
         state: How to write data files; it has the same write id.
         storage: How to reach files.
         source: The rows of a merge's source, in memory, with its columns in order.
+        keep: Up to so many changed rows, and so many new ones, are given back instead of written.
 
     Raises:
         UsageError: A row of the target that several rows of the source match.
@@ -173,7 +199,7 @@ def change_rows(
     matching = None if source is None else _Matching(change, _flat_source(change, source))
     shape = _shape(plan, "rowid", "file_row_number")
     found: list[FileDeletion | None] = []
-    with ChangeWriter(change, state) as writer:
+    with ChangeWriter(change, state, keep) as writer:
         for task in plan.tasks:
             positions = [
                 rows for batch in _chunks(read_task(task, shape, storage)) for rows in _change(writer, matching, batch, plan.table)
@@ -192,7 +218,26 @@ def change_rows(
             writer.apply("not matched", _joined(_nulls(flat_columns(change.target, "t"), missing.num_rows), missing))
         updated, inserted = writer.close()
     deletions = collect(found, physical_rows(inlined))
-    return ChangedRows(deletions=deletions, updated=tuple(updated), inserted=tuple(inserted))
+    return ChangedRows(
+        deletions=deletions,
+        updated=tuple(updated),
+        inserted=tuple(inserted),
+        few_updated=writer.kept("update"),
+        few_inserted=writer.kept("insert"),
+    )
+
+
+def write_updated(rows: pa.Table, state: WriteState) -> tuple[WrittenFile, ...]:
+    """Files of changed rows with their row ids."""
+    with DatasetWriter(with_row_ids(state)) as writer:
+        for batch in rows.to_batches():
+            writer.write(batch)
+        return tuple(writer.close())
+
+
+def with_row_ids(state: WriteState) -> WriteState:
+    """How files of rows are written that have row ids already."""
+    return replace(state, schema=Schema(columns=(*state.schema.columns, ROW_ID_FIELD)))
 
 
 def change_in_files(

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ducklake_core.arrow.changed_rows import ROW_ID_FIELD, ChangedRows
+from ducklake_core.arrow.changed_rows import ROW_ID_FIELD, ChangedRows, with_row_ids
 from ducklake_core.arrow.dataset_writer import DatasetWriter
 from ducklake_core.arrow.positions import DeleteTarget, FileDeletion, collect, delete_in_file, hide_positions, physical_rows, position_shape
 from ducklake_core.arrow.read import ChosenRows, read_chosen, read_inlined, read_task
 from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.format.schema import Schema
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.storage.filesystems import Storage
 
@@ -37,7 +36,7 @@ def restore_rows(now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: Wri
     """
     earlier = {task.file.id: task for task in then.tasks}
     found: list[FileDeletion | None] = []
-    with DatasetWriter(replace(state, schema=Schema(columns=(*state.schema.columns, ROW_ID_FIELD)))) as writer:
+    with DatasetWriter(with_row_ids(state)) as writer:
         for task in now.tasks:
             before = earlier.pop(task.file.id, None)
             if before is None:

@@ -230,6 +230,7 @@ class InsertInlined:
             is made. A table or columns that the transaction itself makes bring their own.
         columns_version: Schema version at which the table's columns changed last before the base snapshot.
         row_ids: Ids of rows that have one already (updated rows keep theirs); None for new rows, which get the next ones.
+        depends: As in :class:`AppendFiles`.
     """
 
     table_id: int
@@ -238,6 +239,7 @@ class InsertInlined:
     inlined_table: InlinedTable | None = None
     columns_version: int = 0
     row_ids: tuple[int, ...] | None = None
+    depends: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

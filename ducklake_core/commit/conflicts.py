@@ -323,7 +323,7 @@ def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Ow
             yield from _definition(action)
         case AppendFiles(table_id=table_id) | AddFiles(table_id=table_id) | InsertInlined(table_id=table_id):
             yield _on_table("insert", table_id, transaction)
-            if isinstance(action, AppendFiles) and action.depends:
+            if not isinstance(action, AddFiles) and action.depends:
                 yield _on_table("delete", table_id, transaction)
         case EndFiles(table_id=table_id, data_file_ids=ids):
             yield _on_table("delete", table_id, transaction, tuple((i, None) for i in ids))

@@ -79,4 +79,6 @@ def twins(request: pytest.FixtureRequest, tmp_path: Path, oracle: Callable[..., 
 
     with ExitStack() as stack:
         ours, theirs = (stack.enter_context(oracle(place(name), "DATA_INLINING_ROW_LIMIT 0")) for name in ("ours", "theirs"))
-        yield Twins(DuckLake.connect(ours.address.url), ours, theirs)
+        twins = Twins(DuckLake.connect(ours.address.url), ours, theirs)
+        twins.both("CALL lake.set_option('data_inlining_row_limit', 0)")
+        yield twins
