@@ -1,4 +1,4 @@
-"""Which changes of others a transaction must not be committed on top of: one table of named rules.
+"""Which changes of others a transaction must not be committed on top of, by the table of rules in conflict_rules.py.
 
 The check is one-sided, as in the reference: who commits second decides.  What no rule forbids may be committed, because
 resolution takes every id and statistic from the head.  Rules marked ``stricter`` go beyond the reference, which loses or
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias, assert_never
+from typing import assert_never
 
 from ducklake_core.catalog.head import Head
 from ducklake_core.catalog.state import Snapshot
@@ -33,43 +33,10 @@ from ducklake_core.commit.actions import (
     InsertInlined,
     MergeFiles,
 )
+from ducklake_core.commit.conflict_rules import RENAMED, RULES, OwnKind, Rule, Scope
 from ducklake_core.commit.transaction import StagedTransaction
 from ducklake_core.format.changes import Changes, QualifiedName, parse_changes
 from ducklake_core.format.locations import printable
-
-OwnKind: TypeAlias = Literal[
-    "create_schema", "drop_schema", "create_table", "drop_table", "alter_table", "rename_table", "set_not_null",
-    "create_view", "alter_view", "rename_view", "drop_view", "drop_macro",
-    "insert", "delete", "inlined_delete", "compact",
-]  # fmt: skip
-Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file", "view", "macro"]
-"""What own and other change must have in common: an id of a table, view, macro or schema, names without regard to case, or a data file."""
-
-RENAMED = "renamed_table"
-"""Not an entry of changes_made: a rename is logged as the creation of the new name, and told by the table's row."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One pair of changes that do not go together.
-
-    Attributes:
-        name: Stable name, for tests and documentation.
-        own: Kind of the change to be committed.
-        other: Keyword in ``changes_made`` of a later snapshot.
-        scope: What both must be about.
-        outcome: What the other transaction has done, for the message.
-        why: Why the pair is forbidden.
-        stricter: Whether the reference allows it.
-    """
-
-    name: str
-    own: OwnKind
-    other: str
-    scope: Scope
-    outcome: str
-    why: str
-    stricter: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,118 +74,6 @@ class _Own:
     name: str | None = None
     files: tuple[tuple[int, int | None], ...] = ()
 
-
-def _table_rules(own: OwnKind, *rows: tuple[str, str, str]) -> tuple[Rule, ...]:
-    return tuple(Rule(name=f"{own}-{other}", own=own, other=other, scope="table", outcome=outcome, why=why) for other, outcome, why in rows)
-
-
-def _stricter(own: OwnKind, other: str, outcome: str, why: str, scope: Scope = "table") -> Rule:
-    return Rule(name=f"{own}-{other}", own=own, other=other, scope=scope, outcome=outcome, why=why, stricter=True)
-
-
-def _naming_rules(own: OwnKind) -> tuple[Rule, ...]:
-    """What keeps a table or view from getting a name."""
-    return (
-        Rule(name=f"{own}-dropped_schema", own=own, other="dropped_schema", scope="schema", outcome="dropped this schema", why=_NO_SCHEMA),
-        Rule(name=f"{own}-created_table", own=own, other="created_table", scope="entry name",
-             outcome="created or renamed a table to this name already", why="names are unique"),
-        Rule(name=f"{own}-created_view", own=own, other="created_view", scope="entry name",
-             outcome="created or renamed a view to this name already", why="tables and views share their names"),
-    )  # fmt: skip
-
-
-_NO_SCHEMA = "the new entry would live in no schema"
-_GONE = "the table the rows belong to no longer exists"
-_OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
-_DELETED = "the other transaction decided what to delete without seeing these rows"
-_UNSEEN = "the new rows were not looked at when this transaction decided what to delete"
-_UNCHECKED = "the new rows were not looked at when the column was found to be without NULL"
-
-RULES: tuple[Rule, ...] = (
-    # Schemas and names.
-    Rule(name="create_schema-created_schema", own="create_schema", other="created_schema", scope="schema name",
-         outcome="created a schema with this name already", why="names are unique"),
-    Rule(name="drop_schema-dropped_schema", own="drop_schema", other="dropped_schema", scope="schema",
-         outcome="dropped it already", why="it can be dropped once"),
-    Rule(name="drop_schema-created_table", own="drop_schema", other="created_table", scope="entries of schema",
-         outcome="created a table in this schema", why=_NO_SCHEMA),
-    Rule(name="drop_schema-created_view", own="drop_schema", other="created_view", scope="entries of schema",
-         outcome="created a view in this schema", why=_NO_SCHEMA),
-    _stricter("drop_schema", "created_scalar_macro", "created a macro in this schema", _NO_SCHEMA, "entries of schema"),
-    _stricter("drop_schema", "created_table_macro", "created a macro in this schema", _NO_SCHEMA, "entries of schema"),
-    *_naming_rules("create_table"),
-    # Tables.
-    *_table_rules("drop_table", ("dropped_table", "dropped it already", "it can be dropped once")),
-    _stricter("drop_table", RENAMED, "renamed it", "the renamed table would stay alive without columns"),
-    *_table_rules(
-        "alter_table",
-        ("dropped_table", "dropped it", "there is nothing left to alter"),
-        ("altered_table", "altered it", "both may have added columns with the same id"),
-    ),
-    _stricter("alter_table", RENAMED, "renamed it", "the change was asked for by the old name"),
-    *_naming_rules("rename_table"),
-    _stricter("rename_table", "dropped_table", "dropped it", "the renamed table would stay alive without columns"),
-    _stricter("rename_table", "altered_table", "altered it", "the new name was chosen for another table"),
-    _stricter("rename_table", RENAMED, "renamed it", "the new name was chosen for the old one"),
-    _stricter("set_not_null", "inserted_into_table", "inserted into it", _UNCHECKED),
-    _stricter("set_not_null", "inlined_insert", "inserted into it", _UNCHECKED),
-    # Views and macros.
-    *_naming_rules("create_view"),
-    Rule(name="alter_view-altered_view", own="alter_view", other="altered_view", scope="view",
-         outcome="altered it", why="one of the comments would be lost"),
-    _stricter("alter_view", "dropped_view", "dropped it", "there is nothing left to comment on", "view"),
-    _stricter("alter_view", RENAMED, "renamed it", "the change was asked for by the old name", "view"),
-    *_naming_rules("rename_view"),
-    _stricter("rename_view", "dropped_view", "dropped it", "the renamed view would come back", "view"),
-    _stricter("rename_view", RENAMED, "renamed it", "the new name was chosen for the old one", "view"),
-    Rule(name="drop_view-dropped_view", own="drop_view", other="dropped_view", scope="view",
-         outcome="dropped it already", why="it can be dropped once"),
-    _stricter("drop_view", RENAMED, "renamed it", "the drop was asked for by the old name", "view"),
-    Rule(name="drop_macro-dropped_scalar_macro", own="drop_macro", other="dropped_scalar_macro", scope="macro",
-         outcome="dropped it already", why="it can be dropped once"),
-    Rule(name="drop_macro-dropped_table_macro", own="drop_macro", other="dropped_table_macro", scope="macro",
-         outcome="dropped it already", why="it can be dropped once"),
-    # Rows.
-    *_table_rules(
-        "insert",
-        ("dropped_table", "dropped it", _GONE),
-        ("altered_table", "altered it", _OTHER_COLUMNS),
-        ("deleted_from_table", "deleted from it", _DELETED),
-        ("inlined_delete", "deleted inlined rows from it", _DELETED),
-    ),
-    *_table_rules(
-        "delete",
-        ("dropped_table", "dropped it", _GONE),
-        ("altered_table", "altered it", "the condition may mean other columns now"),
-        ("merge_adjacent", "compacted it", "positions in the old files mean nothing in the new ones"),
-        ("rewrite_delete", "compacted it", "positions in the old files mean nothing in the new ones"),
-        ("inserted_into_table", "inserted into it", _UNSEEN),
-        ("inlined_insert", "inserted into it", _UNSEEN),
-    ),
-    Rule(name="delete-deleted_from_table", own="delete", other="deleted_from_table", scope="data file",
-         outcome="deleted from the same data file", why="a data file has at most one live delete file"),
-    _stricter("delete", "inlined_delete", "deleted rows of it", "a row could count as deleted twice"),
-    _stricter("delete", "inline_flush", "flushed its inlined data", "two live delete files of one data file duplicate its rows"),
-    *_table_rules(
-        "inlined_delete",
-        ("dropped_table", "dropped it", _GONE),
-        ("altered_table", "altered it", "the condition may mean other columns now"),
-        ("inlined_delete", "deleted inlined rows from it", "both may have deleted the same row"),
-        ("inline_flush", "flushed its inlined data", "the rows live in a file now"),
-        ("inserted_into_table", "inserted into it", _UNSEEN),
-        ("inlined_insert", "inserted into it", _UNSEEN),
-    ),
-    # Compaction.
-    *_table_rules(
-        "compact",
-        ("dropped_table", "dropped it", _GONE),
-        ("deleted_from_table", "deleted from it", "the deleted rows would come back"),
-        ("merge_adjacent", "compacted it", "the files may be gone"),
-        ("rewrite_delete", "compacted it", "the files may be gone"),
-    ),
-    _stricter("compact", "inlined_delete", "deleted rows of it", "the deletes would point at files that are gone"),
-)  # fmt: skip
-"""Every forbidden pair."""
 
 _BY_OWN: dict[tuple[str, str], tuple[Rule, ...]] = {
     (rule.own, rule.other): tuple(r for r in RULES if (r.own, r.other) == (rule.own, rule.other)) for rule in RULES

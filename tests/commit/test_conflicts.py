@@ -26,7 +26,8 @@ from ducklake_core.commit.actions import (
     MergeFiles,
     StagedDeleteFile,
 )
-from ducklake_core.commit.conflicts import RULES, find_conflict
+from ducklake_core.commit.conflict_rules import RULES
+from ducklake_core.commit.conflicts import find_conflict
 from ducklake_core.commit.transaction import StagedTransaction
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import INT32, Field
