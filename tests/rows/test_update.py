@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
+from ducklake_core import DuckLake
 from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from tests.rows.conftest import Twins
+from tests.support.oracle import LakeAddress
 
 TABLE = (
     "CREATE TABLE t (a INTEGER, g VARCHAR, v DOUBLE, day DATE)",
@@ -126,3 +131,20 @@ def test_an_update_meets_other_writers(twins: Twins) -> None:
     twins.ours.run("UPDATE t SET g = 'duck' WHERE a < 10")
     lake.table("t").update({"g": "g || '!'"}, where="a < 20")
     assert twins.ours.rows("SELECT g, count(*) FROM t WHERE a < 10 GROUP BY ALL") == [("duck!", 9)]
+
+
+def test_encrypted_lakes_are_changed_too(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=True)
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.write("t", pa.table({"a": pa.array(range(20), pa.int32()), "s": ["x"] * 20}))
+    table = lake.table("t")
+    table.update({"s": "'even'"}, where="a % 2 = 0")
+    table.merge(
+        pa.table({"a": pa.array([1, 50], pa.int32()), "s": ["one", "new"]}), on=["a"]
+    ).when_matched_update().when_not_matched_insert().execute()
+    table.restore(2)
+    table.update({"a": "a + 1"}, where="s = 'even'")
+    with oracle(sqlite_address) as duck:
+        rows = duck.rows("SELECT a, s FROM t ORDER BY ALL")
+    assert rows == sorted([(a + 1, "even") if a % 2 == 0 else (a, "x") for a in range(20)])
+    assert lake.table("t").scan().to_arrow().num_rows == 20
