@@ -60,8 +60,8 @@ class ScanReader(DataSourceReader):
             lake.close()
 
     def _planned(self, lake: DuckLake) -> list[InputPartition]:
+        from ducklake_core.format.predicates import needs_sql
         from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
-        from ducklake_core.spark.read import needs_sql
         from ducklake_core.spark.scan_schema import arrow_form
 
         table = lake.table(self._options.table, at=self._options.at)

@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ducklake_core.errors import CommitError
-from ducklake_core.storage.encryption.modules import Cipher
 
 _PREFIX = "ducklake-write-"
 # None for the directory that the environment names.
@@ -41,6 +40,8 @@ class Note:
     @classmethod
     def leave(cls, contents: Mapping[str, str]) -> Note:
         """Leave a note in the driver's directory for temporary files."""
+        from ducklake_core.storage.encryption.modules import Cipher
+
         key = secrets.token_bytes(32)
         handle, path = tempfile.mkstemp(prefix=_PREFIX, dir=_DIRECTORY)
         with os.fdopen(handle, "wb") as file:
@@ -53,6 +54,8 @@ class Note:
         Raises:
             CommitError: It is gone: the write was committed or aborted before, or this is not the machine where it was planned.
         """
+        from ducklake_core.storage.encryption.modules import Cipher
+
         mine = f"{self.path}.taken"
         try:
             # Of two callers only one can move it.
