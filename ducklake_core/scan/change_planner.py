@@ -60,7 +60,7 @@ def plan_changes(
         CatalogCorruptError: A file names a column mapping that does not exist.
         UnsupportedFeatureError: A column of the table is called like one of the feed.
     """
-    whole = feed_schema(table, kind)
+    whole = _feed_schema(table, kind)
     wanted = whole if columns is None else _selected(whole, columns)
     predicate = None if where is None else parse_predicate(where, whole)
     pushed, rest = _divided(predicate, kind)
@@ -100,12 +100,7 @@ def plan_changes(
     )
 
 
-def feed_schema(table: TableState, kind: FeedKind) -> Schema:
-    """All columns of a feed.
-
-    Raises:
-        UnsupportedFeatureError: A column of the table is called like one of the feed.
-    """
+def _feed_schema(table: TableState, kind: FeedKind) -> Schema:
     system = (SNAPSHOT_ID, ROW_ID, CHANGE_TYPE) if kind == "changes" else (SNAPSHOT_ID, ROW_ID)
     clash = [column.name for column in system if table.schema.find(column.name) is not None]
     if clash:

@@ -1,0 +1,153 @@
+"""The machine: transactions of ours and of DuckDB in any order, and after each of them what both of us read."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import ClassVar
+
+from hypothesis import note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ducklake_core import DuckLake
+from tests.machine.changes import Change, Define, Replace, allowed, appends, by_key, changed, definitions, make, replacements, statements
+from tests.machine.model import LakeModel, TableModel, frame
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.postgres import PostgresServer
+
+NAMES = ("a", "b")
+_CHANGES = st.one_of(appends(), replacements(), by_key(), definitions())
+
+
+class _BrokenError(Exception):
+    """What a user's code raises in the middle of a transaction."""
+
+
+class LakeMachine(RuleBasedStateMachine):
+    """Two tables, changed by us and by DuckDB."""
+
+    server: ClassVar[PostgresServer | None] = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="lake-machine-")))
+        self.address: LakeAddress = sqlite_lake(folder) if self.server is None else self.server.lake(folder)
+        self.lake = DuckLake.create(self.address.url, data_path=self.address.data_path)
+        self.stack.callback(self.lake.close)
+        self.duck = self.stack.enter_context(attached(self.address))
+        self.model = LakeModel()
+        self.history: dict[int, LakeModel] = {}
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    @initialize()
+    def two_tables(self) -> None:
+        with self.lake.transaction() as tx:
+            for name in NAMES:
+                tx.create_table(name, frame([]).schema)
+        self.model = LakeModel(tables={name: TableModel() for name in NAMES})
+
+    @rule(changes=st.dictionaries(st.sampled_from(NAMES), _CHANGES, min_size=1), more=appends(), breaks=st.booleans())
+    def we_commit(self, changes: dict[str, Change], more: Change, breaks: bool) -> None:
+        """One transaction over several tables, which may break in the middle."""
+        chosen = {name: change for name, change in changes.items() if allowed(change, self.model.tables[name])}
+        after = self.model
+        try:
+            with self.lake.transaction(message="ours") as tx:
+                for name, change in chosen.items():
+                    note(f"ours: {name} {change}")
+                    make(change, name, tx, after.tables[name])
+                    after = after.having(name, changed(change, after.tables[name]))
+                    if not isinstance(change, Define):
+                        make(more, name, tx, after.tables[name])
+                        after = after.having(name, changed(more, after.tables[name]))
+                if breaks:
+                    raise _BrokenError
+        except _BrokenError:
+            return
+        self.model = after
+
+    @rule(name=st.sampled_from(NAMES), change=_CHANGES, in_parts=st.booleans())
+    def duckdb_commits(self, name: str, change: Change, in_parts: bool) -> None:
+        """One transaction of DuckDB."""
+        table = self.model.tables[name]
+        if not allowed(change, table):
+            return
+        texts = statements(change, name, table)
+        note(f"DuckDB: {texts}")
+        if in_parts:
+            self.duck.run(*texts)
+        else:
+            self.duck.run("BEGIN", *texts, "COMMIT")
+        self.model = self.model.having(name, changed(change, table))
+
+    @rule(call=st.sampled_from(["ducklake_flush_inlined_data", "ducklake_merge_adjacent_files", "ducklake_rewrite_data_files"]))
+    def duckdb_maintains(self, call: str) -> None:
+        self.duck.run(f"CALL {call}('lake')")
+
+    @rule()
+    def we_maintain(self) -> None:
+        self.lake.merge_adjacent_files()
+
+    @rule(name=st.sampled_from(NAMES), data=st.data())
+    def we_restore(self, name: str, data: st.DataObject) -> None:
+        """Back to an earlier snapshot with the same columns."""
+        alike = [number for number, model in self.history.items() if self._same_form(name, number, model)]
+        if not alike:
+            return
+        number = data.draw(st.sampled_from(alike))
+        note(f"restore {name} to {number}")
+        self.lake.table(name).restore(number)
+        self.model = self.model.having(name, self.history[number].tables[name])
+
+    def _same_form(self, name: str, number: int, model: LakeModel) -> bool:
+        return self.lake.table(name, at=number).schema == self.lake.table(name).schema
+
+    @rule(name=st.sampled_from(NAMES), change=replacements(), between=appends())
+    def somebody_gets_in_between(self, name: str, change: Replace, between: Change) -> None:
+        """DuckDB appends after our transaction has looked: the outcome is that of one order or the other."""
+        table = self.model.tables[name]
+        with self.lake.transaction() as tx:
+            make(change, name, tx, table)
+            self.duck.run(*statements(between, name, table))
+            note(f"DuckDB appends {between} to {name} before ours ends: {change}")
+        either = (changed(change, changed(between, table)), changed(between, changed(change, table)))
+        found = self._read(name)
+        assert found in [outcome.visible() for outcome in either]
+        self.model = self.model.having(name, next(outcome for outcome in either if outcome.visible() == found))
+
+    @invariant()
+    def both_read_the_model(self) -> None:
+        newest = self.lake.snapshot().id
+        for name, table in self.model.tables.items():
+            assert self._read(name) == table.visible(), f"we, {name}"
+            assert self.lake.table(name).scan().count() == len(table.rows)
+            theirs = self.duck.rows(f"SELECT * FROM {name}")
+            assert sorted(theirs, key=repr) == table.visible(), f"DuckDB, {name}"
+            self._row_ids_agree(name)
+        self.history[newest] = self.model
+
+    def _read(self, name: str, at: int | None = None) -> list[tuple[object, ...]]:
+        rows = self.lake.table(name, at=at).scan().to_arrow().to_pylist()
+        return sorted((tuple(row.values()) for row in rows), key=repr)
+
+    def _row_ids_agree(self, name: str) -> None:
+        ours = self.lake.table(name).scan(columns=["rowid", "k"]).to_arrow().to_pydict()
+        theirs = self.duck.rows(f"SELECT rowid, k FROM {name} ORDER BY rowid")
+        assert sorted(zip(ours["rowid"], ours["k"], strict=True)) == theirs
+        assert len({row_id for row_id, _ in theirs}) == len(theirs)
+
+    @rule(data=st.data())
+    def history_is_kept(self, data: st.DataObject) -> None:
+        """An earlier snapshot reads as it did, by us and by DuckDB."""
+        if not self.history:
+            return
+        number = data.draw(st.sampled_from(sorted(self.history)))
+        for name, table in self.history[number].tables.items():
+            assert self._read(name, number) == table.visible(), f"we, {name} at {number}"
+            theirs = self.duck.rows(f"SELECT * FROM {name} AT (VERSION => {number})")
+            assert sorted(theirs, key=repr) == table.visible(), f"DuckDB, {name} at {number}"
