@@ -28,10 +28,8 @@ from ducklake_core.engines import change_rows, delete_by_key, delete_matching
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
 from ducklake_core.format import paths
 from ducklake_core.format.files import ROW_ID_COLUMN, WrittenFile
-from ducklake_core.format.options import Options
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import committed_at
-from ducklake_core.format.sorting import sort_orders
 from ducklake_core.inlining import inlined_part
 from ducklake_core.not_null import check_no_nulls
 from ducklake_core.rebase import check_names, rebase_definitions, rebase_table, rebase_view
@@ -40,6 +38,7 @@ from ducklake_core.scan.plan import ScanPlan, empty_plan
 from ducklake_core.staged_table import ChangeRows, FewRows, RestoreRows, SelectKeys, SelectRows, StagedTable
 from ducklake_core.staged_view import StagedView
 from ducklake_core.storage.sweeping import sweep
+from ducklake_core.write_target import new_write_state
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -194,20 +193,7 @@ class Publication:
 
     def write_state(self, staged: StagedTable, *, promise: Predicate | None = None, write_id: str | None = None) -> WriteState:
         """How files of a table are written."""
-        table = staged.state
-        options = Options.from_mapping(table.options)
-        return WriteState(
-            table=staged.name,
-            directory=self._lake.info.checked_location(table.path, f"table {staged.name}", table=staged.name),
-            schema=table.schema,
-            partition_spec=table.partition_spec,
-            storage=self._lake.storage,
-            encrypted=self._lake.info.encrypted,
-            options=options,
-            promise=promise,
-            sort=sort_orders(table.sort_keys, table.schema, staged.name) if options.sort_on_insert else (),
-            write_id=write_id or paths.write_id(),
-        )
+        return new_write_state(staged.state, self._lake.info, self._lake.storage, promise=promise, write_id=write_id)
 
     def _check_keys(self, staged: StagedTable, base: Snapshot, target: DeleteTarget) -> None:
         """Refuse NULL and repeated keys in the first rows of a new table too, where there is nothing to replace yet."""

@@ -11,7 +11,7 @@ from ducklake_core.catalog.option_rows import StoredOptions, stored_options
 from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit.transaction import new_commit_id
 from ducklake_core.engines import check_keys, fitted_schema, is_stream, replayable, schema_of, write_files
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import CommitConflictError, NotFoundError, UsageError
 from ducklake_core.format.names import split_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.predicate_parser import parse_predicate
@@ -27,6 +27,8 @@ from ducklake_core.transaction_rows import RowVerbs
 from ducklake_core.write_target import Target, check_mode
 
 if TYPE_CHECKING:
+    from ducklake_core.arrow.write_state import WriteState
+    from ducklake_core.format.files import WrittenFile
     from ducklake_core.format.predicates import Predicate
     from ducklake_core.lake import DuckLake, SchemaEvolution, Where, WriteMode
 
@@ -143,6 +145,36 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             staged.written = True
             self._write_rows(staged, data, predicate)
             if mode != "append":
+                self._publication.find_deletions(staged, self._catalog.base)
+
+    def stage_written(self, files: Sequence[WrittenFile], state: WriteState, table_id: int, *, overwrite: bool = False) -> None:
+        """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
+
+        Args:
+            files: The files, verified.
+            state: What their writers were told.
+            table_id: Id of the table that they were told of.
+            overwrite: Whether they replace all rows.
+
+        Raises:
+            CommitConflictError: The table is no longer what the files were written for.
+        """
+        if self._repeated:
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(state.table)
+            self._publication.own(staged.paths(files))
+            found = staged.state
+            if (found.id, found.schema, found.partition_spec) != (table_id, state.schema, state.partition_spec):
+                raise CommitConflictError(
+                    f"columns or partition keys of {state.table} were changed while its rows were written; run the write again",
+                    table=state.table,
+                )
+            if overwrite:
+                staged.select(SelectRows(where=None))
+            staged.written = True
+            staged.files += files
+            if overwrite:
                 self._publication.find_deletions(staged, self._catalog.base)
 
     @contextmanager

@@ -106,7 +106,7 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
     first, end = resolve_start(reader, start), table.snapshot_id
     if first > end:
         return FeedRange(start=first, end=end)
-    created = _created(reader, table.id)
+    created = created_snapshot(reader, table.id)
     history = reader.snapshots(after=first - 2, until=end)
     before = history.pop(0) if history[0].id < first else None
     if isinstance(start, datetime) and history[0].time > start and first > created and before is None:
@@ -126,7 +126,8 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
     )
 
 
-def _created(reader: CatalogReader, table_id: int) -> int:
+def created_snapshot(reader: CatalogReader, table_id: int) -> int:
+    """The snapshot that created a table, whether or not it was expired."""
     table = reader.catalog["table"]
     query = select(func.min(table.c.begin_snapshot)).where(table.c.table_id == table_id)
     return int(reader.connection.execute(query).scalar_one())

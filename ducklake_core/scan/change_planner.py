@@ -60,7 +60,7 @@ def plan_changes(
         CatalogCorruptError: A file names a column mapping that does not exist.
         UnsupportedFeatureError: A column of the table is called like one of the feed.
     """
-    whole = _feed_schema(table, kind)
+    whole = feed_schema(table, kind)
     wanted = whole if columns is None else _selected(whole, columns)
     predicate = None if where is None else parse_predicate(where, whole)
     pushed, rest = _divided(predicate, kind)
@@ -100,7 +100,12 @@ def plan_changes(
     )
 
 
-def _feed_schema(table: TableState, kind: FeedKind) -> Schema:
+def feed_schema(table: TableState, kind: FeedKind) -> Schema:
+    """All columns of a feed.
+
+    Raises:
+        UnsupportedFeatureError: A column of the table is called like one of the feed.
+    """
     system = (SNAPSHOT_ID, ROW_ID, CHANGE_TYPE) if kind == "changes" else (SNAPSHOT_ID, ROW_ID)
     clash = [column.name for column in system if table.schema.find(column.name) is not None]
     if clash:

@@ -130,13 +130,14 @@ def bundle_reader(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 bundle: Bundle = pickle.loads(dealt[number])  # noqa: S301 - made above
-                for rows in _read(bundle, shape, storage):
+                for rows in read_bundle(bundle, shape, storage):
                     yield to_spark_form(rows, wanted, again)
 
     return read
 
 
-def _read(bundle: Bundle, shape: ReadShape, storage: Storage) -> Iterator[pa.RecordBatch]:
+def read_bundle(bundle: Bundle, shape: ReadShape, storage: Storage) -> Iterator[pa.RecordBatch]:
+    """The rows of one bundle, in the columns of the shape."""
     for task in bundle.tasks:
         yield from read_task(task, shape, storage, threads=False)
     if bundle.inlined is not None:

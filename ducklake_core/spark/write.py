@@ -65,7 +65,7 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
         with unweighed(frame):
             rows = report.collect()
         files = tuple(file_from_json(row["file"]) for row in rows)
-        _verify(files, state)
+        verify_files(files, state)
     except Exception as error:
         sweep(state.storage, state.directory, state.write_id)
         known = None if isinstance(error, DuckLakeError) else error_from_text(str(error))
@@ -105,7 +105,12 @@ def _for_python(df: DataFrame) -> DataFrame:
     return plain.withColumns(intervals) if intervals else plain
 
 
-def _verify(files: tuple[WrittenFile, ...], state: WriteState) -> None:
+def verify_files(files: tuple[WrittenFile, ...], state: WriteState) -> None:
+    """Check what executors report before it is committed.
+
+    Raises:
+        CorruptFileError: A file was reported twice, or its statistics cannot be.
+    """
     names = {file.path for file in files}
     if len(names) != len(files):
         raise CorruptFileError(f"the write of {state.table} was reported twice for one file; nothing was committed", table=state.table)

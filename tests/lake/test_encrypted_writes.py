@@ -153,7 +153,7 @@ def test_a_delete_file_written_again_for_a_later_snapshot(sqlite_address: LakeAd
 def test_a_plain_file_is_never_committed(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = create(sqlite_address)
     lake.write("t", ROWS)
-    monkeypatch.setattr("ducklake_core.transaction.WriteState", lambda **state: WriteState(**state | {"encrypted": False}))
+    monkeypatch.setattr("ducklake_core.write_target.WriteState", lambda **state: WriteState(**state | {"encrypted": False}))
     with pytest.raises(CommitError, match="is not encrypted, but the lake is"):
         lake.table("t").append(ROWS)
     assert all_encrypted(sqlite_address) == 1

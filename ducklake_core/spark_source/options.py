@@ -1,0 +1,200 @@
+"""The options of ``format("ducklake")``: which there are, what they mean, which are secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from ducklake_core.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from ducklake_core.lake import DuckLake
+    from ducklake_core.scan.change_plan import FeedKind
+
+Purpose: TypeAlias = Literal["schema", "read", "write", "readStream", "writeStream"]
+STORAGE = "storage."
+
+_EVERYWHERE = ("catalogUrl", "catalogFile", "metadataSchema", "dataPath", "overrideDataPath", "table", "path")
+_READ = ("versionAsOf", "timestampAsOf", "where", "types")
+_READ_STREAM = ("startingVersion", "feed", "maxSnapshotsPerTrigger", "types")
+_OF: dict[Purpose, tuple[str, ...]] = {
+    "schema": (*_READ, *_READ_STREAM),
+    "read": _READ,
+    "write": ("author", "message", "commitId"),
+    "readStream": _READ_STREAM,
+    "writeStream": ("author", "message", "streamId", "checkpointLocation"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Options as values. Driver only: the catalog's address is in it.
+
+    Attributes:
+        catalog: Address of the catalog, as :meth:`DuckLake.connect` takes it.
+        table: ``table`` or ``schema.table``.
+        storage: fsspec options by protocol.
+        version: Snapshot to read, ``timestamp`` a time to read at.
+        where: Rows to read, in DuckDB's SQL.
+        exact: Whether columns have types that hold every value.
+        commit_id: Makes a batch write happen once.
+        starting: Where a stream begins: ``earliest``, ``latest``, or the id of the first snapshot that it tells of.
+        feed: What a stream tells of.
+        most_snapshots: Snapshots of a micro-batch at most.
+        stream_id: Identity of a stream's writes.
+        checkpoint: Where Spark keeps the state of the stream.
+    """
+
+    catalog: str = field(repr=False)
+    table: str
+    metadata_schema: str | None = None
+    data_path: str | None = None
+    override_data_path: bool = False
+    storage: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    version: int | None = None
+    timestamp: datetime | None = None
+    where: str | None = None
+    exact: bool = True
+    author: str | None = None
+    message: str | None = None
+    commit_id: str | None = None
+    starting: int | Literal["earliest", "latest"] = "earliest"
+    feed: FeedKind = "insertions"
+    most_snapshots: int | None = None
+    stream_id: str | None = None
+    checkpoint: str | None = None
+
+    @property
+    def at(self) -> int | datetime | None:
+        """The snapshot or time to read at, None for the newest."""
+        return self.version if self.version is not None else self.timestamp
+
+    def connect(self) -> DuckLake:
+        """The lake. Its connections are to be closed by the caller."""
+        from ducklake_core.lake import DuckLake
+
+        return DuckLake.connect(
+            self.catalog,
+            data_path=self.data_path,
+            override_data_path=self.override_data_path,
+            metadata_schema=self.metadata_schema,
+            storage_options=self.storage,
+        )
+
+
+def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
+    """The options of one read or write. Names are matched without regard to case, as Spark matches them.
+
+    >>> parse_options({"catalogUrl": "sqlite:///lake.sqlite", "path": "t", "versionAsOf": "7"}, "read").version
+    7
+
+    Raises:
+        UsageError: An option that there is not, or that belongs to another purpose; a missing one; a value that it cannot have.
+        NotFoundError: The file of ``catalogFile`` is not there.
+    """
+    texts = _Texts(given, purpose)
+    version, timestamp = texts.whole("versionAsOf"), texts.text("timestampAsOf")
+    if version is not None and timestamp is not None:
+        raise UsageError("give either versionAsOf or timestampAsOf")
+    starting = texts.text("startingVersion") or "earliest"
+    return SourceOptions(
+        catalog=_catalog(texts),
+        table=_table(texts),
+        metadata_schema=texts.text("metadataSchema"),
+        data_path=texts.text("dataPath"),
+        override_data_path=texts.choice("overrideDataPath", ("false", "true")) == "true",
+        storage=_storage(given),
+        version=version,
+        timestamp=None if timestamp is None else _time(timestamp),
+        where=texts.text("where"),
+        exact=texts.choice("types", ("exact", "nearest")) == "exact",
+        author=texts.text("author"),
+        message=texts.text("message"),
+        commit_id=texts.text("commitId"),
+        starting=starting if starting in ("earliest", "latest") else cast("int", texts.whole("startingVersion")),  # type: ignore[arg-type]
+        feed=cast("FeedKind", texts.choice("feed", ("insertions", "deletions", "changes"))),
+        most_snapshots=texts.whole("maxSnapshotsPerTrigger", least=1),
+        stream_id=texts.text("streamId"),
+        checkpoint=texts.text("checkpointLocation"),
+    )
+
+
+class _Texts:
+    """Options by name without regard to case, after those that nobody knows were refused."""
+
+    def __init__(self, given: Mapping[str, str], purpose: Purpose) -> None:
+        self._by_name = {name.lower(): value for name, value in given.items()}
+        known = (*_EVERYWHERE, *_OF[purpose])
+        for name in self._by_name:
+            if name not in {one.lower() for one in known} and not name.startswith(STORAGE):
+                raise UsageError(
+                    f"format('ducklake') has no option {name!r} for {purpose}: the options are {', '.join(dict.fromkeys(known))} "
+                    f"and {STORAGE}<protocol>.<name>"
+                )
+
+    def text(self, name: str) -> str | None:
+        return self._by_name.get(name.lower())
+
+    def whole(self, name: str, least: int = 0) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise UsageError(f"option {name} is {text!r}: give a whole number from {least} on")
+        return int(text)
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """One of some words, the first when nothing is given."""
+        text = (self.text(name) or choices[0]).lower()
+        if text not in choices:
+            raise UsageError(f"option {name} is {text!r}: give one of {', '.join(choices)}")
+        return text
+
+
+def _catalog(texts: _Texts) -> str:
+    url, file = texts.text("catalogUrl"), texts.text("catalogFile")
+    if (url is None) == (file is None):
+        raise UsageError(
+            "give the catalog's address as option catalogUrl, or as catalogFile the path of a file on the driver that holds it"
+        )
+    if url is not None:
+        return url
+    assert file is not None
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise NotFoundError(f"cannot read the catalog's address from {file}: {error.strerror}", path=file) from None
+
+
+def _table(texts: _Texts) -> str:
+    table, path = texts.text("table"), texts.text("path")
+    name = table if path is None else path
+    if name is None or (table is not None and path is not None):
+        raise UsageError("name the table once: load('schema.table'), save('schema.table'), or option table")
+    return name
+
+
+def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """``storage.s3.client_kwargs.region_name`` -> ``{"s3": {"client_kwargs": {"region_name": ...}}}``."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in given.items():
+        if not name.lower().startswith(STORAGE):
+            continue
+        *inner, last = name[len(STORAGE) :].split(".")
+        if not inner or not all((*inner, last)):
+            raise UsageError(f"option {name}: write {STORAGE}<protocol>.<name>, such as {STORAGE}s3.endpoint_url")
+        place: dict[str, Any] = found
+        for part in inner:
+            place = place.setdefault(part, {})
+        place[last] = {"true": True, "false": False}.get(value.lower(), value)
+    return found
+
+
+def _time(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"option timestampAsOf is {text!r}: give a time with its zone, such as 2024-05-01T12:00:00+00:00") from None

@@ -1,0 +1,182 @@
+"""A streaming source: the change feed of a table, with snapshot ids as offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
+from ducklake_core.scan.snapshot_spans import covered
+from ducklake_core.spark.bundles import INLINED_ROWS, deal, split
+from ducklake_core.spark.scan_schema import arrow_form
+from ducklake_core.spark_source.columns import all_columns, check_columns
+from ducklake_core.spark_source.options import SourceOptions
+from ducklake_core.spark_source.reading import FeedPart, PartReader
+
+if TYPE_CHECKING:
+    from ducklake_core.lake import DuckLake
+    from ducklake_core.scan.change_plan import ChangePlan, InlinedChanges
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Spark before 4.2 takes everything in one micro-batch for ``availableNow``."""
+
+
+Offset: TypeAlias = dict[str, int]
+
+
+def feed_columns(options: SourceOptions) -> StructType:
+    """The columns of a stream: those of the table, and in a feed that tells of deletes what was done to which row."""
+    from ducklake_core.scan.change_planner import feed_schema
+
+    lake = options.connect()
+    try:
+        table = lake.table(options.table).state
+        return all_columns(table.schema if options.feed == "insertions" else feed_schema(table, options.feed), exact=options.exact)
+    finally:
+        lake.close()
+
+
+class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a table's change feed. An offset is the last snapshot that was told of, and the table's id.
+
+    On its way to executors it becomes a :class:`PartReader`.
+
+    Args:
+        options: Which table and feed.
+        schema: Columns to read, of the feed.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._connected: DuckLake | None = None
+        self._last: int | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PartReader, ()
+
+    @property
+    def _lake(self) -> DuckLake:
+        if self._connected is None:
+            self._connected = self._options.connect()
+        return self._connected
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where a new stream begins.
+
+        Raises:
+            NotFoundError: There is no such table.
+        """
+        from ducklake_core.catalog.feed import created_snapshot
+
+        table = self._lake.table(self._options.table).state
+        match self._options.starting:
+            case "earliest":
+                with self._lake.reader() as reader:
+                    return _offset(table.id, created_snapshot(reader, table.id) - 1)
+            case "latest":
+                return _offset(table.id, table.snapshot_id)
+            case first:
+                return _offset(table.id, first - 1)
+
+    def latestOffset(self, start: Offset | None = None, limit: object = None) -> Offset:  # noqa: N802 - Spark's name
+        """The newest snapshot, or as many further as a micro-batch may have.
+
+        Other tables' snapshots move it too, so that expiring them does not stop a stream whose table is at rest.
+        """
+        most = self._options.most_snapshots
+        if start is None:
+            # Before 4.2 Spark does not say where the stream is.
+            if most is not None:
+                raise UnsupportedFeatureError("option maxSnapshotsPerTrigger needs Spark 4.2 or later")
+            start = self.initialOffset()
+        with self._lake.reader() as reader:
+            latest = reader.latest_snapshot().id if self._last is None else self._last
+            if most is not None and type(limit).__name__ != "ReadAllAvailable":
+                found = reader.snapshots(after=start["snapshot"], until=min(latest, start["snapshot"] + most))
+                latest = found[-1].id if found else latest
+        return _offset(start["table"], max(latest, start["snapshot"]))
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
+        """A limit of Spark's own kinds where one was given; it only has to be another than none, as it counts no snapshots."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        most = self._options.most_snapshots
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Read no further than to the snapshot that is the newest now."""
+        self._last = self._lake.snapshot().id
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The work of each task of a micro-batch.
+
+        Raises:
+            NotFoundError: A snapshot between the offsets was expired, or the table dropped; the message names it.
+            SchemaError: Columns are no longer those that the stream began with.
+        """
+        from ducklake_core.scan.change_planner import plan_changes
+
+        if end["snapshot"] <= start["snapshot"]:
+            return []
+        first, last = start["snapshot"] + 1, end["snapshot"]
+        try:
+            with self._lake.reader() as reader:
+                table = reader.table_by_id(end["table"], last)
+                plan = plan_changes(reader, table, self._options.feed, first, columns=self._schema.names)
+        except NotFoundError as error:
+            raise NotFoundError(
+                f"the stream of {self._options.table} cannot go on from snapshot {first} to {last}: {error.message}. "
+                "What it has not told of is lost to it; start it with a new checkpoint, and startingVersion where history is there",
+                table=self._options.table,
+                snapshot_id=first,
+            ) from error
+        check_columns(self._schema, plan.schema, table.qualified_name)
+        wanted, storage = arrow_form(self._schema), self._lake.storage
+        return [FeedPart(plan=part, wanted=wanted, storage=storage) for part in _parts(plan)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """As executors do."""
+        return PartReader().read(partition)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing is kept for offsets."""
+
+    def stop(self) -> None:
+        """Close the catalog's connections."""
+        if self._connected is not None:
+            self._connected.close()
+
+
+def _offset(table_id: int, snapshot_id: int) -> Offset:
+    return {"table": table_id, "snapshot": snapshot_id}
+
+
+def _parts(plan: ChangePlan) -> Iterator[ChangePlan]:
+    """Plans of their own for tasks. All rows that may be halves of updates stay together, as both halves are needed to know one."""
+    paired = tuple(task for task in plan.tasks if task.may_update)
+    halves = tuple(part for one in plan.inlined for part in [_only(one, plan, paired=True)] if part.rows.num_rows)
+    if paired or halves:
+        yield replace(plan, tasks=paired, inlined=halves)
+    settled = [task for task in plan.tasks if not task.may_update]
+    for dealt in deal(split(settled)):
+        yield replace(plan, tasks=dealt, inlined=(), updates=())
+    for one in plan.inlined:
+        rest = _only(one, plan, paired=False)
+        for start in range(0, rest.rows.num_rows, INLINED_ROWS):
+            yield replace(plan, tasks=(), inlined=(replace(rest, rows=rest.rows.slice(start, INLINED_ROWS)),), updates=())
+
+
+def _only(inlined: InlinedChanges, plan: ChangePlan, *, paired: bool) -> InlinedChanges:
+    mask = covered(plan.updates, inlined.rows.column("snapshot_id").to_numpy())
+    return replace(inlined, rows=inlined.rows.filter(pa.array(mask if paired else ~np.asarray(mask))))

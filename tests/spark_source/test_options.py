@@ -1,0 +1,52 @@
+"""Options are read as written, and anything else is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.spark_source.options import Purpose, parse_options
+
+CATALOG = {"catalogurl": "postgresql://me:s3cret@db/lake", "table": "t"}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "options", "said"),
+    [
+        ("read", {"versionAsOff": "1"}, "no option 'versionasoff'"),
+        ("read", {"feed": "changes"}, "no option 'feed' for read"),
+        ("write", {"where": "a = 1"}, "no option 'where' for write"),
+        ("readStream", {"versionAsOf": "3"}, "no option 'versionasof'"),
+        ("read", {"path": "u"}, "name the table once"),
+        ("read", {"versionAsOf": "-1"}, "whole number"),
+        ("read", {"versionAsOf": "1", "timestampAsOf": "2024-01-01T00:00:00+00:00"}, "either versionAsOf or timestampAsOf"),
+        ("read", {"timestampAsOf": "yesterday"}, "a time with its zone"),
+        ("read", {"catalogFile": "/x"}, "catalog's address"),
+        ("read", {"types": "best"}, "one of exact, nearest"),
+        ("readStream", {"feed": "updates"}, "one of insertions, deletions, changes"),
+        ("readStream", {"startingVersion": "first"}, "whole number"),
+        ("readStream", {"maxSnapshotsPerTrigger": "0"}, "from 1 on"),
+        ("read", {"storage.s3": "x"}, "storage.<protocol>.<name>"),
+    ],
+)
+def test_what_is_no_option_is_refused(purpose: Purpose, options: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        parse_options({**CATALOG, **options}, purpose)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_storage_options_are_nested_and_secrets_masked() -> None:
+    given = {"storage.s3.secret": "hush-hush", "storage.s3.client_kwargs.endpoint_url": "http://here", "storage.gs.anon": "TRUE"}
+    parsed = parse_options({**CATALOG, **given}, "read")
+    assert parsed.storage == {"s3": {"secret": "hush-hush", "client_kwargs": {"endpoint_url": "http://here"}}, "gs": {"anon": True}}
+    assert "hush" not in repr(parsed)
+    assert "s3cret" not in repr(parsed)
+
+
+def test_the_address_may_be_in_a_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="cannot read the catalog's address"):
+        parse_options({"catalogFile": str(tmp_path / "address"), "table": "t"}, "read")
+    (tmp_path / "address").write_text("sqlite:///lake.sqlite\n")
+    assert parse_options({"catalogFile": str(tmp_path / "address"), "table": "t"}, "read").catalog == "sqlite:///lake.sqlite"
