@@ -9,10 +9,10 @@ from ducklake_core.arrow.row_change import Action, When, flat_columns
 from ducklake_core.arrow.row_request import Binder, ChangeRequest, RequestedClause
 from ducklake_core.arrow.source_index import key_domain
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from ducklake_core.format.predicate_parser import conjuncts, equal_sides
 from ducklake_core.format.predicates import ColumnReference
 from ducklake_core.format.scalars import Expression
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.sql_trees import conjuncts, equal_sides
 
 _ORDER: tuple[tuple[When, tuple[Action, ...]], ...] = (
     ("matched", ("update", "delete")),

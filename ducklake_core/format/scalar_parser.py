@@ -8,11 +8,12 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.predicate_parser import bind_column, column_path, operator_of, parse_text, predicate_of
+from ducklake_core.format.predicate_parser import bind_column, operator_of, predicate_of
 from ducklake_core.format.predicates import Literal, needs_sql
 from ducklake_core.format.scalars import Call, Case, CastTo, Compare, Expression, Logical, Scalar, Test, Text
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.sql_constants import QuotedText, constant_of, data_type_of, unwrapped
+from ducklake_core.format.sql_trees import column_path, parse_text
 from ducklake_core.format.types import BOOLEAN
 
 Resolver: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
