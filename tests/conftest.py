@@ -75,8 +75,11 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session or server go to one worker when the run is spread over several."""
+    """Tests that share a Spark session or server go to one worker when the run is spread over several; dear variants are slow."""
     for item in items:
+        for mark in item.iter_markers("slow_on"):
+            if set(mark.args) & {str(value) for value in item.callspec.params.values()}:
+                item.add_marker(pytest.mark.slow)
         for shared in ("spark", "connect"):
             if shared in getattr(item, "fixturenames", ()):
                 item.add_marker(pytest.mark.xdist_group(shared))

@@ -35,7 +35,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], OldL
         ("0.1", "postgresql"),
         ("0.4-dev1", "postgresql"),
         ("0.2", "duckdb"),
-        ("0.3", "duckdb"),
+        pytest.param("0.3", "duckdb", marks=pytest.mark.slow),
     ],
 )
 def test_rows_are_those_that_the_old_duckdb_read(
@@ -135,6 +135,7 @@ def test_partition_places_count_the_columns_of_their_time(tmp_path: Path) -> Non
     assert lake.table_info("parted").partition_by == ("v",)
 
 
+@pytest.mark.slow_on("0.2", "0.3", "0.3-dev1")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_spark_reads_them_too(version: str, tmp_path: Path, spark: SparkSession, json_rows: JsonRows) -> None:
     old = old_lake(version, "sqlite", tmp_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+import pytest
 from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
@@ -26,6 +27,7 @@ _STEPS = (
 
 SCRIPT = """
 import json, sys
+import pytest
 from pyspark.sql import SparkSession
 from ducklake_core import DuckLake
 
@@ -36,6 +38,7 @@ print("ANSWERS " + json.dumps([type(session).__module__, rows]))
 """
 
 
+@pytest.mark.slow_on("postgresql")
 def test_spark_gives_the_same_feed(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession
 ) -> None:
@@ -68,6 +71,7 @@ def test_conditions_hold_for_the_finished_feed(
     assert [row[0] for row in found] == [1000]
 
 
+@pytest.mark.slow
 def test_connect_gives_the_same_feed(
     sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], connect: str
 ) -> None:

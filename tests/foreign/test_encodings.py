@@ -120,7 +120,7 @@ def make(duck: Oracle, address: LakeAddress, cases: list[Case], folder: Path) ->
         register(address, f"t{number}", path, len(case.held))
 
 
-@pytest.mark.parametrize("cases", [CASES[::4], pytest.param(CASES, marks=pytest.mark.slow)], ids=["a quarter", "all"])
+@pytest.mark.parametrize("cases", [CASES[::8], pytest.param(CASES, marks=pytest.mark.slow)], ids=["an eighth", "all"])
 def test_every_form_of_a_column(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path, cases: list[Case]) -> None:
     with oracle(sqlite_address, FILES) as duck:
         make(duck, sqlite_address, cases, tmp_path)

@@ -58,6 +58,7 @@ def _play(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
+@pytest.mark.slow_on("duckdb")
 def test_listings_through_history(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     seen = set()

@@ -63,6 +63,7 @@ def _filled(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
+@pytest.mark.slow_on("duckdb")
 def test_rows_are_those_of_duckdb(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _filled(lake_address, oracle)
     then = lake.snapshot().id

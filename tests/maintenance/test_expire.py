@@ -47,6 +47,7 @@ def backdate(address: LakeAddress, times: dict[int, datetime]) -> None:
     database.close()
 
 
+@pytest.mark.slow_on("odd")
 @pytest.mark.parametrize("chosen", ["all", "odd", "late"])
 def test_catalog_afterwards_is_the_references(
     lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, chosen: str

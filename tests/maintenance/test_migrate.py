@@ -54,7 +54,7 @@ def _catalog(old: OldLake) -> dict[str, list[tuple[Any, ...]]]:
         ("0.1", "postgresql"),
         ("0.3", "postgresql"),
         pytest.param("0.1", "duckdb", marks=pytest.mark.slow),
-        ("0.3", "duckdb"),
+        pytest.param("0.3", "duckdb", marks=pytest.mark.slow),
     ],
 )
 def test_every_snapshot_shows_the_same_rows_afterwards(

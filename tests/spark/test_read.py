@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
 from ducklake_core.spark.native_read import LISTING_CONF
 from ducklake_core.spark.read import read_plan
 from tests.scan.test_read_oracle import ALL_TYPES, EXTREMES, FIRST, INLINED, NULLS, SCENARIOS
@@ -190,8 +190,8 @@ def test_lost_file_is_an_error_on_both_ways(oracle: OracleFactory, native_lake: 
     lake = open_lake(native_lake)
     for file in tmp_path.rglob("*.parquet"):
         file.unlink()
-    with pytest.raises(PySparkException):
-        lake.scan("t").to_spark(spark).collect()
+    with pytest.raises(NotFoundError, match="does not exist"):
+        lake.scan("t").to_spark(spark)
     plan = lake.scan("t").plan().plan
     plan = replace(plan, tasks=tuple(replace(task, native=False) for task in plan.tasks))
     with pytest.raises(PySparkException, match="there is no file"):

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("environment", [pytest.param("local[2]", marks=pytest.mark.slow), "local-cluster[2,1,1024]"])
+@pytest.mark.slow
+@pytest.mark.parametrize("environment", ["local[2]", "local-cluster[2,1,1024]"])
 def test_writes_in(environment: str, tmp_path: Path) -> None:
     _write(environment, tmp_path)
 
