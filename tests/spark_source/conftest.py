@@ -1,10 +1,19 @@
-"""Notes of writes go to a folder of the test's own."""
+"""The session that Spark takes for the active one, and a folder of the test's own for notes of writes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def spark(spark: SparkSession) -> SparkSession:
+    """The session of this test run, made the active one: a writer looks there for data sources, and other tests open sessions."""
+    module = spark.sparkContext._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    module.setActiveSession(spark._jsparkSession)
+    return spark
 
 
 @pytest.fixture
