@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Hashable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -284,10 +284,18 @@ def _take_turn() -> Executable:
 @contextmanager
 def _in_pipeline(raw: Any) -> Iterator[Any]:
     """A connection of psycopg in pipeline mode, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer."""
+    import psycopg
+
     raw.autocommit = True
     try:
-        with raw.pipeline():
-            yield raw
+        with raw.pipeline() as pipeline:
+            try:
+                yield raw
+            except BaseException:
+                # The answers of skipped statements are taken here: the driver would log them as errors that it ignores.
+                with suppress(psycopg.Error):
+                    pipeline.sync()
+                raise
     finally:
         if not raw.closed:
             raw.rollback()

@@ -106,6 +106,25 @@ def test_a_taken_snapshot_id_is_to_be_retried(database: Database) -> None:
     assert classify(pickle.loads(pickle.dumps(caught.value))) == "retry"
 
 
+def test_a_commit_that_loses_a_race_says_so_once(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    snapshot = database.tables["snapshot"]
+
+    def lose() -> None:
+        with database.commit() as statements:
+            statements.run(None, lambda: insert(snapshot), snapshot_row(0))
+            answer = statements.ask(None, lambda: select(snapshot.c.snapshot_id))
+            statements.run(None, lambda: insert(snapshot), snapshot_row(1))
+            answer()
+
+    with pytest.raises(CatalogUnavailableError):
+        lose()
+    assert caplog.records == []
+    with database.commit() as statements:
+        statements.run(None, lambda: insert(snapshot), snapshot_row(1))
+    with database.read() as reader:
+        assert reader.execute(select(func.max(snapshot.c.snapshot_id))).scalar_one() == 1
+
+
 def test_a_refused_statement_is_fatal(database: Database) -> None:
     with pytest.raises(CatalogError) as caught, database.read() as connection:
         connection.execute(text("SELECT nothing FROM nowhere"))
