@@ -12,6 +12,7 @@ from ducklake_core.catalog.state import SchemaState, Snapshot, TableState
 from ducklake_core.catalog.views import ViewState, find_view
 from ducklake_core.catalog.views import views as all_views
 from ducklake_core.commit.actions import Action, CreateSchema, DropMacro, DropSchema, DropTable, DropView
+from ducklake_core.commit.difference import settled
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, DuckLakeError, NotFoundError
 from ducklake_core.format.names import folded
 from ducklake_core.format.paths import join
@@ -178,7 +179,7 @@ def _alter_again(staged: StagedTable, current: TableState, conflict: CommitConfl
         raise conflict from problem
     if staged.differences or (staged.written and not _fits(staged.state, altered)):
         raise conflict
-    staged.create, staged.state, staged.committed = None, altered, current
+    staged.create, staged.state, staged.committed = None, settled(current, altered), current
 
 
 def _same_name(one: TableState, two: TableState) -> bool:

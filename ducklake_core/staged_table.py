@@ -19,7 +19,7 @@ from ducklake_core.commit.actions import (
     InsertInlined,
 )
 from ducklake_core.commit.alterations import Alteration
-from ducklake_core.commit.difference import difference, inlining
+from ducklake_core.commit.difference import difference, inlining, settled
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.added_files import AddedFile, same_mapping
 from ducklake_core.format.files import WrittenFile
@@ -168,7 +168,7 @@ class StagedTable:
                 "supported; alter the table first, then write",
                 table=self.name,
             )
-        self.state = alteration(self.state)
+        self.state = settled(self.committed, alteration(self.state))
         self.alterations = (*self.alterations, alteration)
 
     def _creation(self, create: CreateTable) -> CreateTable:

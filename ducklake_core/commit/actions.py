@@ -105,6 +105,7 @@ class AlterTable:
         comments: Column id (None for the table itself) and text of changed comments; None takes one away.
         not_null: Ids of the columns that are NOT NULL from now on, of which the data at the base was checked.
         inlined: Whether a new, empty table of inlined rows with these columns is made, as in :class:`CreateTable`.
+        unbounded: Ids of the columns whose bounds mean nothing for values of their new type.
     """
 
     table_id: int
@@ -120,6 +121,7 @@ class AlterTable:
     comments: tuple[tuple[int | None, str | None], ...] = ()
     not_null: frozenset[int] = frozenset()
     inlined: bool = False
+    unbounded: tuple[int, ...] = ()
 
     @property
     def changes_columns(self) -> bool:

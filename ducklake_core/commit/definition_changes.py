@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ducklake_core.catalog.changes import CopyRows
+from ducklake_core.catalog.changes import CopyRows, DeleteRows, UpdateRows
 from ducklake_core.commit.actions import AlterTable, CreateSchema, CreateTable, DropSchema, DropTable
 from ducklake_core.commit.draft import Draft
 from ducklake_core.format.changes import QualifiedName
@@ -87,6 +87,8 @@ def alter_table(draft: Draft, action: AlterTable) -> None:
         draft.end("column", {"table_id": table_id, "column_id": action.ended})
     for node, parent in action.added:
         _insert_column(draft, table_id, column_row(node, parent))
+    if action.unbounded:
+        _forget_bounds(draft, table_id, action.unbounded)
     if action.partitioning is not None:
         draft.end("partition_info", {"table_id": table_id})
         draft.new_specs[table_id] = _insert_partition_spec(draft, table_id, action.partitioning.spec)
@@ -100,6 +102,18 @@ def alter_table(draft: Draft, action: AlterTable) -> None:
         _new_version(draft, table_id, action.schema, inlined=action.inlined)
     if action.changes_table:
         draft.log("altered_table", table_id)
+
+
+def _forget_bounds(draft: Draft, table_id: int, column_ids: tuple[int, ...]) -> None:
+    """Bounds are kept as text, which the reference takes for values of the new type: wrong ones hide rows or break every later read.
+
+    A table's row of a column must go as a whole: the next insert of the reference would begin its bounds anew.
+    """
+    where = {"table_id": table_id, "column_id": column_ids}
+    draft.endings.append(DeleteRows(table="table_column_stats", where=where))
+    draft.endings.append(UpdateRows(table="file_column_stats", where=where, values={"min_value": None, "max_value": None}))
+    # Sessions of the reference cache a table's statistics by next_file_id.
+    draft.data_changed = True
 
 
 def rename_row(draft: Draft, table: str, where: dict[str, object], values: dict[str, object]) -> None:

@@ -9,6 +9,7 @@ from ducklake_core.catalog.inlined_ddl import may_inline
 from ducklake_core.catalog.state import TableState
 from ducklake_core.commit.actions import AlterTable, PartitionChange, SortChange
 from ducklake_core.format.options import Options
+from ducklake_core.format.promotion import bounds_hold
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow, column_row
 from ducklake_core.format.types import Field
@@ -43,9 +44,18 @@ def difference(committed: TableState, wanted: TableState) -> AlterTable | None:
             column.id for column in wanted.schema if not column.nullable and column.id in before and before[column.id][0].nullable
         ),
         # The reference makes a new table of inlined rows whenever the form of rows may have changed, and for new names and keys as well.
+        unbounded=tuple(number for number in sorted(changed) if not _bounds_hold(before[number][0], after[number][0])),
         inlined=(in_other_form or partitioning is not None or new_name is not None) and inlining(wanted),
     )
     return action if action.changes_table or action.new_name is not None else None
+
+
+def settled(committed: TableState | None, wanted: TableState) -> TableState:
+    """The wanted state, naming the committed partition spec where its keys are those again: there will be no new one."""
+    before, after = (None if state is None else state.partition_spec for state in (committed, wanted))
+    if committed is None or before is None or after is None or _partitioning(committed, wanted) is not None:
+        return wanted
+    return replace(wanted, partition_spec=replace(after, id=before.id))
 
 
 def inlining(state: TableState) -> bool:
@@ -71,6 +81,10 @@ def _form(node: Field | None, parent: int | None) -> object:
     """What decides how a row is stored: name and type."""
     row = None if node is None else _row(node, parent)
     return row and (row.column_name, row.column_type, row.parent_column)
+
+
+def _bounds_hold(before: Field, after: Field) -> bool:
+    return not after.is_leaf or bounds_hold(before.type, after.type)
 
 
 def _partitioning(committed: TableState, wanted: TableState) -> PartitionChange | None:

@@ -17,7 +17,19 @@ import pyarrow.compute as pc
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.arrow_cast import cast_array
 from ducklake_core.format.arrow_types import ArrowArray, ArrowType, from_arrow_field
-from ducklake_core.format.types import BOOLEAN, INTEGERS, INTERVAL, JSON, VARCHAR, DataType, DecimalType, Field, PrimitiveType
+from ducklake_core.format.types import (
+    BOOLEAN,
+    INT128,
+    INTEGERS,
+    INTERVAL,
+    JSON,
+    UINT128,
+    VARCHAR,
+    DataType,
+    DecimalType,
+    Field,
+    PrimitiveType,
+)
 from ducklake_core.format.value_text import decimal_text, to_cast_text, unscaled
 from ducklake_core.format.values import python_values
 
@@ -46,6 +58,22 @@ def promote(array: ArrowArray, field: Field) -> ArrowArray:
         wider = array.cast(pa.decimal256(array.type.precision + 1, array.type.scale))
         array = pc.round(wider, field.type.scale, round_mode="half_towards_infinity")
     return cast_array(array, field)
+
+
+def bounds_hold(old: DataType, new: DataType) -> bool:
+    """Whether texts of least and greatest values of one type are right for the values as another type.
+
+    >>> from ducklake_core.format.types import *
+    >>> bounds_hold(INT32, INT64), bounds_hold(INT32, JSON), bounds_hold(FLOAT32, FLOAT64)
+    (True, False, False)
+    """
+    if old == new or (old == VARCHAR and new == JSON):
+        return True
+    if isinstance(old, DecimalType) and isinstance(new, DecimalType):
+        return old.scale <= new.scale
+    if isinstance(new, PrimitiveType) and new.name in ("float32", "float64"):
+        return old in INTEGERS and old not in (INT128, UINT128)
+    return old != BOOLEAN and new != JSON
 
 
 def _to_json(array: ArrowArray, field: Field) -> ArrowArray:
