@@ -15,6 +15,8 @@ from tests.support.postgres import PostgresServer, start_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.s3 import S3Server
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
@@ -63,6 +65,15 @@ def spark() -> Iterator[SparkSession]:
     session = local_session()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The S3 server of this test run, with one bucket. Tests that write into it have a directory each."""
+    from tests.support.s3 import s3_server
+
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.parquet_output import encrypting_sink
 from ducklake_core.storage.roaring import read_deletion_vector
+from ducklake_core.storage.uploads import discard
 
 _SMALL_BYTES = 1 << 18
 
@@ -95,10 +97,14 @@ def write_delete_file(
     content = sink.getvalue()
     output = storage.open_output(path)
     try:
-        with storage.reporting("write", path), output:
+        with storage.reporting("write", path):
             output.write(content)
+            output.close()
     except BaseException:
         # Half a file that no catalog names.
+        discard(output)
+        with suppress(OSError, pa.ArrowException):
+            output.close()
         storage.delete([path])
         raise
     return content.size, int.from_bytes(content.slice(content.size - 8, 4).to_pybytes(), "little")

@@ -16,10 +16,13 @@ import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.locations import canonical_protocol, local_part, printable, protocol_of
+from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
 
 _EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
+# These answer from remembered listings whether a file is there, and other writers make files all the time.
+_UNREMEMBERED = {"use_listings_cache": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +116,9 @@ class Storage:
             UnsupportedFeatureError: The package for that protocol is not installed.
         """
         protocol = protocol_of(path)
+        options = self.options.for_protocol(protocol)
         try:
-            filesystem = fsspec.filesystem(protocol, **self.options.for_protocol(protocol))
+            filesystem = fsspec.filesystem(protocol, **(_UNREMEMBERED | options if protocol in _EXTRAS else options))
         except (ImportError, ValueError) as error:
             extra = _EXTRAS.get(protocol)
             advice = f"install ducklake-dagster[{extra}]" if extra else "install an fsspec package for it"
@@ -142,14 +146,18 @@ class Storage:
     def open_output(self, path: str) -> pa.NativeFile:
         """A new file for writing; directories are made on local disk only, as object stores have none.
 
+        Whoever gives it up half way calls :func:`ducklake_core.storage.uploads.discard` on it.
+
         Raises:
             StorageError: It cannot be created.
         """
         with self.reporting("create", path):
-            filesystem, inside = self.arrow_filesystem(path)
-            if isinstance(filesystem, pafs.LocalFileSystem):
+            if protocol_of(path) == "file":
+                inside = local_part(path)
                 Path(inside).parent.mkdir(parents=True, exist_ok=True)
-            return filesystem.open_output_stream(inside)
+                return pafs.LocalFileSystem().open_output_stream(inside)
+            filesystem, inside = self.filesystem(path)
+            return Upload.of(filesystem.open(inside, "wb"))
 
     def size(self, path: str) -> int:
         """Bytes of a file.
@@ -192,7 +200,7 @@ class Storage:
 
     def _list_remote(self, prefix: str) -> Iterator[StoredFile]:
         filesystem, inside = self.filesystem(prefix)
-        # Another writer's files may be newer than what fsspec remembers of a listing.
+        # Another writer's files may be newer than what a package remembers of a listing.
         filesystem.invalidate_cache()
         scheme = prefix.split("://", 1)[0]
         for _, _, files in filesystem.walk(inside.rstrip("/"), detail=True):

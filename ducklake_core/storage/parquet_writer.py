@@ -24,6 +24,7 @@ from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.leaf_arrays import parquet_paths
 from ducklake_core.storage.parquet_footer import footer_size
 from ducklake_core.storage.parquet_output import encrypting_sink
+from ducklake_core.storage.uploads import discard
 
 if TYPE_CHECKING:
     from ducklake_core.storage.encryption.encrypting import EncryptingSink
@@ -148,6 +149,9 @@ class FileWriter:
         with suppress(DuckLakeError, OSError, pa.ArrowException, CancelledError):
             self._wait()
         self._shut_down()
+        # First, so that the end of the writer, which wants to write a footer, does not make an object of it.
+        if self._sink is not None:
+            discard(self._sink)
         # RuntimeError: pyarrow asks a writer that failed for the footer that it never wrote.
         with suppress(DuckLakeError, OSError, pa.ArrowException, RuntimeError):
             if self._writer is not None and self._writer.is_open:

@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError
 from tests.foreign.added import numbered, register
-from tests.storage.test_object_store import endpoint, storage_of  # noqa: F401 - a fixture
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.s3 import S3Server
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
@@ -22,10 +22,10 @@ OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 def test_files_in_an_object_store(
     oracle: OracleFactory,
     lake_address: LakeAddress,
-    endpoint: str,  # noqa: F811 - the fixture
+    s3: S3Server,
     spark: SparkSession,
 ) -> None:
-    storage = storage_of(endpoint)
+    storage = s3.storage()
     path = f"s3://lake/{lake_address.backend}/with space %41#ü/x.parquet"
     data = numbered(pa.table({"a": pa.array([1, 2], pa.int32())}), a=1)
     with storage.open_output(path) as sink:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,10 +115,14 @@ _TABLES = "SELECT list(table_name) FROM duckdb_tables()"
 
 
 @contextmanager
-def attached(address: LakeAddress, options: str = "") -> Iterator[Oracle]:
+def attached(
+    address: LakeAddress, options: str = "", before: Callable[[duckdb.DuckDBPyConnection], None] | None = None
+) -> Iterator[Oracle]:
     """A DuckDB instance of its own with the lake attached; detached at the end, so that SQLite is not left locked."""
-    connection = _idle.pop() if _idle else new_connection()
-    pristine = _state(connection)
+    connection = _idle.pop() if _idle and before is None else new_connection()
+    pristine = _state(connection) if before is None else []
+    if before is not None:
+        before(connection)
     clean = False
     lake = Attachment(connection, f"ATTACH '{address.attach}' AS lake {address.options(options)}")
     if address.backend == "duckdb":

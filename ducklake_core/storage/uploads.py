@@ -1,0 +1,95 @@
+"""Files on their way to an object store: there as a whole once they are closed, or not at all.
+
+Packages of stores finish an upload when its file is closed, or merely collected as garbage: half a file would appear under its final
+name, and parts of an upload that nobody finished would stay, unseen and paid for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+
+class Upload(pa.PythonFile):  # type: ignore[misc]
+    """A new object. What fails while it is written or closed gives it up, as :meth:`discard` does."""
+
+    _whole: _Whole
+
+    @classmethod
+    def of(cls, file: Any) -> Upload:
+        """The upload that ends in a file of fsspec's, opened for writing."""
+        whole = _Whole(file)
+        made = cls(whole, mode="w")
+        made._whole = whole
+        return made
+
+    def discard(self) -> None:
+        """Give the upload up: no object appears, and no parts stay. What is written from then on goes nowhere.
+
+        Does nothing once the file is closed.
+        """
+        self._whole.discard()
+
+
+def discard(sink: pa.NativeFile) -> None:
+    """Make sure that no object comes of a file when it is closed."""
+    if isinstance(sink, Upload):
+        sink.discard()
+
+
+class _Whole:
+    """What pyarrow writes to."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._given_up = False
+        self.closed = False
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def flush(self) -> None:
+        """Parts are sent when they are large enough."""
+
+    def write(self, data: Any) -> int:
+        if self._given_up:
+            return len(data)
+        try:
+            return int(self._file.write(data))
+        except BaseException:
+            self.discard()
+            raise
+
+    def close(self) -> None:
+        if not (self.closed or self._given_up):
+            try:
+                self._file.close()
+            except BaseException:
+                self.discard()
+                raise
+        self.closed = True
+
+    def discard(self) -> None:
+        if self.closed or self._given_up:
+            return
+        self._given_up = True
+        # The error that led here is what is told; what cannot be given up is left to the store's own rules for old uploads.
+        with suppress(Exception):
+            self._file.discard()
+        # Or its package would finish it as soon as it is collected.
+        with suppress(AttributeError):
+            self._file.closed = True
+
+    def __del__(self) -> None:
+        self.discard()
