@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.locations import local_part, protocol_of
+from ducklake_core.format.locations import file_key, local_part, protocol_of
 from ducklake_core.storage.added_files import AddingRules, inspect_file
 from ducklake_core.storage.filesystems import Storage, printable
 
@@ -38,13 +38,14 @@ def find_files(storage: Storage, paths: Paths) -> list[str]:
     wanted = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not wanted:
         raise UsageError("give at least one path of files to add")
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for path in wanted:
         mine = list(_expanded(storage, os.fspath(path)))
         if not mine:
             raise NotFoundError(f"there are no files to add at {printable(os.fspath(path))}", path=printable(os.fspath(path)))
-        found.update(dict.fromkeys(mine))
-    return list(found)
+        for file in mine:
+            found.setdefault(file_key(file), file)
+    return list(found.values())
 
 
 def inspect_files(storage: Storage, paths: Sequence[str], rules: AddingRules, spark: SparkSession | None = None) -> list[AddedFile]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ducklake_core.adding import Paths, find_files, inspect_files, local_path, refuse_encrypted
 from ducklake_core.catalog.known_files import mappings_of_table, named_already
 from ducklake_core.errors import AlreadyExistsError
+from ducklake_core.format.locations import file_key
 from ducklake_core.staged_catalog import StagedCatalog
 from ducklake_core.storage.added_files import AddingRules
 from ducklake_core.storage.filesystems import printable
@@ -86,8 +87,8 @@ class AdditionVerb(ABC):
 
     def _refuse_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
         """Two entries of one file would show its rows twice, and the end of one of them would delete the file of both."""
-        mine = {added.full_path: table.name for table in self._catalog.tables for added in table.added}
-        known = next(((path, f"added to {mine[path]} in this transaction") for path in paths if path in mine), None)
+        mine = {file_key(added.full_path): table.name for table in self._catalog.tables for added in table.added}
+        known = next(((path, f"added to {mine[key]} in this transaction") for path in paths if (key := file_key(path)) in mine), None)
         if known is None:
             with self._lake.reader() as reader:
                 known = named_already(reader, paths)

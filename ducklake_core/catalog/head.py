@@ -14,6 +14,8 @@ from ducklake_core.catalog.state import InlinedTable, Snapshot, TableColumnStati
 from ducklake_core.catalog.statements import Answer, Statements
 from ducklake_core.catalog.tables import CatalogTables
 from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.locations import may_be_same
+from ducklake_core.format.paths import file_name
 
 _Bound = TypeVar("_Bound")
 
@@ -69,7 +71,7 @@ class Head:
         inlined_tables: The newest table of inlined rows (None: there is none) of the tables that get such rows. Only looked for
             when the schema version has moved, as it does with every new one.
         files: Requested data files that are still live, likewise; a missing file was ended or compacted away.
-        added_paths: Requested paths that files of later snapshots have.
+        added_paths: Requested paths that files of later snapshots may have.
     """
 
     snapshot: Snapshot
@@ -111,9 +113,13 @@ def read_head(statements: Statements, database: Database, request: HeadRequest) 
 
 
 def _added_paths(statements: Statements, tables: CatalogTables, request: HeadRequest) -> frozenset[str]:
+    """A false alarm costs another attempt, in which the whole paths are compared."""
     file = tables["data_file"]
     newer = _rows(statements, select(file.c.path).where(file.c.begin_snapshot > request.base))
-    return frozenset(row.path for row in newer if row.path in request.added_paths)
+    by_name: dict[str, list[str]] = {}
+    for path in request.added_paths:
+        by_name.setdefault(file_name(path), []).append(path)
+    return frozenset(mine for row in newer for mine in by_name.get(file_name(row.path), ()) if may_be_same(mine, row.path))
 
 
 def snapshots_mentioning(connection: Connection, tables: CatalogTables, text: str) -> list[Snapshot]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Generator
 from contextlib import closing
 
@@ -10,7 +9,7 @@ from sqlalchemy import select
 
 from ducklake_core.catalog.mappings import name_mappings
 from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.format.locations import local_part, protocol_of
+from ducklake_core.format.locations import file_key
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.paths import file_name, join
 
@@ -22,13 +21,13 @@ def named_already(reader: CatalogReader, paths: Collection[str]) -> tuple[str, s
 
     The names of all data files stream by once, whatever the number of paths.
     """
-    wanted = set(paths)
+    wanted = {file_key(path): path for path in paths}
     # Most files are ruled out by their last part, before their directory is looked up.
-    names = {file_name(path) for path in wanted}
+    names = {file_name(path) for path in paths}
     for rows in (_data_files(reader, names), _scheduled(reader, names)):
         # Stopped half way, a stream would keep a server's cursor open.
         with closing(rows):
-            found = next(((path, how) for path, how in rows if path in wanted), None)
+            found = next(((wanted[key], how) for path, how in rows if (key := file_key(path)) in wanted), None)
         if found is not None:
             return found
     return None
@@ -43,7 +42,7 @@ def _data_files(reader: CatalogReader, names: set[str]) -> Generator[tuple[str, 
         for row in rows:
             if file_name(row.path) in names:
                 directory, table = directories.get(row.table_id, ("", f"with id {row.table_id}"))
-                yield _whole(join(directory, row.path, bool(row.path_is_relative))), f"a data file of table {table}"
+                yield join(directory, row.path, bool(row.path_is_relative)), f"a data file of table {table}"
 
 
 def _scheduled(reader: CatalogReader, names: set[str]) -> Generator[tuple[str, str]]:
@@ -52,12 +51,7 @@ def _scheduled(reader: CatalogReader, names: set[str]) -> Generator[tuple[str, s
     with reader.connection.execute(query.execution_options(yield_per=_AT_ONCE)) as rows:
         for row in rows:
             if file_name(row.path) in names:
-                yield _whole(join(reader.info.data_path, row.path, bool(row.path_is_relative))), "scheduled for deletion"
-
-
-def _whole(path: str) -> str:
-    """Local paths absolute, as files are asked for: data paths may be relative to the working directory."""
-    return os.path.abspath(local_part(path)) if protocol_of(path) == "file" else path
+                yield join(reader.info.data_path, row.path, bool(row.path_is_relative)), "scheduled for deletion"
 
 
 def _tables(reader: CatalogReader) -> dict[int, tuple[str, str]]:

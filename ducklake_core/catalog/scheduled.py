@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import posixpath
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +14,7 @@ from ducklake_core.catalog.head import chunks
 from ducklake_core.catalog.state import LakeInfo
 from ducklake_core.catalog.tables import CatalogTables
 from ducklake_core.format import paths
+from ducklake_core.format.locations import file_key, spellings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +49,46 @@ def scheduled_files(connection: Connection, tables: CatalogTables, info: LakeInf
 
 
 def still_referenced(connection: Connection, tables: CatalogTables, info: LakeInfo, full_paths: Iterable[str]) -> set[str]:
-    """Those of the full paths that a row of data_file or delete_file names, ended or not."""
-    wanted = {posixpath.normpath(path): path for path in full_paths}
-    found: set[str] = set()
+    """Those of the full paths that a row of data_file or delete_file names, ended or not, in whatever spelling of the protocol.
+
+    Asks for those paths alone. Paths with steps or doubled slashes are found by :func:`named_by_any_row`.
+    """
+    wanted = _by_key(full_paths)
     # A row stores its path relative to some directory above the file, or whole: every tail of the path is a candidate.
-    tails = sorted({tail for path in wanted.values() for tail in _tails(path)})
+    tails = sorted({tail for paths_of in wanted.values() for path in paths_of for tail in (*_tails(path), *spellings(path))})
+    found: set[str] = set()
     for name in ("data_file", "delete_file"):
         query = _paths_query(tables, name)
         for chunk in chunks(tails):
             for row in connection.execute(query.where(tables[name].c.path.in_(chunk))):
-                base = paths.join(info.data_path, row.schema_path, row.schema_path_is_relative is not False)
-                base = paths.join(base, row.table_path, row.table_path_is_relative is not False)
-                full = posixpath.normpath(paths.join(base, row.path, row.path_is_relative is not False))
-                if full in wanted:
-                    found.add(wanted[full])
+                found.update(wanted.get(file_key(_full(info, row)), ()))
     return found
+
+
+def named_by_any_row(connection: Connection, tables: CatalogTables, info: LakeInfo, full_paths: Iterable[str]) -> set[str]:
+    """As :func:`still_referenced`, but reads the names of all files, and so finds every spelling of a path."""
+    wanted = _by_key(full_paths)
+    names = {paths.file_name(path) for paths_of in wanted.values() for path in paths_of}
+    found: set[str] = set()
+    for name in ("data_file", "delete_file") if wanted else ():
+        with connection.execute(_paths_query(tables, name), execution_options={"yield_per": 2000}) as rows:
+            for row in rows:
+                if paths.file_name(row.path) in names:
+                    found.update(wanted.get(file_key(_full(info, row)), ()))
+    return found
+
+
+def _by_key(full_paths: Iterable[str]) -> dict[str, list[str]]:
+    wanted: dict[str, list[str]] = {}
+    for path in full_paths:
+        wanted.setdefault(file_key(path), []).append(path)
+    return wanted
+
+
+def _full(info: LakeInfo, row: Any) -> str:
+    base = paths.join(info.data_path, row.schema_path, row.schema_path_is_relative is not False)
+    base = paths.join(base, row.table_path, row.table_path_is_relative is not False)
+    return paths.join(base, row.path, row.path_is_relative is not False)
 
 
 def every_file_name(connection: Connection, tables: CatalogTables) -> Iterator[str]:
@@ -71,6 +97,9 @@ def every_file_name(connection: Connection, tables: CatalogTables) -> Iterator[s
         with connection.execute(select(tables[name].c.path), execution_options={"yield_per": 2000}) as found:
             for path in found.scalars():
                 yield paths.file_name(path)
+                # Paths of lakes on Windows, and those that carry parameters of the store.
+                if "\\" in path or "?" in path:
+                    yield re.split(r"[/\\]", path.partition("?")[0])[-1]
 
 
 def forget_scheduled(connection: Connection, tables: CatalogTables, files: Sequence[ScheduledFile]) -> None:

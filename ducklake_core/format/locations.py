@@ -15,7 +15,7 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs", "local": "file"}
 # Whoever may choose the host of these may make the reader ask any server.
-_OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb"})
+_OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb", "abfs"})
 
 
 def canonical_protocol(protocol: str) -> str:
@@ -108,10 +108,59 @@ def _obstacle(path: str, data_path: str) -> str | None:
     return None
 
 
+def file_key(path: str) -> str:
+    """One text for all spellings of a file's full path; paths of two files may, in odd cases, have one as well.
+
+    So it is for asking whether a path may be the file of another, never for opening one. Object stores tell ``a//b`` from ``a/b``.
+
+    >>> file_key("s3a://b/x/./y"), file_key("S3N://b//x/y") == file_key("s3://b/x/y"), file_key("/x/../y") == file_key("file:///y")
+    ('s3:/b/x/y', True, True)
+    """
+    return f"{protocol_of(path)}:{_resolved(path)}"
+
+
+def may_be_same(path: str, other: str) -> bool:
+    """Whether two paths of a catalog may be of one file, when it is not known to which directory either is relative.
+
+    >>> may_be_same("s3a://b/main/t/x", "t/x"), may_be_same("p=1/x", "p=2/x"), may_be_same("s3://b/x", "s3a://b/x")
+    (True, False, True)
+    """
+    longer, shorter = sorted((_inside(path), _inside(other)), key=len, reverse=True)
+    return longer == shorter or longer.endswith("/" + shorter)
+
+
+def spellings(path: str) -> tuple[str, ...]:
+    """A full path in every way that its protocol is written, itself first.
+
+    >>> spellings("s3a://b/x"), spellings("/x")
+    (('s3a://b/x', 's3://b/x', 's3n://b/x'), ('/x', 'file:///x', 'file://localhost/x', 'file:/x', 'local:///x'))
+    """
+    protocol = protocol_of(path)
+    if protocol == "file":
+        plain = _resolved(path)
+        found = [path, plain, *(f"{before}{plain}" for before in ("file://", "file://localhost", "file:", "local://"))]
+    else:
+        rest = path.partition("://")[2]
+        found = [path, *(f"{name}://{rest}" for name in (protocol, *_ALIASES) if canonical_protocol(name) == protocol)]
+    return tuple(dict.fromkeys(found))
+
+
+def _inside(path: str) -> str:
+    """A path without its protocol and without empty parts and steps; relative ones stay relative.
+
+    Steps up are not taken: what is above a relative path is not known.
+    """
+    plain = _plain(path) if protocol_of(path) == "file" else path.partition("://")[2]
+    return "/".join(part for part in plain.split("/") if part not in ("", "."))
+
+
 def _server(path: str) -> tuple[str, str]:
     protocol = protocol_of(path)
-    host = path.partition("://")[2].partition("/")[0] if protocol in _OF_MANY_SERVERS else ""
-    return protocol, host.lower()
+    host = path.partition("://")[2].partition("/")[0]
+    if protocol == "abfs":
+        # container@account: the account is the server.
+        host = host.partition("@")[2].partition(".")[0]
+    return protocol, host.lower() if protocol in _OF_MANY_SERVERS else ""
 
 
 def _has_steps_up(path: str) -> bool:
@@ -132,6 +181,12 @@ def _is_below(path: str, place: str) -> bool:
 
 def _resolved(path: str) -> str:
     if protocol_of(path) == "file":
-        plain = re.sub(r"^(?:file|local)://(?:localhost(?=/))?|^file:", "", path)
-        return os.path.abspath(plain)
-    return posixpath.normpath("/" + path.partition("://")[2])
+        return os.path.abspath(_plain(path))
+    host, _, inside = path.partition("://")[2].partition("/")
+    if protocol_of(path) == "abfs":
+        host = host.partition("@")[0]
+    return posixpath.normpath(f"/{host}/{inside}")
+
+
+def _plain(path: str) -> str:
+    return re.sub(r"^(?:file|local)://(?:localhost(?=/))?|^file:", "", path)

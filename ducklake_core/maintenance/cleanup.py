@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.scheduled import ScheduledFile, forget_scheduled, scheduled_files, still_referenced
+from ducklake_core.catalog.scheduled import ScheduledFile, forget_scheduled, named_by_any_row, scheduled_files, still_referenced
 from ducklake_core.catalog.state import LakeInfo
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format import paths
+from ducklake_core.format.locations import file_key
 from ducklake_core.format.options import Options
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
 from ducklake_core.maintenance.attempts import run_write
@@ -84,7 +85,7 @@ def cleanup_old_files(
 ) -> CleanupResult:
     """Plan, and unless ``dry_run`` carry out, the deletion. See ``DuckLake.cleanup_old_files`` for the arguments."""
     old: list[ScheduledFile] = []
-    too_young = 0
+    young: list[str] = []
     with database.read() as connection:
         now = database.now(connection)
         options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
@@ -94,15 +95,20 @@ def cleanup_old_files(
             if file.scheduled < limit:
                 old.append(file)
             else:
-                too_young += 1
-    runs = [_clean_batch(database, info, storage, batch, dry_run=dry_run) for batch in _batches(_newest_per_path(old))]
+                young.append(file_key(file.path))
+        # A file that was in the lake twice is as young as its later end.
+        recent = frozenset(young)
+        young += [key for file in old if (key := file_key(file.path)) in recent]
+        old = [file for file in old if file_key(file.path) not in recent]
+        named = named_by_any_row(connection, database.tables, info, [file.path for file in old])
+    runs = [_clean_batch(database, info, storage, batch, named, dry_run=dry_run) for batch in _batches(_newest_per_path(old))]
     return CleanupResult(
         dry_run=dry_run,
         files=tuple(file for run in runs for file in run.files),
         missing=tuple(path for run in runs for path in run.missing),
         kept=tuple(file for run in runs for file in run.kept),
         failed=tuple(file for run in runs for file in run.failed),
-        too_young=too_young,
+        too_young=len(young),
     )
 
 
@@ -115,10 +121,12 @@ def _batches(files: Sequence[ScheduledFile]) -> Iterator[Sequence[ScheduledFile]
     return (files[start : start + _BATCH] for start in range(0, len(files), _BATCH))
 
 
-def _clean_batch(database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], *, dry_run: bool) -> CleanupResult:
-    # Asked right before the deletion, not when the plan was made.
+def _clean_batch(
+    database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], named: set[str], *, dry_run: bool
+) -> CleanupResult:
+    # Asked right before the deletion, not only when the plan was made.
     with database.read() as connection:
-        referenced = still_referenced(connection, database.tables, info, [file.path for file in batch])
+        referenced = named | still_referenced(connection, database.tables, info, [file.path for file in batch])
     kept: list[LeftFile] = []
     doomed: list[ScheduledFile] = []
     for file in batch:

@@ -123,7 +123,9 @@ class Storage:
             extra = _EXTRAS.get(protocol)
             advice = f"install ducklake-dagster[{extra}]" if extra else "install an fsspec package for it"
             raise UnsupportedFeatureError(f"no support for {protocol}:// paths here: {advice}", protocol=protocol) from error
-        return filesystem, str(type(filesystem)._strip_protocol(path))  # noqa: SLF001 - fsspec's documented way has no public name
+        # Packages do not know every name of their protocol.
+        known = f"{protocol}://{path.partition('://')[2]}" if protocol in _EXTRAS else path
+        return filesystem, str(type(filesystem)._strip_protocol(known))  # noqa: SLF001 - fsspec's documented way has no public name
 
     def arrow_filesystem(self, path: str) -> tuple[pafs.FileSystem, str]:
         """The pyarrow file system of a path, and the path inside it: pyarrow's own for local disk, a wrapper else."""

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import timedelta
-from typing import Any
+from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError
+from tests.stores.work import Rows, change, found, maintain, numbered, table_of
 from tests.support.oracle import LakeAddress
 from tests.support.s3 import BUCKET, S3Server, attached_on_s3, s3_lake
-
-_NOW = timedelta(0)
-Rows = dict[int, str]
-
-
-def table_of(rows: Rows) -> pa.Table:
-    keys = list(rows)
-    return pa.table(
-        {"k": pa.array(keys, pa.int64()), "p": pa.array([k % 2 for k in keys], pa.int32()), "v": pa.array(list(rows.values()), pa.string())}
-    )
-
-
-def numbered(first: int, last: int) -> Rows:
-    return {k: f"v{k}" for k in range(first, last)}
 
 
 def new_lake(address: LakeAddress, s3: S3Server, *, encrypted: bool = False) -> DuckLake:
@@ -37,55 +20,9 @@ def new_lake(address: LakeAddress, s3: S3Server, *, encrypted: bool = False) -> 
     return lake
 
 
-def found(lake: DuckLake, session: SparkSession | None = None) -> Rows:
-    scan = lake.table("t").scan(columns=["k", "v"])
-    pairs = scan.to_arrow().to_pylist() if session is None else [row.asDict() for row in scan.to_spark(session).collect()]
-    assert len({row["k"] for row in pairs}) == len(pairs)
-    return {row["k"]: row["v"] for row in pairs}
-
-
 def in_duckdb(address: LakeAddress, s3: S3Server) -> Rows:
     with attached_on_s3(address, s3) as duck:
         return {int(str(k)): str(v) for k, v in duck.rows("SELECT k, v FROM t")}
-
-
-def objects(lake: DuckLake) -> set[str]:
-    return {file.path.rpartition("/")[2] for file in lake.storage.list(lake.info.data_path)}
-
-
-def change(lake: DuckLake, frame: Callable[[Rows], Any], session: SparkSession | None) -> Rows:
-    """Every change of rows; gives what the table holds then."""
-    lake.create_table("t", table_of({}).schema, partition_by=["p"])
-    table = lake.table("t")
-    for first in (0, 10):
-        table.append(frame(numbered(first, first + 10)))
-    table.refresh().delete(where="k IN (3, 4)", spark=session)
-    table.refresh().update({"v": "v || '!'"}, where="k = 5", spark=session)
-    lake.write("t", frame({6: "upserted", 21: "upserted"}), mode="upsert", on=["k"])
-    merge = table.refresh().merge(frame({7: "merged", 8: "gone", 30: "merged"}), on=["k"])
-    merge.when_matched_delete(where="s.v = 'gone'").when_matched_update("all").when_not_matched_insert("all").execute()
-    lake.write("t", frame({9: "over"}), mode="overwrite", where="k = 9")
-    unchanged = {k: v for k, v in numbered(0, 20).items() if k not in (3, 4, 8)}
-    return unchanged | {5: "v5!", 6: "upserted", 21: "upserted", 7: "merged", 30: "merged", 9: "over"}
-
-
-def maintain(lake: DuckLake, expected: Rows, session: SparkSession | None) -> None:
-    """Every verb of maintenance; nothing but the files of the newest snapshot stays, and an object nobody named goes."""
-    lake.merge_adjacent_files(spark=session)
-    assert found(lake, session) == expected
-    lake.expire_snapshots(versions=[snapshot.id for snapshot in lake.snapshots()][:-1], min_age=_NOW)
-    cleaned = lake.cleanup_old_files(older_than=_NOW, min_age=_NOW)
-    assert cleaned.files
-    assert (cleaned.failed, cleaned.kept, cleaned.missing) == ((), (), ())
-    stray = lake.info.data_path + "main/t/ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"
-    with lake.storage.open_output(stray) as sink:
-        pq.write_table(table_of({}), sink)
-    swept = lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW)
-    assert [file.path for file in swept.files] == [stray]
-    files = lake.table("t").list_files()
-    names = {path.rpartition("/")[2] for file in files for path in (file.path, *(one.path for one in file.delete_files))}
-    assert objects(lake) == names
-    assert found(lake, session) == expected
 
 
 def test_in_process(sqlite_address: LakeAddress, s3: S3Server) -> None:
@@ -117,14 +54,16 @@ def test_on_spark(sqlite_address: LakeAddress, s3: S3Server, spark: SparkSession
     lake.close()
 
 
-def test_adding_what_spark_wrote(sqlite_address: LakeAddress, s3: S3Server, spark: SparkSession) -> None:
+def test_adding_what_spark_wrote(sqlite_address: LakeAddress, s3: S3Server, spark: SparkSession, tmp_path: Path) -> None:
     """A whole output directory of Spark's own, with ``_SUCCESS`` and checksums, partitioned by a column."""
     address = s3_lake(sqlite_address, "adding")
     expected = numbered(0, 20)
-    # Spark has no file system for S3 here: it writes where the server keeps its objects.
-    folder = f"s3://{BUCKET}/of_spark/"
-    spark.createDataFrame(table_of(expected)).write.partitionBy("p").parquet(str(s3.on_disk(folder)))
+    # Spark has no file system for S3 here.
+    folder, written = f"s3://{BUCKET}/of_spark/", tmp_path / "of_spark"
+    spark.createDataFrame(table_of(expected)).write.partitionBy("p").parquet(str(written))
     lake = new_lake(address, s3)
+    filesystem, inside = lake.storage.filesystem(folder)
+    filesystem.put(f"{written}/", inside, recursive=True)
     lake.create_table("t", table_of({}).schema)
     done = lake.add_data_files("t", folder)
     assert done.rows_added == 20
