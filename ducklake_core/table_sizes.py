@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.catalog.files import data_files
-from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.reader import CatalogReader, expired_since
 from ducklake_core.catalog.state import InlinedCounts, TableListing, TableState
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files import ColumnStatistics
@@ -60,7 +60,13 @@ def table_sizes(reader: CatalogReader, snapshot_id: int) -> list[Size]:
 
 
 def table_size(reader: CatalogReader, state: TableState) -> Size:
-    """The size of one table at the snapshot of its state."""
+    """The size of one table at the snapshot of its state.
+
+    Raises:
+        NotFoundError: The snapshot was expired.
+    """
+    if not reader.snapshots(after=state.snapshot_id - 1, until=state.snapshot_id):
+        raise expired_since(state)
     (listing,) = (listing for listing in reader.tables(state.snapshot_id) if listing.id == state.id)
     inlined = reader.inlined_counts([listing], state.snapshot_id).get(state.id, InlinedCounts())
     keys = state.partition_spec.fields if state.partition_spec is not None else ()

@@ -7,7 +7,7 @@ are physical positions in the file, whatever else hides rows of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ducklake_core.arrow.columns import Absent, InFile, InPath, Source, find_columns
 from ducklake_core.arrow.conform import conform, constant, field_id
 from ducklake_core.arrow.row_groups import row_group_runs
-from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
+from ducklake_core.errors import CorruptFileError, NotFoundError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.arrow_cast import constant_array
 from ducklake_core.format.arrow_types import to_arrow_schema
 from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
@@ -63,7 +63,8 @@ def read_task(task: FileTask, shape: ReadShape, storage: Storage, *, threads: bo
         SchemaError: It holds values that cannot be cast to the table's types.
         UnsupportedFeatureError: It is encrypted in a foreign form, or the predicate needs a SQL engine.
     """
-    deleted = deleted_positions(storage, task.file, shape.snapshot_id)
+    with _naming_table(shape):
+        deleted = deleted_positions(storage, task.file, shape.snapshot_id)
     yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads)
 
 
@@ -71,9 +72,24 @@ def read_chosen(
     task: FileTask, shape: ReadShape, chosen: ChosenRows, storage: Storage, *, threads: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one data file by their positions, whatever its delete files say; else like :func:`read_task`."""
-    with open_parquet(storage, task.file.path, task.file.encryption_key) as source:
+    with ExitStack() as stack:
+        with _naming_table(shape):
+            source = stack.enter_context(open_parquet(storage, task.file.path, task.file.encryption_key))
         reader = _open(source, task, shape)
         yield from reader.batches(chosen, storage, threads)
+
+
+@contextmanager
+def _naming_table(shape: ReadShape) -> Iterator[None]:
+    """A missing file is told with the table, and why it may be missing."""
+    try:
+        yield
+    except NotFoundError as error:
+        message = (
+            f"{error.message}, which table {shape.table} names at snapshot {shape.snapshot_id}: the snapshot was expired, or its files "
+            "merged, and cleaned up since the scan was planned, or somebody else removed the file"
+        )
+        raise NotFoundError(message, **{**error.details, "table": shape.table}) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

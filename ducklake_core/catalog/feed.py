@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 
 from ducklake_core.catalog.files import Streams, among, data_file_of, delete_file_of
 from ducklake_core.catalog.inlined import ChosenInlined, inlined_rows
-from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.reader import CatalogReader, expired_since
 from ducklake_core.catalog.state import Snapshot, TableState
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.changes import Changes, parse_changes
@@ -108,6 +108,8 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
         return FeedRange(start=first, end=end)
     created = created_snapshot(reader, table.id)
     history = reader.snapshots(after=first - 2, until=end)
+    if not history or history[-1].id != end:
+        raise expired_since(table)
     before = history.pop(0) if history[0].id < first else None
     if isinstance(start, datetime) and history[0].time > start and first > created and before is None:
         raise _expired(table, f"the snapshots between {start.astimezone(UTC).isoformat()} and snapshot {first}", first)

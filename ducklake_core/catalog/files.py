@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, CursorResult, Row, Select, Tab
 from ducklake_core.catalog.abilities import abilities_of
 from ducklake_core.catalog.bounds import Bounds, OutOfBounds, any_of, condition_of, excluded
 from ducklake_core.catalog.earlier_tables import PARTIAL_FILE_INFO
-from ducklake_core.catalog.reader import CatalogReader
+from ducklake_core.catalog.reader import CatalogReader, expired_since
 from ducklake_core.catalog.state import TableState
 from ducklake_core.catalog.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError
@@ -139,6 +139,8 @@ def data_files(
 ) -> DataFiles:
     """The live files of a table at ``table.snapshot_id`` that may hold rows satisfying a predicate.
 
+    Iterating raises NotFoundError when that snapshot was expired.
+
     Args:
         predicate: Bound to ``table.schema``; files that surely hold no matching row are left out. None for all files.
         statistics_for: Ids of leaf columns whose statistics are returned with each file; files without a row for a
@@ -168,11 +170,19 @@ class _Queries:
         return and_(self._live, *(func.coalesce(part, literal(False)).is_(False) for part in exclusions))
 
     def totals(self) -> tuple[int, int]:
-        """Number of live files, and how many of them their partition values exclude."""
-        file = self._tables["data_file"]
+        """Number of live files, and how many of them their partition values exclude.
+
+        Raises:
+            NotFoundError: The snapshot was expired.
+        """
+        file, snapshot = self._tables["data_file"], self._tables["snapshot"]
+        exists = select(func.count()).select_from(snapshot).where(snapshot.c.snapshot_id == self._table.snapshot_id).scalar_subquery()
         partition = func.sum(case((self._by_partition, 1), else_=0)) if self._by_partition is not None else literal(0)
-        query = select(func.count().label("total"), partition.label("partition")).select_from(file)
+        query = select(func.count().label("total"), partition.label("partition"), exists.label("exists")).select_from(file)
         row = self._reader.connection.execute(query.where(self._live)).one()
+        if not row.exists:
+            # What only expired snapshots had has left the catalog: what is still live there would look like all of it.
+            raise expired_since(self._table)
         return row.total, int(row.partition or 0)
 
     def files(self) -> Select[Any]:

@@ -64,20 +64,28 @@ def inlined_rows(
         UnsupportedFeatureError: A value that cannot be read.
         CatalogUnavailableError: Another writer flushed a table meanwhile; read again in a new transaction.
     """
-    if not table.inlined_tables:
+    sources = _still_there(reader, table)
+    if not sources:
         return None
     versions = TableVersions(reader, table.id)
     any_cell = abilities_of(reader.connection.dialect).untyped_cells
     chosen = chosen or ChosenInlined(condition=lambda source: live_or_unknown(source, table.snapshot_id, any_cell=any_cell))
-    parts = [
-        _read(reader, table, source, versions.schema_at(source.schema_version), read_schema, chosen) for source in table.inlined_tables
-    ]
-    found = [(source, part) for source, part in zip(table.inlined_tables, parts, strict=True) if part is not None]
+    parts = [_read(reader, table, source, versions.schema_at(source.schema_version), read_schema, chosen) for source in sources]
+    found = [(source, part) for source, part in zip(sources, parts, strict=True) if part is not None]
     if not found:
         return None
     if with_table:
         found = [(source, part.append_column(TABLE_NAME, pa.repeat(source.name, part.num_rows))) for source, part in found]
     return pa.concat_tables([part for _, part in found])
+
+
+def _still_there(reader: CatalogReader, table: TableState) -> list[InlinedTable]:
+    """Whoever flushes the rows of earlier columns drops their table as well, maybe since the state was read."""
+    if not table.inlined_tables:
+        return []
+    registered = reader.catalog["inlined_data_tables"]
+    names = reader.connection.execute(select(registered.c.table_name).where(registered.c.table_id == table.id)).scalars().all()
+    return [source for source in table.inlined_tables if source.name in names]
 
 
 class TableVersions:

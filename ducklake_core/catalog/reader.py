@@ -216,6 +216,15 @@ class CatalogReader:
         return options_in_force(self.connection.execute(options_query(self.catalog, schema_id, table_id)))
 
 
+def expired_since(table: TableState) -> NotFoundError:
+    """The error for a table whose snapshot is gone: what is left of it in the catalog must not pass for all of it."""
+    return NotFoundError(
+        f"snapshot {table.snapshot_id}, at which {table.qualified_name} was opened, was expired since; open it again",
+        table=table.qualified_name,
+        snapshot_id=table.snapshot_id,
+    )
+
+
 def _only(rows: Sequence[Row[Any]], snapshot_id: int) -> Row[Any]:
     """The one table that the rows are about; they may differ in its comment."""
     first = rows[0]

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from ducklake_core.format import paths, pruning
+from ducklake_core.format import paths
 from ducklake_core.format.files import ColumnStatistics, DataFile
-from ducklake_core.format.predicates import Predicate
+from ducklake_core.format.names import folded
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow
-from ducklake_core.format.types import FLOATS, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
 # Types whose Parquet form Spark's reader turns into the very Spark type that the column has.
 _NATIVE_TYPES = frozenset(
@@ -47,6 +47,8 @@ class ColumnVersion:
     begin_snapshot: int
     end_snapshot: int | None
     type_text: str
+    name: str = ""
+    parent: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +58,59 @@ class ReadFeatures:
     Attributes:
         schema: Columns to read.
         history: Versions of every column by id, oldest first; may be empty when no column changed after any file.
+        misnamed: As :func:`misnamed` finds them in that history.
+        may_hold_nan: Ids of the leaves to read that may hold NaN in some file.
     """
 
     schema: Schema
     history: Mapping[int, tuple[ColumnVersion, ...]] = field(default_factory=dict)
+    misnamed: tuple[ColumnVersion, ...] = ()
+    may_hold_nan: frozenset[int] = frozenset()
 
 
 def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, tuple[ColumnVersion, ...]]:
     """The catalog's column history, by column id."""
     found: dict[int, tuple[ColumnVersion, ...]] = {}
     for row, end in rows:
-        version = ColumnVersion(begin_snapshot=row.begin_snapshot, end_snapshot=end, type_text=row.column_type)
+        version = ColumnVersion(
+            begin_snapshot=row.begin_snapshot,
+            end_snapshot=end,
+            type_text=row.column_type,
+            name=row.column_name,
+            parent=row.parent_column,
+        )
         found[row.column_id] = (*found.get(row.column_id, ()), version)
     return found
+
+
+def misnamed(schema: Schema, history: Mapping[int, tuple[ColumnVersion, ...]]) -> tuple[ColumnVersion, ...]:
+    """Versions of columns by which a name of the schema means another column, or a column of the schema has another name."""
+    parents = {node.id: column.id for column in schema.walk() for node in column.children}
+    wanted = {node.id: (parents.get(node.id), folded(node.name)) for node in schema.walk()}
+    names = set(wanted.values())
+    return tuple(
+        version
+        for column_id, versions in history.items()
+        for version in versions
+        if wanted.get(column_id, (version.parent, folded(version.name))) != (version.parent, folded(version.name))
+        or (column_id not in wanted and (version.parent, folded(version.name)) in names)
+    )
+
+
+def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], features: ReadFeatures) -> bool:
+    """Whether Spark may leave out parts of the file by the bounds in its footer.
+
+    It finds them by the present names of columns, although it reads the columns themselves by their ids; and they leave NaN out,
+    which is above all numbers.
+    """
+    for column_id in features.may_hold_nan:
+        if column_id not in statistics or statistics[column_id].contains_nan is not False:
+            return False
+    # Inlined rows that are flushed keep the snapshot of their insert, but get the names of a later one.
+    return not any(
+        file.row_id_start is None or version.end_snapshot is None or version.end_snapshot >= file.begin_snapshot
+        for version in features.misnamed
+    )
 
 
 def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int | None) -> str | None:
@@ -104,20 +146,6 @@ def deleted_bytes(file: DataFile) -> int:
     if not (file.delete_files or file.inlined_deletes):
         return 0
     return file.record_count * 8 // DELETED_BITS + min(file.record_count // 8, deletes * DELETED_BITS // 8) + 8
-
-
-def nan_obstacle(predicate: Predicate | None, statistics: Mapping[int, ColumnStatistics], schema: Schema) -> str | None:
-    """Why Spark must not filter this file itself, or None when it may.
-
-    Bounds in Parquet footers leave NaN out, and Spark's filter on them drops row groups whose NaNs it would keep.
-    """
-    if predicate is None:
-        return None
-    wanted = pruning.columns(predicate)
-    for leaf in schema.leaves():
-        if leaf.id in wanted and leaf.type in FLOATS and (leaf.id not in statistics or statistics[leaf.id].contains_nan is not False):
-            return f"column {leaf.name!r} may hold NaN, which Spark's Parquet filter loses"
-    return None
 
 
 def _column_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> str | None:

@@ -24,6 +24,7 @@ class FileTask:
         snapshot_filter: When set, only rows whose embedded snapshot id is at most this are visible.
         native: Whether Spark's own Parquet reader gives exactly the right rows and types for this projection; when
             not, ``native_obstacle`` says why.
+        trusts_bounds: Whether Spark's reader may leave out parts of the file by the bounds in its footer.
         covered: Whether statistics prove that every row satisfies the predicate, so that none need be evaluated.
         rows: When set, a part of the file: the row groups that begin at a position from the first up to, not including, the
             second number.
@@ -34,6 +35,7 @@ class FileTask:
     snapshot_filter: int | None = None
     native: bool = False
     native_obstacle: str | None = None
+    trusts_bounds: bool = True
     covered: bool = False
     rows: tuple[int, int] | None = None
     index: int = 0

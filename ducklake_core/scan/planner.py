@@ -21,13 +21,15 @@ from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.predicates import Predicate, as_filter
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow
+from ducklake_core.format.types import FLOATS
 from ducklake_core.scan.native import (
     MOST_DELETED_BYTES,
     ReadFeatures,
     column_versions,
     deleted_bytes,
-    nan_obstacle,
+    misnamed,
     native_obstacle,
+    trusts_bounds,
 )
 from ducklake_core.scan.plan import ColumnLife, FileTask, PruningReport, ScanPlan
 from ducklake_core.scan.virtual import FILE_INDEX, VIRTUAL_COLUMNS, needed_virtual, virtual_statistics, with_virtual
@@ -110,8 +112,8 @@ def _tasks(
     reader: CatalogReader, table: TableState, read_schema: Schema, predicate: Predicate | None
 ) -> tuple[tuple[FileTask, ...], tuple[ColumnLife, ...], PruningReport]:
     needed = pruning.columns(predicate) if predicate is not None else frozenset()
-    selection = catalog_files.data_files(reader, table, predicate, frozenset(needed))
-    features = ReadFeatures(schema=read_schema)
+    features = ReadFeatures(schema=read_schema, may_hold_nan=_may_hold_nan(reader, table, read_schema))
+    selection = catalog_files.data_files(reader, table, predicate, needed | features.may_hold_nan)
     found = list(selection)
     check_locations(reader.info, table, [file for file, _ in found])
     if reader.info.encrypted:
@@ -124,7 +126,8 @@ def _tasks(
     if _changed_after(table, [file for file, _ in found]):
         history = reader.column_history(table.id)
         lives = column_lives(history)
-        features = replace(features, history=column_versions(history))
+        versions = column_versions(history)
+        features = replace(features, history=versions, misnamed=misnamed(read_schema, versions))
     tasks = [_task(*entry, table, features, predicate, number) for number, entry in enumerate(found)]
     report = PruningReport(
         files_total=selection.counts.files_total,
@@ -133,6 +136,15 @@ def _tasks(
         pruned_by_statistics=selection.counts.pruned_by_statistics + listed - len(found),
     )
     return tuple(_together(tasks)), lives, report
+
+
+def _may_hold_nan(reader: CatalogReader, table: TableState, read_schema: Schema) -> frozenset[int]:
+    """Leaves for which the whole table does not rule NaN out."""
+    floats = frozenset(leaf.id for leaf in read_schema.leaves() if leaf.type in FLOATS)
+    if not floats:
+        return floats
+    statistics = reader.column_statistics(table.id)
+    return frozenset(leaf for leaf in floats if leaf not in statistics or statistics[leaf].contains_nan is not False)
 
 
 def _numbered(inlined: pa.Table | None, files: int) -> pa.Table | None:
@@ -198,12 +210,13 @@ def _task(
 ) -> FileTask:
     hides = file.partial_max is not None and file.partial_max > table.snapshot_id
     snapshot_filter = table.snapshot_id if hides else None
-    obstacle = native_obstacle(file, features, snapshot_filter) or nan_obstacle(predicate, statistics, table.schema)
+    obstacle = native_obstacle(file, features, snapshot_filter)
     return FileTask(
         file=file,
         snapshot_filter=snapshot_filter,
         native=obstacle is None,
         native_obstacle=obstacle,
+        trusts_bounds=trusts_bounds(file, statistics, features),
         covered=predicate is not None and pruning.must_match(predicate, statistics, file.record_count),
         index=index,
     )

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
 LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+# Whatever leaves out row groups, pages or rows by a filter that Spark pushed down, before Spark sees them.
+_ALL_ROWS = {f"parquet.filter.{name}.enabled": "false" for name in ("stats", "columnindex", "dictionary", "bloom", "record-level")}
 _FILES_PER_SLICE = 256
 _LEAST_SLICES = 4
 
@@ -58,17 +60,24 @@ _NEEDED_FACTS = (_KEY, _FIRST, _LAST, _DELETED)  # the others are of use for vir
 def read_natively(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> list[DataFrame]:
     """Frames that together hold the rows of the given files of a plan; no data file is opened before an action runs.
 
-    Files without deletes make a frame of their own unless virtual columns are wanted: there is nothing to look up for them.
+    Files without deletes make a frame of their own unless virtual columns are wanted: there is nothing to look up for them. So do
+    files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader.
     """
     session.conf.set(FIELD_ID_CONF, "true")
-    plain = [task for task in tasks if not (plan.shape.read_virtual or _has_deletes(task))]
-    placed = [task for task in tasks if plan.shape.read_virtual or _has_deletes(task)]
     frames = []
-    if plain:
-        frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), plain, session), plan, plain))
-    if placed:
-        frames.append(_result(_placed(plan, placed, storage, session), plan, placed))
+    for alike in _alike(tasks, lambda task: (bool(plan.shape.read_virtual) or _has_deletes(task), not task.trusts_bounds)):
+        if plan.shape.read_virtual or _has_deletes(alike[0]):
+            frames.append(_result(_placed(plan, alike, storage, session), plan, alike))
+        else:
+            frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), alike, session), plan, alike))
     return frames
+
+
+def _alike(tasks: Sequence[FileTask], kind: Callable[[FileTask], tuple[bool, ...]]) -> list[list[FileTask]]:
+    found: dict[tuple[bool, ...], list[FileTask]] = {}
+    for task in tasks:
+        found.setdefault(kind(task), []).append(task)
+    return [found[key] for key in sorted(found)]
 
 
 def _has_deletes(task: FileTask) -> bool:
@@ -89,7 +98,12 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession) -> 
         .option("mergeSchema", "false")
         .option("datetimeRebaseMode", "CORRECTED")
         .option("int96RebaseMode", "CORRECTED")
+        # Sessions that rather lose rows than fail mean their own files.
+        .option("ignoreMissingFiles", "false")
+        .option("ignoreCorruptFiles", "false")
     )
+    if not tasks[0].trusts_bounds:
+        reader = reader.options(**_ALL_ROWS)
     try:
         with _listed_by_the_driver(session, len(tasks)):
             return reader.parquet(*(task.file.path for task in tasks))

@@ -10,10 +10,9 @@ import pytest
 
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
-from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import FLOAT64, INT32, INT64, TIME, VARCHAR, DecimalType, Field, ListType, StructType
-from ducklake_core.scan.native import ColumnVersion, ReadFeatures, nan_obstacle, native_obstacle
+from ducklake_core.scan.native import ColumnVersion, ReadFeatures, misnamed, native_obstacle, trusts_bounds
 from ducklake_core.scan.plan import FileTask
 from ducklake_core.spark.bundles import deal, split
 
@@ -35,8 +34,8 @@ def features(*columns: Field, history: dict[int, tuple[ColumnVersion, ...]] | No
     return ReadFeatures(schema=Schema(columns=columns), history=history or {})
 
 
-def version(begin: int, end: int | None, text: str) -> ColumnVersion:
-    return ColumnVersion(begin_snapshot=begin, end_snapshot=end, type_text=text)
+def version(begin: int, end: int | None, text: str, name: str = "c1") -> ColumnVersion:
+    return ColumnVersion(begin_snapshot=begin, end_snapshot=end, type_text=text, name=name)
 
 
 PLAIN = features(column(1, INT32))
@@ -83,17 +82,34 @@ def test_way_of_a_file(file: DataFile, wanted: ReadFeatures, snapshot_filter: in
     assert found is None if obstacle is None else found is not None and obstacle in found
 
 
-def test_nan_keeps_spark_from_filtering() -> None:
-    schema = Schema(columns=(column(1, FLOAT64), column(2, INT32)))
+def test_nan_keeps_spark_from_trusting_bounds() -> None:
     clean, dirty = (
         {1: ColumnStatistics(column_id=1, column_size_bytes=1, value_count=1, null_count=0, contains_nan=nan)} for nan in (False, True)
     )
-    wanted = parse_predicate("c1 > 5", schema)
-    assert nan_obstacle(wanted, clean, schema) is None
-    assert nan_obstacle(wanted, dirty, schema) is not None
-    assert nan_obstacle(wanted, {}, schema) is not None
-    assert nan_obstacle(parse_predicate("c2 > 5", schema), dirty, schema) is None
-    assert nan_obstacle(None, dirty, schema) is None
+    wanted = replace(features(column(1, FLOAT64), column(2, INT32)), may_hold_nan=frozenset({1}))
+    assert trusts_bounds(FILE, clean, wanted)
+    assert not trusts_bounds(FILE, dirty, wanted)
+    assert not trusts_bounds(FILE, {}, wanted)
+    assert trusts_bounds(FILE, {}, PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("file", "trusted"),
+    [
+        (FILE, False),
+        (replace(FILE, begin_snapshot=8), False),
+        (replace(FILE, begin_snapshot=9), True),
+        (replace(FILE, begin_snapshot=9, row_id_start=None), False),
+    ],
+)
+def test_renamed_columns_keep_spark_from_trusting_bounds(file: DataFile, trusted: bool) -> None:
+    history = {1: (version(1, 8, "int32", "former"), version(8, None, "int32", "c1")), 2: (version(1, None, "int32", "c2"),)}
+    schema = Schema(columns=(column(1, INT32, begin_snapshot=8), column(2, INT32)))
+    wanted = ReadFeatures(schema=schema, history=history, misnamed=misnamed(schema, history))
+    assert trusts_bounds(file, {}, wanted) is trusted
+    # Where only the other column is read, its name always meant the same.
+    other = Schema(columns=schema.columns[1:])
+    assert misnamed(other, history) == ()
 
 
 def test_files_are_dealt_by_bytes() -> None:
