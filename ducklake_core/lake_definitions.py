@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ducklake_core.catalog.state import Snapshot
+    from ducklake_core.format.macro_text import MacroKind
     from ducklake_core.format.schema import Schema
     from ducklake_core.format.schema_edits import ColumnName
     from ducklake_core.format.type_parser import TypeLike
@@ -152,6 +153,37 @@ class Definitions(Listings, ABC):
             commit,
         )
         return self.view(name)
+
+    def create_macro(
+        self,
+        name: str,
+        definitions: Mapping[str, str],
+        *,
+        kind: MacroKind = "scalar",
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+        **commit: Any,
+    ) -> Snapshot | None:
+        """Create a macro for DuckDB: for each list of parameters an expression, or with ``kind="table"`` a SELECT.
+
+        ``lake.create_macro("late", {"minutes, least INTEGER := 15": "minutes > least"})``; see :meth:`Transaction.create_macro`.
+
+        Raises:
+            AlreadyExistsError: A macro of that kind has the name.
+            NotFoundError: Its schema does not exist.
+            UsageError: Parameters or SQL that DuckDB would not take.
+        """
+        return self._define(
+            lambda tx: tx.create_macro(name, definitions, kind=kind, or_replace=or_replace, if_not_exists=if_not_exists), commit
+        )
+
+    def drop_macro(self, name: str, *, kind: MacroKind = "scalar", if_exists: bool = False, **commit: Any) -> Snapshot | None:
+        """Drop a macro with all of its definitions.
+
+        Raises:
+            NotFoundError: No such macro of that kind.
+        """
+        return self._define(lambda tx: tx.drop_macro(name, kind=kind, if_exists=if_exists), commit)
 
     def rename_view(self, name: str, new_name: str, **commit: Any) -> Snapshot | None:
         """Rename a view within its schema; ``new_name`` is the name as it is, without a schema.

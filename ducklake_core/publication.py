@@ -19,7 +19,7 @@ from ducklake_core.catalog.inlined_ddl import may_inline
 from ducklake_core.catalog.known_files import named_already
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import Snapshot, TableState
-from ducklake_core.commit.actions import Action, StagedDeleteFile
+from ducklake_core.commit.actions import Action, CreateMacro, StagedDeleteFile
 from ducklake_core.commit.committer import Committed, Committer
 from ducklake_core.commit.difference import difference
 from ducklake_core.commit.encrypted_files import check_encrypted
@@ -272,7 +272,8 @@ class Publication:
             check_encrypted(actions)
         return StagedTransaction(
             base=base,
-            actions=(*definitions, *actions),
+            # New macros come last, as in the reference.
+            actions=tuple(sorted((*definitions, *actions), key=lambda action: isinstance(action, CreateMacro))),
             commit_id=self.commit_id,
             names={staged.state.id: staged.name for staged in tables if staged.committed is not None},
             writer=self._writer,

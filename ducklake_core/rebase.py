@@ -11,7 +11,7 @@ from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import SchemaState, Snapshot, TableState
 from ducklake_core.catalog.views import ViewState, find_view
 from ducklake_core.catalog.views import views as all_views
-from ducklake_core.commit.actions import Action, CreateSchema, DropMacro, DropSchema, DropTable, DropView
+from ducklake_core.commit.actions import Action, CreateMacro, CreateSchema, DropMacro, DropSchema, DropTable, DropView
 from ducklake_core.commit.difference import settled
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, DuckLakeError, NotFoundError
 from ducklake_core.format.names import folded
@@ -38,6 +38,7 @@ def rebase_definitions(
     known = {folded(state.name): state for state in reader.schemas(base.id)}
     dropped = {(type(action), action.name) for action in definitions if isinstance(action, DropTable | DropView | DropMacro)}
     remaining: list[Action] = []
+    used: dict[int, SchemaState] = {}
     for action in definitions:
         match action:
             case CreateSchema(name=name):
@@ -46,6 +47,13 @@ def rebase_definitions(
                     remaining.append(action)
                     continue
                 _use_schema(action, theirs, tables, conflict)
+                used[action.schema_id] = theirs
+            case CreateMacro():
+                owner = used.get(action.schema_id)
+                if owner is not None:
+                    action = replace(action, schema_id=owner.id, schema_name=owner.name)  # noqa: PLW2901
+                _check_macro(action, definitions, reader, base, conflict)
+                remaining.append(action)
             case DropTable() | DropView() | DropMacro() | DropSchema() if _is_there(action, reader, base, known):
                 if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base)):
                     raise conflict
@@ -65,6 +73,20 @@ def _use_schema(action: CreateSchema, theirs: SchemaState, tables: Sequence[Stag
                 raise conflict
             staged.create = replace(staged.create, schema_id=theirs.id, schema_name=theirs.name)
             staged.state = replace(staged.state, schema_id=theirs.id, schema_name=theirs.name)
+
+
+def _check_macro(
+    action: CreateMacro, definitions: Sequence[Action], reader: CatalogReader, base: Snapshot, conflict: CommitConflictError
+) -> None:
+    if action.schema_id >= 0 and all(state.id != action.schema_id for state in reader.schemas(base.id)):
+        raise conflict
+    dropped = {other.macro_id for other in definitions if isinstance(other, DropMacro)}
+    for macro in macros(reader, base.id):
+        names = (folded(macro.name), macro.kind, macro.schema_id)
+        if names == (folded(action.name), action.kind, action.schema_id) and macro.id not in dropped:
+            name = f"{action.schema_name}.{action.name}"
+            message = f"there is a macro {name} already: another writer has made it meanwhile, snapshot {base.id} has it"
+            raise AlreadyExistsError(message, macro=name, snapshot_id=base.id) from conflict
 
 
 def _is_there(

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.macros import Macro, macros
+from ducklake_core.catalog.macros import macros
 from ducklake_core.catalog.option_rows import StoredOptions
 from ducklake_core.catalog.state import SchemaState, Snapshot
 from ducklake_core.catalog.views import ViewState, find_view
 from ducklake_core.catalog.views import views as all_views
 from ducklake_core.catalog.visibility import same_name
 from ducklake_core.commit import alterations
-from ducklake_core.commit.actions import Action, DropMacro, DropSchema, DropTable, DropView
+from ducklake_core.commit.actions import Action, CreateMacro, DropMacro, DropSchema, DropTable, DropView
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format import paths
 from ducklake_core.format.names import folded, join_name, split_name
@@ -24,6 +24,7 @@ from ducklake_core.staged_view import StagedView
 from ducklake_core.table_staging import new_schema, new_table
 
 if TYPE_CHECKING:
+    from ducklake_core.format.macro_text import MacroImplementation, MacroKind
     from ducklake_core.format.schema import Schema
     from ducklake_core.lake import DuckLake
 
@@ -284,6 +285,38 @@ class StagedCatalog:
             state = staged.committed
             self.definitions.append(DropView(view_id=state.id, schema_name=state.schema_name, name=state.name))
 
+    def find_macro(self, name: str, kind: MacroKind) -> CreateMacro | DropMacro | None:
+        """The macro of a kind with a name: what creates it in this transaction, or else would drop it; None when there is none."""
+        schema_name, macro_name = split_name(name)
+        wanted = kind, _key(schema_name, macro_name)
+        for action in self.definitions:
+            if isinstance(action, CreateMacro) and (action.kind, _key(action.schema_name, action.name)) == wanted:
+                return action
+        owner = self.find_schema(schema_name)
+        if owner is None or owner.id < 0:
+            return None
+        with self._lake.reader() as reader:
+            found = [macro for macro in macros(reader, self.base.id) if macro.schema_id == owner.id and macro.kind == kind]
+        there = [
+            DropMacro(macro_id=macro.id, schema_name=owner.name, name=macro.name, kind=kind)
+            for macro in found
+            if same_name(macro.name, macro_name)
+        ]
+        return next((drop for drop in there if drop not in self.definitions), None)
+
+    def create_macro(self, owner: SchemaState, name: str, definitions: tuple[MacroImplementation, ...]) -> None:
+        """Stage a new macro; its name is free."""
+        self.definitions.append(
+            CreateMacro(macro_id=self._local_id(), schema_id=owner.id, schema_name=owner.name, name=name, implementations=definitions)
+        )
+
+    def drop_macro(self, found: CreateMacro | DropMacro) -> None:
+        """Stage the end of a macro that was found."""
+        if isinstance(found, CreateMacro):
+            self.definitions.remove(found)
+        else:
+            self.definitions.append(found)
+
     def is_dropped(self, table_id: int) -> bool:
         """Whether the transaction drops a table of its base snapshot."""
         return any(isinstance(action, DropTable) and action.table_id == table_id for action in self.definitions)
@@ -297,6 +330,7 @@ class StagedCatalog:
         tables = [staged for staged in self.tables if staged.state.schema_id == state.id]
         views = [staged for staged in self.views if staged.state.schema_id == state.id]
         made = [table.name for table in tables if table.create or table.written] + [view.name for view in views if view.committed is None]
+        made += [action.name for action in self.definitions if isinstance(action, CreateMacro) and action.schema_id == state.id]
         if made:
             raise UsageError(f"{', '.join(made)} was created or written in this same transaction", schema=state.name)
         if state.id < 0:
@@ -323,7 +357,7 @@ class StagedCatalog:
         return [
             *(DropTable(table_id=table.id, schema_name=state.name, name=table.name) for table in tables),
             *(DropView(view_id=view.id, schema_name=state.name, name=view.name) for view in views),
-            *(DropMacro(macro_id=macro.id, schema_name=state.name, name=macro.name, kind=_kind(macro)) for macro in own_macros),
+            *(DropMacro(macro_id=macro.id, schema_name=state.name, name=macro.name, kind=macro.kind) for macro in own_macros),
         ]
 
     def _local_id(self) -> int:
@@ -333,7 +367,3 @@ class StagedCatalog:
 
 def _key(schema: str, table: str) -> str:
     return folded(join_name(schema, table))
-
-
-def _kind(macro: Macro) -> Literal["scalar", "table"]:
-    return macro.implementations[0].kind if macro.implementations else "scalar"

@@ -16,6 +16,7 @@ from ducklake_core.format.schema_edits import column_path
 from ducklake_core.format.type_parser import data_type_of
 from ducklake_core.format.types import Field
 from ducklake_core.transaction_alterations import AlterationVerbs
+from ducklake_core.transaction_macros import MacroVerbs
 from ducklake_core.transaction_views import ViewVerbs
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.type_parser import TypeLike
 
 
-class DefinitionVerbs(AlterationVerbs, ViewVerbs):
+class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs):
     """Definitions staged by a :class:`Transaction`."""
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:

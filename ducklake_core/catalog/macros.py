@@ -3,44 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from sqlalchemy import and_, select
 
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.visibility import live
 from ducklake_core.errors import CatalogCorruptError
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MacroParameter:
-    """One parameter.
-
-    Attributes:
-        type: A type as in ``ducklake_column``, None for any.
-        default: Text of the value when none is given, None when one must be; ``default_type`` is its type.
-    """
-
-    name: str
-    type: str | None = None
-    default: str | None = None
-    default_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MacroImplementation:
-    """One of a macro's definitions; which one a call means goes by its number of arguments.
-
-    Attributes:
-        kind: ``scalar`` makes a value of an expression, ``table`` makes rows of a query.
-        dialect: Language of ``sql``; the reference writes ``duckdb``.
-        sql: The expression or query.
-    """
-
-    kind: Literal["scalar", "table"]
-    dialect: str
-    sql: str
-    parameters: tuple[MacroParameter, ...] = ()
+from ducklake_core.format.macro_text import MacroImplementation, MacroKind, MacroParameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +21,11 @@ class Macro:
     schema_name: str
     name: str
     implementations: tuple[MacroImplementation, ...]
+
+    @property
+    def kind(self) -> MacroKind:
+        """Whether it makes values or rows; all of its definitions do the same."""
+        return self.implementations[0].kind if self.implementations else "scalar"
 
 
 def macros(reader: CatalogReader, snapshot_id: int) -> list[Macro]:

@@ -7,13 +7,14 @@ every attempt.  Column ids are per table and final from the start, because data 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from ducklake_core.catalog.state import InlinedTable
 from ducklake_core.format.added_files import AddedFile
 from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.inlined_rows import InlinedRows
+from ducklake_core.format.macro_text import MacroImplementation, MacroKind
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
@@ -179,13 +180,29 @@ class DropView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateMacro:
+    """``macro_id`` is negative; ``schema_id`` may be."""
+
+    macro_id: int
+    schema_id: int
+    schema_name: str
+    name: str
+    implementations: tuple[MacroImplementation, ...]
+
+    @property
+    def kind(self) -> MacroKind:
+        """Whether it makes values or rows."""
+        return self.implementations[0].kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropMacro:
-    """End a macro, which its schema takes along."""
+    """End a macro."""
 
     macro_id: int
     schema_name: str
     name: str
-    kind: Literal["scalar", "table"]
+    kind: MacroKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,5 +348,7 @@ class MergeFiles:
     merges: tuple[MergedFile, ...]
 
 
-Definition: TypeAlias = CreateSchema | DropSchema | CreateTable | AlterTable | DropTable | CreateView | AlterView | DropView | DropMacro
+Definition: TypeAlias = (
+    CreateSchema | DropSchema | CreateTable | AlterTable | DropTable | CreateView | AlterView | DropView | CreateMacro | DropMacro
+)
 Action: TypeAlias = Definition | AppendFiles | AddFiles | InsertInlined | EndFiles | AddDeleteFiles | EndInlined | MergeFiles

@@ -10,7 +10,8 @@ from typing import Literal, TypeAlias
 
 OwnKind: TypeAlias = Literal[
     "create_schema", "drop_schema", "create_table", "drop_table", "alter_table", "rename_table", "set_not_null",
-    "create_view", "alter_view", "rename_view", "drop_view", "drop_macro",
+    "create_view", "alter_view", "rename_view", "drop_view",
+    "create_scalar_macro", "create_table_macro", "drop_macro",
     "insert", "delete", "inlined_delete", "compact",
 ]  # fmt: skip
 Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file", "view", "macro"]
@@ -62,6 +63,15 @@ def _naming_rules(own: OwnKind) -> tuple[Rule, ...]:
     )  # fmt: skip
 
 
+def _macro_rules(kind: Literal["scalar", "table"]) -> tuple[Rule, ...]:
+    own: OwnKind = "create_scalar_macro" if kind == "scalar" else "create_table_macro"
+    return (
+        Rule(name=f"{own}-dropped_schema", own=own, other="dropped_schema", scope="schema", outcome="dropped this schema", why=_NO_SCHEMA),
+        Rule(name=f"{own}-created_{kind}_macro", own=own, other=f"created_{kind}_macro", scope="entry name",
+             outcome="created a macro of this name already", why="names are unique"),
+    )  # fmt: skip
+
+
 _NO_SCHEMA = "the new entry would live in no schema"
 _GONE = "the table the rows belong to no longer exists"
 _OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
@@ -109,6 +119,8 @@ RULES: tuple[Rule, ...] = (
     Rule(name="drop_view-dropped_view", own="drop_view", other="dropped_view", scope="view",
          outcome="dropped it already", why="it can be dropped once"),
     _stricter("drop_view", RENAMED, "renamed it", "the drop was asked for by the old name", "view"),
+    *_macro_rules("scalar"),
+    *_macro_rules("table"),
     Rule(name="drop_macro-dropped_scalar_macro", own="drop_macro", other="dropped_scalar_macro", scope="macro",
          outcome="dropped it already", why="it can be dropped once"),
     Rule(name="drop_macro-dropped_table_macro", own="drop_macro", other="dropped_table_macro", scope="macro",

@@ -20,6 +20,7 @@ from ducklake_core.commit.actions import (
     AlterTable,
     AlterView,
     AppendFiles,
+    CreateMacro,
     CreateSchema,
     CreateTable,
     CreateView,
@@ -91,6 +92,8 @@ _ACTION_TEXT: dict[OwnKind, str] = {
     "alter_view": "alter view",
     "rename_view": "rename view",
     "drop_view": "drop view",
+    "create_scalar_macro": "create macro",
+    "create_table_macro": "create macro",
     "drop_macro": "drop macro",
     "insert": "insert into table",
     "delete": "delete from table",
@@ -174,7 +177,7 @@ def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Ow
     match action:
         case CreateSchema() | DropSchema() | CreateTable() | AlterTable() | DropTable():
             yield from _definition(action)
-        case CreateView() | AlterView() | DropView() | DropMacro():
+        case CreateView() | AlterView() | DropView() | CreateMacro() | DropMacro():
             yield from _definition(action)
         case AppendFiles(table_id=table_id) | AddFiles(table_id=table_id) | InsertInlined(table_id=table_id):
             yield _on_table("insert", table_id, transaction)
@@ -212,6 +215,9 @@ def _definition(action: Definition) -> Iterator[_Own]:
             yield from _view_alterations(action)
         case DropView(view_id=view_id, schema_name=schema_name, name=name):
             yield _Own(kind="drop_view", label=f"{schema_name}.{name}", view_id=view_id)
+        case CreateMacro(kind=kind, schema_id=schema_id, schema_name=schema_name, name=name):
+            own: OwnKind = "create_scalar_macro" if kind == "scalar" else "create_table_macro"
+            yield _Own(kind=own, label=f"{schema_name}.{name}", schema_id=schema_id, schema_name=schema_name, name=name)
         case DropMacro(macro_id=macro_id, schema_name=schema_name, name=name):
             yield _Own(kind="drop_macro", label=f"{schema_name}.{name}", macro_id=macro_id)
         case _:

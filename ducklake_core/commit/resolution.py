@@ -20,6 +20,7 @@ from ducklake_core.commit.actions import (
     AlterTable,
     AlterView,
     AppendFiles,
+    CreateMacro,
     CreateSchema,
     CreateTable,
     CreateView,
@@ -67,7 +68,7 @@ def resolve(transaction: StagedTransaction, head: Head) -> Resolution:
         match action:
             case CreateSchema() | DropSchema() | CreateTable() | AlterTable() | DropTable():
                 _define(draft, action)
-            case CreateView() | AlterView() | DropView() | DropMacro():
+            case CreateView() | AlterView() | DropView() | CreateMacro() | DropMacro():
                 _define(draft, action)
             case AppendFiles():
                 row_changes.append_files(draft, action)
@@ -107,6 +108,8 @@ def _define(draft: Draft, action: Definition) -> None:
             view_changes.alter_view(draft, action)
         case DropView():
             view_changes.drop_view(draft, action)
+        case CreateMacro():
+            view_changes.create_macro(draft, action)
         case DropMacro():
             view_changes.drop_macro(draft, action)
         case _:

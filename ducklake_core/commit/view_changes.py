@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ducklake_core.commit.actions import AlterView, CreateView, DropMacro, DropView
+from ducklake_core.commit.actions import AlterView, CreateMacro, CreateView, DropMacro, DropView
 from ducklake_core.commit.definition_changes import end_comment, insert_comment, rename_row
 from ducklake_core.commit.draft import Draft
 from ducklake_core.format.changes import QualifiedName
@@ -52,8 +52,36 @@ def drop_view(draft: Draft, action: DropView) -> None:
     draft.schema_changed = True
 
 
+def create_macro(draft: Draft, action: CreateMacro) -> None:
+    """A new macro with its definitions and their parameters."""
+    macro_id = draft.ids[action.macro_id] = draft.catalog_id()
+    draft.insert(
+        "macro",
+        schema_id=draft.real_id(action.schema_id),
+        macro_id=macro_id,
+        macro_name=action.name,
+        begin_snapshot=draft.snapshot_id,
+        end_snapshot=None,
+    )
+    for number, one in enumerate(action.implementations):
+        draft.insert("macro_impl", macro_id=macro_id, impl_id=number, dialect=one.dialect, sql=one.sql, type=one.kind)
+        for place, parameter in enumerate(one.parameters):
+            draft.insert(
+                "macro_parameters",
+                macro_id=macro_id,
+                impl_id=number,
+                column_id=place,
+                parameter_name=parameter.name,
+                parameter_type=parameter.type or "unknown",
+                default_value="NULL" if parameter.default is None else parameter.default,
+                default_value_type=parameter.default_type or "unknown",
+            )
+    draft.log(f"created_{action.kind}_macro", QualifiedName(schema=action.schema_name, name=action.name))
+    draft.schema_changed = True
+
+
 def drop_macro(draft: Draft, action: DropMacro) -> None:
     """The end of a macro."""
     draft.end("macro", {"macro_id": action.macro_id})
-    draft.log("dropped_scalar_macro" if action.kind == "scalar" else "dropped_table_macro", action.macro_id)
+    draft.log(f"dropped_{action.kind}_macro", action.macro_id)
     draft.schema_changed = True

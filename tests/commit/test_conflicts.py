@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,6 +15,7 @@ from ducklake_core.commit.actions import (
     AlterTable,
     AlterView,
     AppendFiles,
+    CreateMacro,
     CreateSchema,
     CreateTable,
     CreateView,
@@ -29,12 +31,14 @@ from ducklake_core.commit.actions import (
 from ducklake_core.commit.conflict_rules import RULES
 from ducklake_core.commit.conflicts import find_conflict
 from ducklake_core.commit.transaction import StagedTransaction
+from ducklake_core.format.macro_text import MacroImplementation
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import INT32, Field
 
 TIME = datetime(2024, 1, 1, tzinfo=UTC)
 COLUMNS = Schema(columns=(Field(id=1, name="a", type=INT32),))
 STAGED = StagedDeleteFile(data_file_id=10, path="d.parquet", delete_count=1, new_count=1, file_size_bytes=9, footer_size=3)
+MACRO = MacroImplementation(kind="scalar", dialect="duckdb", sql="1")
 
 OWN: dict[str, Action] = {
     "create_schema": CreateSchema(schema_id=-1, name="New", uuid="u", path="new/"),
@@ -48,6 +52,10 @@ OWN: dict[str, Action] = {
     "alter_view": AlterView(view_id=7, schema_id=3, schema_name="sales", name="v", commented=True, comment="c"),
     "rename_view": AlterView(view_id=7, schema_id=3, schema_name="sales", name="v", new_name="Fresh"),
     "drop_view": DropView(view_id=7, schema_name="sales", name="v"),
+    "create_scalar_macro": CreateMacro(macro_id=-1, schema_id=3, schema_name="sales", name="M", implementations=(MACRO,)),
+    "create_table_macro": CreateMacro(
+        macro_id=-1, schema_id=3, schema_name="sales", name="M", implementations=(replace(MACRO, kind="table"),)
+    ),
     "drop_macro": DropMacro(macro_id=7, schema_name="sales", name="m", kind="scalar"),
     "insert": AppendFiles(table_id=7, schema=COLUMNS, files=()),
     "delete": AddDeleteFiles(table_id=7, files=(STAGED,)),
@@ -91,6 +99,8 @@ MATRIX: dict[str, set[str]] = {
     "alter_view": {"altered_view"} | {"dropped_view"},
     "rename_view": NAMES | {"dropped_view"},
     "drop_view": {"dropped_view"},
+    "create_scalar_macro": {"dropped_schema", "created_scalar_macro"},
+    "create_table_macro": {"dropped_schema", "created_table_macro"},
     "drop_macro": {"dropped_scalar_macro", "dropped_table_macro"},
     "insert": {"dropped_table", "altered_table", "deleted_from_table", "inlined_delete"},
     "delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete", "inline_flush"},

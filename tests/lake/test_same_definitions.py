@@ -173,6 +173,41 @@ def _views() -> list[Step]:
     ]
 
 
+def _macros() -> list[Step]:
+    typed = "x INTEGER, y VARCHAR := 'q', z DECIMAL(10,2) := 1.5"
+    constants = "a := 1, b := true, c := DATE '1969-12-31', d := -3, e := 'it''s', f := 12345678901234, g := 1e10, h := ''"
+    return [
+        (("CREATE SCHEMA s",), lambda tx: tx.create_schema("s")),
+        (("CREATE MACRO one() AS 1",), lambda tx: tx.create_macro("one", {"": "1"})),
+        (("CREATE MACRO s.twice(x) AS x * 2",), lambda tx: tx.create_macro("s.twice", {"x": "(x * 2)"})),
+        ((f"CREATE MACRO typed({typed}) AS x",), lambda tx: tx.create_macro("typed", {typed: "x"})),
+        ((f"CREATE MACRO constants({constants}) AS a",), lambda tx: tx.create_macro("constants", {constants: "a"})),
+        (
+            ("CREATE MACRO over(a) AS a, (a, b) AS a + b, (a INTEGER) AS 7",),
+            lambda tx: tx.create_macro("over", {"a": "a", "a, b": "(a + b)", "a INTEGER": "7"}),
+        ),
+        (
+            ("CREATE MACRO rows_of(n) AS TABLE (SELECT n AS a), (n, m) AS TABLE (SELECT m AS a)",),
+            lambda tx: tx.create_macro("rows_of", {"n": "SELECT n AS a", "n, m": "SELECT m AS a;"}, kind="table"),
+        ),
+        (("CREATE OR REPLACE MACRO one(x) AS x",), lambda tx: tx.create_macro("one", {"x": "x"}, or_replace=True)),
+        (("CREATE MACRO one() AS TABLE SELECT 1",), lambda tx: tx.create_macro("one", {"": "SELECT 1"}, kind="table")),
+        (("CREATE MACRO IF NOT EXISTS one(x) AS 3",), lambda tx: tx.create_macro("one", {"x": "3"}, if_not_exists=True)),
+        (
+            (f'CREATE MACRO {QUOTED}("a b") AS "a b"', "CREATE TABLE t (a INTEGER)"),
+            lambda tx: (tx.create_macro(QUOTED, {'"a b"': '"a b"'}), tx.create_table("t", {"a": "int32"})),
+        ),
+        (("CREATE MACRO gone() AS 1", "DROP MACRO gone"), lambda tx: (tx.create_macro("gone", {"": "1"}), tx.drop_macro("gone"))),
+        (("DROP MACRO TABLE one",), lambda tx: tx.drop_macro("one", kind="table")),
+        (("DROP MACRO IF EXISTS nothing",), lambda tx: tx.drop_macro("nothing", if_exists=True)),
+        (
+            ("DROP MACRO one", "CREATE MACRO one(y) AS y"),
+            lambda tx: (tx.drop_macro("one"), tx.create_macro("one", {"y": "y"})),
+        ),
+        (("DROP SCHEMA s CASCADE",), lambda tx: tx.drop_schema("s", cascade=True)),
+    ]
+
+
 NESTED_ALTERS = "the reference's nested ALTERs leave a NOT NULL without effect, and lose the default of the field"
 DIVERGENCES: dict[str, dict[str, str]] = {
     "columns": {
@@ -193,7 +228,7 @@ def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.Fixture
 
 
 @pytest.mark.slow_on("duckdb")
-@pytest.mark.parametrize(("name", "steps"), [("columns", _columns), ("tables", _tables), ("views", _views)])
+@pytest.mark.parametrize(("name", "steps"), [("columns", _columns), ("tables", _tables), ("views", _views), ("macros", _macros)])
 def test_same_rows_for_the_same_definitions(two_lakes: tuple[LakeAddress, LakeAddress], name: str, steps: Callable[[], list[Step]]) -> None:
     theirs, ours = two_lakes
     lake = DuckLake.create(ours.url, data_path=ours.data_path)
