@@ -4,7 +4,7 @@ text compares by its bytes, numbers exactly."""
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 from uuid import UUID as Uuid
 
 import pyarrow as pa
@@ -30,6 +30,9 @@ from ducklake_core.format.predicates import (
     StartsWith,
 )
 from ducklake_core.format.types import FLOATS, UUID, DataType
+
+if TYPE_CHECKING:
+    from ducklake_core.format.scalars import Scalar
 
 Data: TypeAlias = pa.RecordBatch | pa.Table
 
@@ -59,8 +62,8 @@ def evaluate(predicate: Predicate, batch: Data) -> pa.BooleanArray:
             return _repeated(value, batch.num_rows)
         case ColumnReference():
             return column_of(predicate, batch)
-        case SqlExpression():
-            raise _needs_engine(predicate)
+        case SqlExpression(scalar=scalar):
+            return _of_scalar(scalar, predicate, batch)
         case Not(operand=operand):
             return pc.invert(evaluate(operand, batch))
         case And(operands=operands):
@@ -110,6 +113,16 @@ def _needs_engine(expression: SqlExpression) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
         f"{expression.sql!r} can only be evaluated by a SQL engine; scan with .to_spark() instead", expression=expression.sql
     )
+
+
+def _of_scalar(scalar: Scalar | None, expression: SqlExpression, batch: Data) -> pa.BooleanArray:
+    from ducklake_core.arrow.scalars import outcome
+
+    if scalar is None:
+        raise _needs_engine(expression)
+    if isinstance(batch, pa.Table):
+        return pa.chunked_array([outcome(scalar, part) for part in batch.to_batches()], pa.bool_()).combine_chunks()
+    return outcome(scalar, batch)
 
 
 def _repeated(value: bool | None, length: int) -> pa.BooleanArray:

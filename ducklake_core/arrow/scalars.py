@@ -82,6 +82,11 @@ def holds_for(scalar: Scalar, batch: pa.RecordBatch) -> Any:
     return pc.fill_null(_boolean(scalar, batch), False)
 
 
+def outcome(scalar: Scalar, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """What a condition gives for every row: true, false, or NULL where it is unknown."""
+    return _boolean(scalar, batch)
+
+
 def check_scalar(scalar: Scalar, batch: pa.RecordBatch, column: Field | None = None) -> None:
     """Refuse before any row is read what cannot be evaluated.
 

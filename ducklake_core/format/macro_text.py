@@ -14,7 +14,6 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, TokenType
 
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution import promotes
@@ -22,6 +21,7 @@ from ducklake_core.format.literals import text_literal
 from ducklake_core.format.names import folded
 from ducklake_core.format.predicates import Literal as Constant
 from ducklake_core.format.sql_constants import QuotedText, constant_of
+from ducklake_core.format.sql_trees import parse_text
 from ducklake_core.format.type_names import type_text
 from ducklake_core.format.type_parser import data_type_of
 from ducklake_core.format.types import GEOMETRY, JSON, VARCHAR, VARIANT, DataType, PrimitiveType
@@ -75,7 +75,7 @@ def implementations(name: str, definitions: Mapping[str, str], kind: MacroKind) 
     """
     if kind not in ("scalar", "table"):
         raise UsageError(f"a macro is of kind 'scalar' or 'table', not {kind!r}", macro=name)
-    if not isinstance(definitions, Mapping) or not definitions:
+    if not definitions:
         raise UsageError(f"macro {name} needs definitions: a mapping of parameters to SQL, such as {{'x': 'x * 2'}}", macro=name)
     found: list[MacroImplementation] = []
     for parameters, sql in definitions.items():
@@ -102,31 +102,31 @@ def _parameters(text: str) -> tuple[MacroParameter, ...]:
     return found
 
 
-def _tokens(text: str) -> list[Token]:
+def _tokens(text: str) -> list[Any]:
     try:
         return list(DuckDB().tokenize(text))
     except SqlglotError as problem:
         raise UsageError(f"cannot read {text!r}: {problem}") from problem
 
 
-def _split(tokens: Sequence[Token]) -> list[list[Token]]:
+def _split(tokens: Sequence[Any]) -> list[list[Any]]:
     """Parts between commas that are in no brackets."""
-    parts: list[list[Token]] = [[]] if tokens else []
+    parts: list[list[Any]] = [[]] if tokens else []
     depth = 0
     for token in tokens:
         depth += (token.text in _OPENING) - (token.text in _CLOSING)
-        if token.token_type == TokenType.COMMA and not depth:
+        if token.token_type.name == "COMMA" and not depth:
             parts.append([])
         else:
             parts[-1].append(token)
     return parts
 
 
-def _parameter(tokens: Sequence[Token], text: str) -> MacroParameter:
-    if not tokens or tokens[0].token_type in (TokenType.STRING, TokenType.NUMBER) or not tokens[0].text.strip():
+def _parameter(tokens: Sequence[Any], text: str) -> MacroParameter:
+    if not tokens or tokens[0].token_type.name in ("STRING", "NUMBER") or not tokens[0].text.strip():
         raise UsageError(f"{text!r} are no parameters: write names, such as 'x, y INTEGER, z := 5'")
     name, rest = tokens[0].text, list(tokens[1:])
-    at = next((place for place, token in enumerate(rest) if token.token_type == TokenType.COLON_EQ), len(rest))
+    at = next((place for place, token in enumerate(rest) if token.token_type.name == "COLON_EQ"), len(rest))
     typed, default = rest[:at], rest[at + 1 :]
     kind = _leaf_type(text[typed[0].start : typed[-1].end + 1]) if typed else None
     type_ = None if kind is None else type_text(kind)
@@ -147,12 +147,9 @@ def _leaf_type(text: str) -> DataType:
 
 def _default(text: str, kind: DataType | None) -> Constant:
     """The constant of a default: of its own type where that becomes the parameter's, else of the parameter's type."""
-    try:
-        constant = constant_of(sqlglot.parse_one(text, read="duckdb"))
-    except SqlglotError as problem:
-        raise UsageError(f"cannot read the default {text!r}") from problem
+    constant = constant_of(parse_text(text, "default"))
     if isinstance(constant, QuotedText):
-        typed = Constant(value=constant.text, type=VARCHAR) if kind in (None, VARCHAR) else text_literal(constant.text, kind or VARCHAR)
+        typed = Constant(value=constant.text, type=VARCHAR) if kind is None or kind == VARCHAR else text_literal(constant.text, kind)
         if typed is None:
             raise UsageError(f"the default {text} is no value of type {kind}")
         return typed
@@ -160,7 +157,7 @@ def _default(text: str, kind: DataType | None) -> Constant:
         raise UnsupportedFeatureError(f"the default {text!r} is no constant, or NULL: only constants with a value are read again by DuckDB")
     if kind is None or constant.type == kind or (promotes(constant.type, kind) and kind != JSON):
         return constant
-    cast = constant_of(sqlglot.parse_one(f"CAST({text} AS {_sql_type(kind)})", read="duckdb"))
+    cast = constant_of(parse_text(f"CAST({text} AS {_sql_type(kind)})", "default"))
     if not isinstance(cast, Constant) or cast.value != constant.value:
         raise UsageError(f"the default {text} is no value of type {kind}")
     return cast
@@ -177,7 +174,7 @@ def _body(sql: str, kind: MacroKind, parameters: Sequence[MacroParameter]) -> st
     """The expression or query as it is stored: as it was written, without what follows its last word."""
     try:
         tokens = DuckDB().tokenize(sql)
-        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        while tokens and tokens[-1].token_type.name == "SEMICOLON":
             tokens.pop()
         text = sql[tokens[0].start : tokens[-1].end + 1] if tokens else ""
         # An expression stands where one of a SELECT stands.

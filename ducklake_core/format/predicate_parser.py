@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
 from ducklake_core.errors import NotFoundError, UsageError
@@ -33,6 +35,9 @@ from ducklake_core.format.sql_constants import QuotedText, constant_of, unwrappe
 from ducklake_core.format.sql_functions import call_of, function_of
 from ducklake_core.format.sql_trees import column_path, parse_text
 from ducklake_core.format.types import BOOLEAN, JSON, VARCHAR, DataType, StructType
+
+if TYPE_CHECKING:
+    from ducklake_core.format.scalars import Scalar
 
 __all__ = [
     "bind_column",
@@ -104,9 +109,9 @@ def _checked(predicate: Predicate, schema: Schema) -> Predicate:
     return predicate
 
 
-def predicate_of(node: exp.Expression, text: str, schema: Schema) -> Predicate:
-    """A parsed condition as a predicate; see :func:`parse_predicate`."""
-    return _Parser(text, schema).predicate(node)
+def predicate_of(node: exp.Expression, text: str, schema: Schema, *, scalars: bool = True) -> Predicate:
+    """A parsed condition as a predicate; see :func:`parse_predicate`. ``scalars`` says whether to look for what Arrow can evaluate."""
+    return _Parser(text, schema, scalars=scalars).predicate(node)
 
 
 def operator_of(node: exp.Expression) -> Operator | None:
@@ -117,9 +122,10 @@ def operator_of(node: exp.Expression) -> Operator | None:
 class _Parser:
     """Turns one parsed condition into a predicate."""
 
-    def __init__(self, text: str, schema: Schema) -> None:
+    def __init__(self, text: str, schema: Schema, *, scalars: bool) -> None:
         self.text = text
         self.schema = schema
+        self.scalars = scalars
 
     def predicate(self, node: exp.Expression) -> Predicate:
         node = unwrapped(node)
@@ -195,7 +201,14 @@ class _Parser:
             for part, name in zip(column.parts, bound.path, strict=True):
                 part.set("this", name)
             found[bound] = None
-        return SqlExpression(sql=copy.sql(dialect="duckdb", identify=True, comments=False), columns=tuple(found))
+        sql = copy.sql(dialect="duckdb", identify=True, comments=False)
+        return SqlExpression(sql=sql, columns=tuple(found), scalar=self.scalar(sql))
+
+    def scalar(self, sql: str) -> Scalar | None:
+        """The condition as Arrow evaluates it, None when it cannot."""
+        from ducklake_core.format.scalar_parser import parse_expression
+
+        return parse_expression(sql, self.schema).scalar if self.scalars else None
 
     def comparison(self, whole: exp.Expression, left: exp.Expression, op: Operator, right: exp.Expression) -> Predicate:
         first, second = self.column(left), self.column(right)

@@ -7,11 +7,14 @@ Parts that only a SQL engine can evaluate stay as :class:`SqlExpression`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 from typing import Literal as OneOf
-from typing import TypeAlias, assert_never
 
 from ducklake_core.format.types import DataType
+
+if TYPE_CHECKING:
+    from ducklake_core.format.scalars import Scalar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +37,14 @@ class Literal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlExpression:
-    """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads."""
+    """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads.
+
+    ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can.
+    """
 
     sql: str
     columns: tuple[ColumnReference, ...]
+    scalar: Scalar | None = field(default=None, compare=False, repr=False)
 
 
 Operand: TypeAlias = ColumnReference | Literal | SqlExpression
@@ -215,7 +222,7 @@ def references(predicate: Predicate | Operand) -> frozenset[ColumnReference]:
 
 
 def needs_sql(predicate: Predicate) -> bool:
-    """Whether a predicate has a part that only a SQL engine can evaluate."""
+    """Whether a predicate has a part that is SQL, whose rows an engine finds faster or alone."""
     match predicate:
         case SqlExpression():
             return True

@@ -157,11 +157,15 @@ class _Parser:
                 subject = self.scalar(node.this)
                 low = Compare(left=subject, operator=">=", right=self.scalar(node.args["low"]))
                 return Logical(kind="and", operands=(low, Compare(left=subject, operator="<=", right=self.scalar(node.args["high"]))))
+            case exp.In() if node.expressions and column_path(node.this) is None:
+                subject = self.scalar(node.this)
+                found = tuple(Compare(left=subject, operator="=", right=self.scalar(item)) for item in node.expressions)
+                return Logical(kind="or", operands=found)
         operator = operator_of(node)
         if operator is not None:
             return Compare(left=self.scalar(node.this), operator=operator, right=self.scalar(node.expression))
         try:
-            predicate = predicate_of(node, self.text, self.schema)
+            predicate = predicate_of(node, self.text, self.schema, scalars=False)
         except UnsupportedFeatureError as error:
             raise _Obstacle(node.sql(dialect="duckdb")) from error
         if needs_sql(predicate):
