@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-from sqlalchemy import Column, ColumnElement, CursorResult, Select, String, Table, cast, func, literal_column, select
+from sqlalchemy import Column, ColumnElement, CursorResult, Select, String, Table, cast, literal_column, select
 from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.catalog.abilities import Abilities, abilities_of
+from ducklake_core.catalog.inlined_variants import NULL_VARIANT, holds_variants, plain_cell, plain_type
 from ducklake_core.catalog.nested_text import parse_leaf, parse_nested
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import InlinedTable, TableState
@@ -23,14 +24,13 @@ from ducklake_core.format.leaf_cast import from_values
 from ducklake_core.format.promotion import promote
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow, build_schema, type_text
-from ducklake_core.format.types import BOOLEAN, FLOATS, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types import BOOLEAN, FLOATS, VARIANT, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 
 ROW_ID = "rowid"
 SNAPSHOT_ID = "snapshot_id"
 TABLE_NAME = "inlined_table"
 
 _UNDEFINED_TABLE = "42P01"
-_NULL_VARIANT = b"\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +193,9 @@ def _execute(reader: CatalogReader, query: Select[Any], table_name: str) -> Curs
 
 def _cell(stored: Column[Any], column: Field, abilities: Abilities) -> ColumnElement[Any]:
     kind = type_text(column.type).partition("(")[0]
-    if kind == "variant" and abilities.inlined_as_is:
-        return func.variant_to_parquet_variant(stored)
+    if abilities.inlined_as_is and holds_variants(column.type):
+        plain = plain_cell(stored, column.type)
+        return plain if column.type == VARIANT else cast(plain, String)
     return cast(stored, String) if kind in abilities.inlined_cast_to_text else stored
 
 
@@ -212,8 +213,7 @@ def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
         case PrimitiveType(name="varchar" | "json"), str():
             return cell
         case PrimitiveType(name="variant"), {"metadata": bytes(), "value": bytes() as value}:
-            # As in files: a variant that is null is NULL.
-            return None if value == _NULL_VARIANT else cell
+            return None if value == NULL_VARIANT else cell
         case PrimitiveType(name="variant" | "geometry"), _:
             raise UnsupportedFeatureError(f"inlined values of type {column.type} are not supported", column=column.name)
         case PrimitiveType(), int():
@@ -223,7 +223,8 @@ def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
         case PrimitiveType(), float() if column.type in FLOATS or cell.is_integer():
             return cell
         case ((ListType() | MapType() | StructType()), str()):
-            return parse_nested(cell, column.type, literal_structs=not abilities.inlined_as_is)
+            held = plain_type(column.type) if abilities.inlined_as_is else column.type
+            return parse_nested(cell, held, literal_structs=not abilities.inlined_as_is)
         case ((PrimitiveType() | DecimalType()), str()):
             return parse_leaf(cell, column.type)
         case _:
@@ -246,6 +247,8 @@ def _array(values: list[Any], old: Field, new: Field) -> ArrowArray:
             keys = _array([key for key, _ in pairs], old_key, new_key)
             items = _array([value for _, value in pairs], old_value, new_value)
             return _list_array(pa.MapArray, _offsets(values), keys, items, type=to_arrow_type(new.type))
+        case PrimitiveType(name="variant"), _:
+            return from_values([None if value is None or value["value"] == NULL_VARIANT else value for value in values], old.type)
         case _:
             array = from_values(values, old.type)
             return array if old.type == new.type else promote(array, new)

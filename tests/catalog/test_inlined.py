@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import VariantVal
 from sqlalchemy import update
 
 from ducklake_core import DuckLake
@@ -297,3 +299,62 @@ def test_variants_are_those_of_a_file(lake_address: LakeAddress, oracle: OracleF
     assert read(lake_address) is None
     assert values(inlined, "v") == values(flushed, "v")
     assert values(inlined, "v")[VARIANTS.index("NULL")] is None
+
+
+INSIDE = {
+    'STRUCT(v VARIANT, "Order" INT)': [
+        "{'v': 42::VARIANT, 'Order': 1}",
+        "{'v': 'a''b'::VARIANT, 'Order': NULL}",
+        "{'v': NULL, 'Order': 2}",
+        "NULL",
+    ],
+    "VARIANT[]": ["[1::VARIANT, 2::VARIANT, NULL]", "['x,y]'::VARIANT]", "[{'a': [1, 2], 'b': NULL}::VARIANT]", "[]", "NULL"],
+    "MAP(VARCHAR, VARIANT)": [
+        "MAP {'k,=': 'q'::VARIANT, 'NULL': 'NULL'::VARIANT}",
+        "MAP {'d': DATE '1969-12-31'::VARIANT}",
+        "MAP {}",
+        "NULL",
+    ],
+    "STRUCT(x STRUCT(w VARIANT, t TIME)[])[]": ["[{'x': [{'w': 1.5::VARIANT, 't': '01:02:03'}, NULL]}, NULL, {'x': NULL}]", "NULL"],
+    "MAP(INT, STRUCT(l VARIANT[]))": ["MAP {1: {'l': ['it''s \\'::VARIANT]}, 2: NULL}", "MAP {3: {'l': NULL}}"],
+}
+
+
+@pytest.mark.parametrize("every_lake_address", ["duckdb"], indirect=True)
+def test_variants_inside_other_values(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    """The reference can keep them nowhere else: it writes them to no file."""
+    columns = ", ".join(f"c{number} {kind}" for number, kind in enumerate(INSIDE))
+    with oracle(lake_address) as duck:
+        duck.run(f"CREATE TABLE t (n INT, {columns})")
+        rows = [(place, text) for place, texts in enumerate(INSIDE.values()) for text in texts]
+        for number, (place, text) in enumerate(rows):
+            duck.run(f"INSERT INTO t (n, c{place}) VALUES ({number}, {text})")
+        duck.run("ALTER TABLE t RENAME c0 TO renamed", "DELETE FROM t WHERE n = 2")
+        names = ("renamed", *(f"c{number}" for number in range(1, len(INSIDE))))
+        texts = ", ".join(f"CAST(CAST({name} AS JSON) AS VARCHAR)" for name in names)
+        theirs = [
+            [None if text is None else json.loads(str(text)) or [] for text in row]
+            for row in duck.rows(f"SELECT {texts} FROM t ORDER BY n")
+        ]
+    found = read(lake_address)
+    assert found is not None
+    ours = zip(*(found.column(name).to_pylist() for name in names), strict=True)
+    assert [[_plain(value) for value in row] for row in ours] == theirs
+    assert len(theirs) == len(rows) - 1
+
+
+def _plain(value: Any) -> Any:
+    """As JSON, variants decoded."""
+    match value:
+        case {"metadata": bytes() as metadata, "value": bytes() as content}:
+            return json.loads(VariantVal(content, metadata).toJson())
+        case dict():
+            return {name: _plain(held) for name, held in value.items()}
+        case [(_, _), *_]:
+            return {str(key): _plain(held) for key, held in value}
+        case list():
+            return [_plain(held) for held in value]
+        case time():
+            return str(value)
+        case _:
+            return value
