@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.predicates import Predicate
 
 Where: TypeAlias = "str | Predicate | None"
+Partitions: TypeAlias = "Sequence[Mapping[str, object]]"
 WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 
@@ -191,6 +192,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         *,
         mode: WriteMode = "append",
         where: Where = None,
+        partitions: Partitions | None = None,
         on: Sequence[str] = (),
         create: bool = True,
         partition_by: Sequence[str] = (),
@@ -210,6 +212,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
             mode: ``append``; ``overwrite`` replaces the rows that match ``where`` (all rows without it); ``upsert`` replaces
                 the rows whose ``on`` columns equal those of a new row.
             where: For overwrite only. Every new row must match it too; a row outside is an error before anything is committed.
+            partitions: For overwrite only, instead of ``where``: partitions to replace; see :meth:`Table.overwrite`.
             on: Key columns of an upsert. NULL or repeated keys in ``data`` are an error.
             create: Whether a missing table is created, with ``partition_by`` and ``comment``, which are otherwise unused.
             schema_evolution: ``strict`` refuses columns and types the table does not have; ``additive`` adds new columns and
@@ -232,6 +235,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
                     data,
                     mode=mode,
                     where=where,
+                    partitions=partitions,
                     on=on,
                     create=create,
                     partition_by=partition_by,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.partitioning import PartitionSpec
     from ducklake_core.format.schema import Schema
     from ducklake_core.format.sorting import SortKey
-    from ducklake_core.lake import DuckLake, SchemaEvolution, Where
+    from ducklake_core.lake import DuckLake, Partitions, SchemaEvolution, Where
     from ducklake_core.lake_listing import At
     from ducklake_core.scan.change_feed import ChangeFeed
     from ducklake_core.scan.change_plan import FeedKind
@@ -209,9 +209,25 @@ class Table(TableAlterations):
         """Add rows. ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.write`."""
         return self._write(data, mode="append", schema_evolution=schema_evolution, **commit)
 
-    def overwrite(self, data: Any, *, where: Where = None, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
-        """Replace the rows that match ``where`` (all without it) by ``data``, whose rows must all match it, in one commit."""
-        return self._write(data, mode="overwrite", where=where, schema_evolution=schema_evolution, **commit)
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        where: Where = None,
+        partitions: Partitions | None = None,
+        schema_evolution: SchemaEvolution = "strict",
+        **commit: Any,
+    ) -> WriteResult:
+        """Replace the rows that match ``where``, or those of ``partitions``, (all without either) by ``data``, in one commit.
+
+        Args:
+            data: Rows that are all within what is replaced; one outside is an error before anything is committed.
+            where: SQL text or a predicate.
+            partitions: Partitions of the table's present keys, each by the values of all keys, named as in ``partition_by``:
+                ``[{"carrier": "UA", "month(day)": 3}]``; None is NULL.
+            schema_evolution: As in :meth:`DuckLake.write`; ``commit`` too.
+        """
+        return self._write(data, mode="overwrite", where=where, partitions=partitions, schema_evolution=schema_evolution, **commit)
 
     def upsert(self, data: Any, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
         """Replace the rows whose ``on`` columns equal those of a row of ``data``, and add the others, in one commit."""

@@ -12,6 +12,7 @@ from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit.transaction import new_commit_id
 from ducklake_core.engines import check_keys, fitted_schema, is_stream, replayable, schema_of, write_files
 from ducklake_core.errors import CommitConflictError, NotFoundError, UsageError
+from ducklake_core.format.chosen_partitions import partition_predicate
 from ducklake_core.format.names import split_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.predicate_parser import parse_predicate
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from ducklake_core.arrow.write_state import WriteState
     from ducklake_core.format.files import WrittenFile
     from ducklake_core.format.predicates import Predicate
-    from ducklake_core.lake import DuckLake, SchemaEvolution, Where, WriteMode
+    from ducklake_core.lake import DuckLake, Partitions, SchemaEvolution, Where, WriteMode
 
 
 class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
@@ -107,9 +108,17 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         """Add rows to a table."""
         self.write(name, data, create=False, schema_evolution=schema_evolution)
 
-    def overwrite(self, name: str, data: Any, *, where: Where = None, schema_evolution: SchemaEvolution = "strict") -> None:
-        """Replace the rows that match ``where`` (all without it) by rows that all match it too."""
-        self.write(name, data, mode="overwrite", where=where, create=False, schema_evolution=schema_evolution)
+    def overwrite(
+        self,
+        name: str,
+        data: Any,
+        *,
+        where: Where = None,
+        partitions: Partitions | None = None,
+        schema_evolution: SchemaEvolution = "strict",
+    ) -> None:
+        """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
+        self.write(name, data, mode="overwrite", where=where, partitions=partitions, create=False, schema_evolution=schema_evolution)
 
     def upsert(self, name: str, data: Any, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict") -> None:
         """Replace rows with equal keys, and add the others."""
@@ -122,6 +131,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         *,
         mode: WriteMode = "append",
         where: Where = None,
+        partitions: Partitions | None = None,
         on: Sequence[str] = (),
         create: bool = True,
         partition_by: Sequence[str] = (),
@@ -131,7 +141,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
         if self._repeated:
             return
-        check_mode(mode, where, on)
+        check_mode(mode, where, on, partitions)
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
         with self._whole_or_nothing():
             staged = self._target(target, data, schema_evolution, only_append=mode == "append")
@@ -140,6 +150,8 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
                 data = replayable(data)
                 staged.select(SelectKeys(on=tuple(on), data=data))
             predicate = None if where is None else parse_predicate(where, staged.state.schema)
+            if partitions is not None:
+                predicate = partition_predicate(partitions, staged.state.partition_spec, staged.state.schema, staged.name)
             if mode == "overwrite":
                 staged.select(SelectRows(where=predicate, data=None if is_stream(data) else data))
             staged.written = True

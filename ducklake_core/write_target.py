@@ -16,7 +16,7 @@ from ducklake_core.format.sorting import sort_orders
 if TYPE_CHECKING:
     from ducklake_core.catalog.state import LakeInfo, TableState
     from ducklake_core.format.predicates import Predicate
-    from ducklake_core.lake import Where, WriteMode
+    from ducklake_core.lake import Partitions, Where, WriteMode
     from ducklake_core.storage.filesystems import Storage
 
 
@@ -30,7 +30,7 @@ class Target:
     comment: str | None
 
 
-def check_mode(mode: WriteMode, where: Where, on: Sequence[str]) -> None:
+def check_mode(mode: WriteMode, where: Where, on: Sequence[str], partitions: Partitions | None = None) -> None:
     """Refuse a mode that does not exist, and arguments that belong to another one.
 
     Raises:
@@ -40,6 +40,10 @@ def check_mode(mode: WriteMode, where: Where, on: Sequence[str]) -> None:
         raise UsageError(f"unknown write mode {mode!r}: append, overwrite or upsert")
     if where is not None and mode != "overwrite":
         raise UsageError(f"where belongs to overwrite, not to {mode}")
+    if partitions is not None and mode != "overwrite":
+        raise UsageError(f"partitions belong to overwrite, not to {mode}")
+    if partitions is not None and where is not None:
+        raise UsageError("an overwrite takes where or partitions, not both")
     if on and mode != "upsert":
         raise UsageError(f"on belongs to upsert, not to {mode}")
 

@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 
 from ducklake_core.arrow.comparable import unified
 from ducklake_core.arrow.evaluate import column_of, compared, evaluate
+from ducklake_core.arrow.partition_keys import has_key_value
 from ducklake_core.arrow.scalar_cast import cast_scalar, text_value
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.arrow_types import to_arrow_type
 from ducklake_core.format.comparison import common_domain, integer_range
 from ducklake_core.format.leaf_cast import from_values
 from ducklake_core.format.predicates import ColumnReference, Literal
-from ducklake_core.format.scalars import Call, Case, CastTo, Compare, Logical, Scalar, Test, Text
+from ducklake_core.format.scalars import Call, Case, CastTo, Compare, KeyValue, Logical, Scalar, Test, Text
 from ducklake_core.format.types import (
     BOOLEAN,
     DATE,
@@ -131,6 +132,8 @@ def _eval(scalar: Scalar, batch: pa.RecordBatch) -> _Typed:
             return _Typed(_repeated(pa.array([text]), rows), VARCHAR, text=text)
         case Test(predicate=predicate):
             return _Typed(evaluate(predicate, batch), BOOLEAN)
+        case KeyValue():
+            return _Typed(has_key_value(scalar, batch), BOOLEAN)
         case CastTo(operand=operand, type=wanted, lenient=lenient):
             value = _eval(operand, batch)
             plain = _as(value, wanted, rows) if value.is_null else cast_scalar(value.array, value.type, wanted, lenient=lenient)

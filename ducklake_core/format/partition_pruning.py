@@ -26,10 +26,12 @@ from ducklake_core.format.predicates import (
     Not,
     Or,
     Predicate,
+    SqlExpression,
     conjunction,
     disjunction,
     negation,
 )
+from ducklake_core.format.scalars import KeyValue
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import BLOB, DATE, FLOATS, INT8, TIMESTAMP_NS, TIMESTAMPS, TIMESTAMPTZ, UUID, VARCHAR, Field
 from ducklake_core.format.values import from_cast_text, to_text
@@ -57,6 +59,7 @@ def partition_may_match(
             widens into.
     """
     bound = _decide_buckets(predicate, _buckets(spec, values, schema, file_begin_snapshot))
+    bound = _decide_keys(bound, _Keys(spec=spec, values=tuple(values), schema=schema, file_begin_snapshot=file_begin_snapshot))
     return pruning.may_match(bound, partition_statistics(spec, values, schema), 1)
 
 
@@ -69,6 +72,7 @@ def partition_must_match(
 ) -> bool:
     """Whether these partition values prove that every row satisfies the predicate; never True wrongly."""
     bound = _decide_buckets(predicate, _buckets(spec, values, schema, file_begin_snapshot))
+    bound = _decide_keys(bound, _Keys(spec=spec, values=tuple(values), schema=schema, file_begin_snapshot=file_begin_snapshot))
     return pruning.must_match(bound, partition_statistics(spec, values, schema), 1)
 
 
@@ -208,6 +212,46 @@ def _decide_buckets(predicate: Predicate, buckets: Mapping[int, list[_Bucket]]) 
             return Constant(value=op == "<>") if _excluded(column, literal, buckets) else predicate
         case InList(operand=column, values=values):
             return replace(predicate, values=tuple(v for v in values if not _excluded(column, v, buckets)))
+        case _:
+            return predicate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Keys:
+    """A file's partition values, and what they are of."""
+
+    spec: PartitionSpec
+    values: tuple[str | None, ...]
+    schema: Schema
+    file_begin_snapshot: int | None
+
+    def text_of(self, wanted: KeyValue) -> tuple[str | None] | None:
+        """The value that all rows of the file have for a key; None when that is not known."""
+        column = self.schema.by_id().get(wanted.key.column_id)
+        # Parts of timestamptz are of the writer's time zone, NaN has many hashes, and another type may have other values.
+        if column is None or column.type == TIMESTAMPTZ or column.type in FLOATS:
+            return None
+        if self.file_begin_snapshot is None or column.begin_snapshot > self.file_begin_snapshot:
+            return None
+        wanted_key = (wanted.key.column_id, wanted.key.transform, wanted.key.buckets)
+        for key, text in zip(self.spec.fields, self.values, strict=True):
+            if (key.column_id, key.transform, key.buckets) == wanted_key and (text is None or text.lstrip("-").isdecimal()):
+                return (text,)
+        return None
+
+
+def _decide_keys(predicate: Predicate, keys: _Keys) -> Predicate:
+    """The predicate with tests of partition keys as TRUE or FALSE, where the file's own partition values decide them."""
+    match predicate:
+        case And(operands=operands):
+            return conjunction(_decide_keys(o, keys) for o in operands)
+        case Or(operands=operands):
+            return disjunction(_decide_keys(o, keys) for o in operands)
+        case Not(operand=operand):
+            return negation(_decide_keys(operand, keys))
+        case SqlExpression(scalar=KeyValue() as wanted):
+            known = keys.text_of(wanted)
+            return predicate if known is None else Constant(value=known[0] == wanted.text)
         case _:
             return predicate
 

@@ -39,12 +39,13 @@ class Literal:
 class SqlExpression:
     """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads.
 
-    ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can.
+    ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can; ``in_arrow`` says that no SQL engine can.
     """
 
     sql: str
     columns: tuple[ColumnReference, ...]
     scalar: Scalar | None = field(default=None, compare=False, repr=False)
+    in_arrow: bool = False
 
 
 Operand: TypeAlias = ColumnReference | Literal | SqlExpression
@@ -224,8 +225,8 @@ def references(predicate: Predicate | Operand) -> frozenset[ColumnReference]:
 def needs_sql(predicate: Predicate) -> bool:
     """Whether a predicate has a part that is SQL, whose rows an engine finds faster or alone."""
     match predicate:
-        case SqlExpression():
-            return True
+        case SqlExpression(in_arrow=in_arrow):
+            return not in_arrow
         case And(operands=operands) | Or(operands=operands):
             return any(needs_sql(operand) for operand in operands)
         case Not(operand=operand):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from ducklake_core.format.partitioning import PartitionField
 from ducklake_core.format.predicates import ColumnReference, Literal, Operator, Predicate, references
 from ducklake_core.format.types import DataType
 
@@ -69,7 +70,16 @@ class Test:
     predicate: Predicate
 
 
-Scalar: TypeAlias = ColumnReference | Literal | Text | Call | CastTo | Case | Compare | Logical | Test
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValue:
+    """Whether a column's value is in a partition, by one key: ``text`` is the partition's value as it is stored, None for NULL."""
+
+    column: ColumnReference
+    key: PartitionField
+    text: str | None
+
+
+Scalar: TypeAlias = ColumnReference | Literal | Text | Call | CastTo | Case | Compare | Logical | Test | KeyValue
 
 FUNCTIONS = frozenset(
     {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
@@ -113,5 +123,7 @@ def columns_of(scalar: Scalar) -> frozenset[ColumnReference]:
             return columns_of(left) | columns_of(right)
         case Test(predicate=predicate):
             return references(predicate)
+        case KeyValue(column=column):
+            return frozenset((column,))
         case _:
             assert_never(scalar)

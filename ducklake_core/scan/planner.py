@@ -16,6 +16,7 @@ from ducklake_core.catalog.state import LakeInfo, TableState
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format import pruning
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile
+from ducklake_core.format.partition_pruning import partition_must_match
 from ducklake_core.format.paths import file_name
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.format.predicates import Predicate, as_filter
@@ -217,9 +218,22 @@ def _task(
         native=obstacle is None,
         native_obstacle=obstacle,
         trusts_bounds=trusts_bounds(file, statistics, features),
-        covered=predicate is not None and pruning.must_match(predicate, statistics, file.record_count),
+        covered=predicate is not None
+        and (pruning.must_match(predicate, statistics, file.record_count) or _covered_by_partition(file, table, predicate)),
         index=index,
     )
+
+
+def _covered_by_partition(file: DataFile, table: TableState, predicate: Predicate) -> bool:
+    """Whether the file's partition values prove that every row satisfies the predicate."""
+    spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
+    if spec is None or not pruning.columns(predicate) <= {key.column_id for key in spec.fields}:
+        return False
+    values = dict(file.partition_values)
+    if set(values) != set(range(len(spec.fields))):
+        return False
+    ordered = [values[place] for place in range(len(spec.fields))]
+    return partition_must_match(spec, ordered, predicate, table.schema, file.begin_snapshot)
 
 
 def _check_keys(files: list[DataFile], table: TableState) -> None:
