@@ -16,25 +16,32 @@ if TYPE_CHECKING:
     from ducklake_core.arrow.write_state import WriteState
 
 
-def inlined_part(data: Any, state: WriteState) -> tuple[InlinedRows | None, Any]:
+def inlined_part(data: Any, state: WriteState, inline: bool | None = None) -> tuple[InlinedRows | None, Any]:
     """The rows of a frame as values for the catalog, or else the frame to write to files.
 
-    A frame of Arrow data goes into the catalog as a whole, when it has no more rows than the option ``data_inlining_row_limit``
-    says, all columns have types that the catalog can hold, and the reference can read every value there. A Spark DataFrame never
-    does: counting its rows first would compute it twice.
+    A frame goes into the catalog as a whole, when it has no more rows than the option ``data_inlining_row_limit``
+    says, all columns have types that the catalog can hold, and the reference can read every value there. A Spark DataFrame only
+    does when that is asked for: to count its rows first may compute it twice.
 
     Args:
-        data: The frame; of a stream, only as many rows are read as it takes to know that it is too long.
+        data: The frame; of a stream or a DataFrame, only as many rows are read as it takes to know that it is too long.
         state: The write.
+        inline: False for no frame, True for DataFrames as well.
 
     Raises:
         SchemaError: The rows do not fit the table.
         UsageError: A row does not satisfy the promise.
     """
     limit = state.options.data_inlining_row_limit
-    if not limit or engine_of(data) != "arrow" or not may_inline(state.schema):
+    engine = engine_of(data)
+    if not limit or inline is False or (engine == "spark" and inline is None) or not may_inline(state.schema):
         return None, data
-    few, data = _few_rows(data, limit)
+    if engine == "spark":
+        from ducklake_core.spark.few_rows import few_rows
+
+        few = few_rows(data, limit, MOST_BYTES)
+    else:
+        few, data = _few_rows(data, limit)
     if few is None or not few.num_rows:
         return None, data
     from ducklake_core.arrow.fitting import check_promise, fitted

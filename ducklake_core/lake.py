@@ -198,6 +198,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         partition_by: Sequence[str] = (),
         schema_evolution: SchemaEvolution = "strict",
         comment: str | None = None,
+        inline: bool | None = None,
         author: str | None = None,
         message: str | None = None,
         extra_info: str | Mapping[str, Any] | None = None,
@@ -217,6 +218,8 @@ class DuckLake(Definitions, MaintenanceVerbs):
             create: Whether a missing table is created, with ``partition_by`` and ``comment``, which are otherwise unused.
             schema_evolution: ``strict`` refuses columns and types the table does not have; ``additive`` adds new columns and
                 widens types in the same commit. Nothing is ever dropped or narrowed.
+            inline: Whether few rows are kept in the catalog (docs/inlining.md): of Arrow data only when None, of a Spark DataFrame
+                too when True, of nothing when False.
             extra_info: A mapping (stored as JSON beside the commit id) or a text.
             commit_id: Makes the write happen once: if a snapshot carries this id already, nothing is written and the result
                 says ``repeated``.
@@ -241,6 +244,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
                     partition_by=partition_by,
                     schema_evolution=schema_evolution,
                     comment=comment,
+                    inline=inline,
                 )
             return tx.result
 

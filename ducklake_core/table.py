@@ -205,9 +205,9 @@ class Table(TableAlterations):
         with self._lake.reader() as reader:
             return reader.table_by_id(self._state.id, snapshot.id)
 
-    def append(self, data: Any, *, schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
-        """Add rows. ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.write`."""
-        return self._write(data, mode="append", schema_evolution=schema_evolution, **commit)
+    def append(self, data: Any, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None, **commit: Any) -> WriteResult:
+        """Add rows. ``inline`` is as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id."""
+        return self._write(data, mode="append", schema_evolution=schema_evolution, inline=inline, **commit)
 
     def overwrite(
         self,

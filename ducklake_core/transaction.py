@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from ducklake_core.catalog.option_rows import StoredOptions, stored_options
 from ducklake_core.catalog.state import Snapshot
 from ducklake_core.commit.transaction import new_commit_id
-from ducklake_core.engines import check_keys, fitted_schema, is_stream, replayable, schema_of, write_files
-from ducklake_core.errors import CommitConflictError, NotFoundError, UsageError
+from ducklake_core.engines import check_keys, engine_of, fitted_schema, is_stream, replayable, schema_of, write_files
+from ducklake_core.errors import CommitConflictError, NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.chosen_partitions import partition_predicate
 from ducklake_core.format.names import split_name
 from ducklake_core.format.options import Options
@@ -104,9 +104,9 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
         return self._repeated
 
-    def append(self, name: str, data: Any, *, schema_evolution: SchemaEvolution = "strict") -> None:
+    def append(self, name: str, data: Any, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None) -> None:
         """Add rows to a table."""
-        self.write(name, data, create=False, schema_evolution=schema_evolution)
+        self.write(name, data, create=False, schema_evolution=schema_evolution, inline=inline)
 
     def overwrite(
         self,
@@ -137,11 +137,14 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         partition_by: Sequence[str] = (),
         schema_evolution: SchemaEvolution = "strict",
         comment: str | None = None,
+        inline: bool | None = None,
     ) -> None:
         """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
         if self._repeated:
             return
         check_mode(mode, where, on, partitions)
+        if inline and mode == "upsert" and engine_of(data) == "spark":
+            raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
         with self._whole_or_nothing():
             staged = self._target(target, data, schema_evolution, only_append=mode == "append")
@@ -155,7 +158,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             if mode == "overwrite":
                 staged.select(SelectRows(where=predicate, data=None if is_stream(data) else data))
             staged.written = True
-            self._write_rows(staged, data, predicate)
+            self._write_rows(staged, data, predicate, inline)
             if mode != "append":
                 self._publication.find_deletions(staged, self._catalog.base)
 
@@ -195,9 +198,9 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         with self._catalog.whole_or_nothing(), self._publication.one_call():
             yield
 
-    def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None) -> None:
+    def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None, inline: bool | None) -> None:
         state = self._publication.write_state(staged, promise=promise)
-        rows, data = inlined_part(data, state)
+        rows, data = inlined_part(data, state, inline)
         if rows is not None:
             staged.inlined.append(rows)
             return

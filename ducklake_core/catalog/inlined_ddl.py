@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, LargeBinary, MetaData, Numeric, SmallInteger, String, Table, Time, Uuid
 from sqlalchemy.dialects.postgresql import INTERVAL, REAL, TIME
+from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import TypeEngine
 
 from ducklake_core.catalog.abilities import Abilities
@@ -79,7 +80,7 @@ def physical_table(schema: str | None, abilities: Abilities, name: str, columns:
         data_type = _duckdb_type
     elif abilities.is_file:
         data_type = _sqlite_type
-    return Table(name, MetaData(schema=schema), *system, *(Column(c.name, data_type(c.type)) for c in columns))
+    return Table(name, MetaData(schema=schema), *system, *(Column(quoted_name(c.name, quote=True), data_type(c.type)) for c in columns))
 
 
 def _duckdb_type(data_type: DataType) -> TypeEngine[Any]:

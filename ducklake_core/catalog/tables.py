@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, MetaData, Select, String, Table
+from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import NullType, TypeEngine
 
 from ducklake_core.catalog.column_types import CatalogBoolean, CatalogTimestamp, CatalogUuid
@@ -96,7 +97,9 @@ class CatalogTables(Mapping[str, Table]):
     def inlined_data(self, name: str, columns: Iterable[str] = ()) -> Table:
         """A registered table of inlined rows: row_id, begin_snapshot, end_snapshot, then the columns, untyped (as stored)."""
         system = [Column(column, BigInteger) for column in INLINED_SYSTEM_COLUMNS]
-        return Table(name, MetaData(schema=self.schema), *system, *(Column(column, NullType()) for column in columns))
+        # Databases have more words of their own than SQLAlchemy knows: NOTHING and RETURNING in SQLite.
+        own = (Column(quoted_name(column, quote=True), NullType()) for column in columns)
+        return Table(name, MetaData(schema=self.schema), *system, *own)
 
     def inlined_delete(self, table_id: int) -> Table:
         """The table of positions deleted through the catalog; it exists only once the first such delete was made."""

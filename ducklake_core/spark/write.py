@@ -54,7 +54,7 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
         if df.isEmpty():
             return ()
         raise state.without_columns()
-    frame = _for_python(df)
+    frame = for_python(df)
     if state.partition_spec is not None and state.distribute and not state.options.per_thread_output:
         frame = distribute(frame, names, state.partition_spec, state.schema)
     if state.sort:
@@ -89,7 +89,7 @@ def _partition_writer(state: WriteState, names: Sequence[str]) -> Callable[[Iter
     return write_partition
 
 
-def _for_python(df: DataFrame) -> DataFrame:
+def for_python(df: DataFrame) -> DataFrame:
     """The frame as Python can receive it: columns under plain names, year-month intervals as text."""
     from pyspark.sql import functions as F  # noqa: N812
 

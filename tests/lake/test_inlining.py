@@ -323,6 +323,15 @@ def test_values_that_belong_into_files(lake: DuckLake, lake_address: LakeAddress
         assert duck.rows("FROM fine") == [(["]}"],), (["it's", "\\", None],)]
 
 
+def test_words_of_the_database_as_names(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    names = ["nothing", "returning", "select", "Over", "window", "end"]
+    lake.write("words", pa.table({name: [number] for number, name in enumerate(names)}))
+    lake.table("words").update({"nothing": "7"})
+    assert lake.table("words").scan().to_arrow().to_pylist() == [dict(zip(names, [7, 1, 2, 3, 4, 5], strict=True))]
+    with oracle(lake_address) as duck:
+        assert duck.rows("FROM words") == [(7, 1, 2, 3, 4, 5)]
+
+
 def test_refusals_are_those_of_files(small: DuckLake) -> None:
     small.write("t", numbers(1))
     with pytest.raises(SchemaError, match="column 'a'"):

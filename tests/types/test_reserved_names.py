@@ -16,7 +16,7 @@ NAMES = (
     *("row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"),
     *("rowid", "snapshot_id", "filename", "file_row_number", "inlined_table", "metadata", "value"),
 )
-INLINED_NAMES = ("rowid", "snapshot_id", "filename", "file_row_number", "inlined_table", "Row_Ids", "index")
+INLINED_NAMES = ("rowid", "snapshot_id", "filename", "file_row_number", "inlined_table", "Row_Ids", "index", "nothing", "returning")
 
 
 def compare(duck: Oracle, address: LakeAddress) -> None:
