@@ -30,7 +30,7 @@ class HeadRequest:
     Attributes:
         base: Snapshot that the transaction was planned on.
         schema_version: The schema version of the base.
-        tables: Existing tables that it changes in any way.
+        tables: Existing tables that it alters or drops, by their names.
         views: Existing views, likewise.
         statistics_for: Those of the tables that get rows; ``inlined_for`` are those that get rows in the catalog.
         files: Data files that it deletes rows of.
@@ -107,7 +107,7 @@ def read_head(statements: Statements, database: Database, request: HeadRequest) 
         replaced_tables=_replaced(statements, tables["table"], "table_id", request.tables, request.base) if later else frozenset(),
         replaced_views=_replaced(statements, tables["view"], "view_id", request.views, request.base) if later else frozenset(),
         inlined_tables=_inlined_tables(statements, tables, request) if snapshots[-1].schema_version != request.schema_version else {},
-        files=_files(statements, tables, sorted(request.files)) if later else {},
+        files=_files(statements, tables, sorted(request.files)) if later and request.files else {},
         added_paths=_added_paths(statements, tables, request) if later and request.added_paths else frozenset(),
     )
 

@@ -15,7 +15,17 @@ from ducklake_core.catalog.database import Database, classify
 from ducklake_core.catalog.head import Head, HeadRequest, read_head, snapshots_mentioning
 from ducklake_core.catalog.state import Snapshot
 from ducklake_core.catalog.writer import apply_changes
-from ducklake_core.commit.actions import Action, AddDeleteFiles, AddFiles, AppendFiles, EndFiles, InsertInlined, StagedDeleteFile
+from ducklake_core.commit.actions import (
+    Action,
+    AddDeleteFiles,
+    AddFiles,
+    AlterTable,
+    AppendFiles,
+    DropTable,
+    EndFiles,
+    InsertInlined,
+    StagedDeleteFile,
+)
 from ducklake_core.commit.conflicts import find_conflict
 from ducklake_core.commit.resolution import Resolution, resolve
 from ducklake_core.commit.transaction import StagedTransaction, commit_id_of, search_text, writer_of
@@ -219,8 +229,8 @@ class _Run:
 
 def head_request(transaction: StagedTransaction) -> HeadRequest:
     """What the commit of a transaction must know about the head."""
-    touched = {getattr(action, "table_id", -1) for action in transaction.actions}
-    tables = {table_id for table_id in touched if table_id > 0}
+    # Rows go wherever the table is called; only what was asked for by its name must still have it.
+    tables = {action.table_id for action in transaction.actions if isinstance(action, AlterTable | DropTable) and action.table_id > 0}
     views = frozenset(view_id for action in transaction.actions if (view_id := getattr(action, "view_id", -1)) > 0)
     files: set[int] = set()
     for action in transaction.actions:

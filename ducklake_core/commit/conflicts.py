@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import assert_never
 
 from ducklake_core.catalog.head import Head
@@ -110,7 +111,7 @@ def find_conflict(transaction: StagedTransaction, head: Head) -> Conflict | None
     # A thousand appends to a table are one change to it.
     own = list(dict.fromkeys(change for action in transaction.actions for change in _own_changes(action, transaction)))
     for snapshot in head.later:
-        for other in _others(parse_changes(snapshot.changes)):
+        for other in _others(snapshot.changes):
             if other.kind == "unknown":
                 return _unknown(other, snapshot)
             for change in own:
@@ -256,7 +257,13 @@ def _view_alterations(action: AlterView) -> Iterator[_Own]:
         yield _Own(kind="alter_view", label=label, view_id=action.view_id)
 
 
-def _others(changes: Changes) -> Iterator[_Other]:
+@lru_cache(maxsize=256)
+def _others(text: str) -> tuple[_Other, ...]:
+    """The entries of another transaction; most texts come again and again, as others do the same again and again."""
+    return tuple(_entries(parse_changes(text)))
+
+
+def _entries(changes: Changes) -> Iterator[_Other]:
     for kind in (field.name for field in fields(Changes)):
         for value in getattr(changes, kind):
             match value:
