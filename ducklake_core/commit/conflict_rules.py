@@ -145,7 +145,8 @@ RULES: tuple[Rule, ...] = (
     Rule(name="delete-deleted_from_table", own="delete", other="deleted_from_table", scope="data file",
          outcome="deleted from the same data file", why="a data file has at most one live delete file"),
     _stricter("delete", "inlined_delete", "deleted rows of it", "a row could count as deleted twice"),
-    _stricter("delete", "inline_flush", "flushed its inlined data", "two live delete files of one data file duplicate its rows"),
+    _stricter("delete", "inline_flush", "flushed deletes of the same data file", "two live delete files of a data file double its rows",
+              "data file"),
     *_table_rules(
         "inlined_delete",
         ("dropped_table", "dropped it", _GONE),

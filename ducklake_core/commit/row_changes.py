@@ -101,7 +101,7 @@ def end_files(draft: Draft, action: EndFiles) -> None:
     if not action.data_file_ids:
         return
     draft.end("data_file", {"data_file_id": action.data_file_ids})
-    draft.log("deleted_from_table", action.table_id)
+    _log_moving(draft, "deleted_from_table", action.table_id)
     draft.data_changed = True
 
 
@@ -116,7 +116,7 @@ def add_delete_files(draft: Draft, action: AddDeleteFiles) -> None:
         _schedule(draft, file)
     for file in action.files:
         draft.insert("delete_file", **delete_file_row(file, draft.file_id(), action.table_id, draft.snapshot_id))
-    draft.log("deleted_from_table", action.table_id)
+    _log_moving(draft, "deleted_from_table", action.table_id)
 
 
 def end_inlined(draft: Draft, action: EndInlined) -> None:
@@ -147,7 +147,17 @@ def merge_files(draft: Draft, action: MergeFiles) -> None:
         )
         _insert_file(draft, merge.output, file_id, action.table_id, row)
     if action.merges:
-        draft.log("merge_adjacent", action.table_id)
+        _log_moving(draft, "merge_adjacent", action.table_id)
+
+
+def _log_moving(draft: Draft, change: str, table_id: int) -> None:
+    """Log what the reference's deletes in the catalog, and its flushes, must not be committed on top of.
+
+    It looks for neither deletes of files nor merges there, and would hide rows twice, show deleted ones, or give a file a second
+    delete file. It does look for flushes.
+    """
+    draft.log(change, table_id)
+    draft.log("inline_flush", table_id)
 
 
 def _schedule(draft: Draft, file: StagedDeleteFile) -> None:

@@ -103,8 +103,8 @@ MATRIX: dict[str, set[str]] = {
     "create_table_macro": {"dropped_schema", "created_table_macro"},
     "drop_macro": {"dropped_scalar_macro", "dropped_table_macro"},
     "insert": {"dropped_table", "altered_table", "deleted_from_table", "inlined_delete"},
-    "delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete", "inline_flush"},
-    "end_files": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete", "inline_flush"},
+    "delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete"},
+    "end_files": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete"},
     "inlined_delete": ROW_READERS | {"inlined_delete", "inline_flush"},
     "compact": {"dropped_table", "deleted_from_table", "merge_adjacent", "rewrite_delete"} | {"inlined_delete"},
 }
@@ -158,8 +158,9 @@ def test_message_names_table_both_changes_and_what_to_do() -> None:
         ({}, True),
     ],
 )
-def test_two_deletes_conflict_only_on_the_same_data_file(files: dict[int, FileState], *, conflict: bool) -> None:
-    found = find_conflict(staged(OWN["delete"]), head("deleted_from_table:7", files=files))
+@pytest.mark.parametrize("other", ["deleted_from_table:7", "inline_flush:7"])
+def test_two_deletes_conflict_only_on_the_same_data_file(other: str, files: dict[int, FileState], *, conflict: bool) -> None:
+    found = find_conflict(staged(OWN["delete"]), head(other, files=files))
     assert (found is not None) == conflict
 
 
