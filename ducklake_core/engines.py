@@ -145,6 +145,19 @@ def change_rows(
     return change_with_arrow(plan, request.change(), target, state, storage, source=rows, keep=keep)
 
 
+def restore_rows(
+    now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: WriteState, storage: Storage, session: Any = None
+) -> ChangedRows:
+    """Make the rows of a table those of an earlier snapshot, in this process or by the executors of a session."""
+    if session is not None:
+        from ducklake_core.spark.restored_rows import restore_rows as restore_with_spark
+
+        return restore_with_spark(now, then, target, state, storage, session)
+    from ducklake_core.arrow.restored_rows import restore_rows as restore_with_arrow
+
+    return restore_with_arrow(now, then, target, state, storage)
+
+
 def merge_source(data: Any, state: WriteState) -> MergeSource:
     """Keep the rows of a merge's source: in memory when they are there, else in files beside the table.
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from ducklake_core.arrow.changed_rows import write_updated
 from ducklake_core.arrow.positions import DeleteTarget, Deletions, rewrite_delete_file
-from ducklake_core.arrow.restored_rows import restore_rows
 from ducklake_core.arrow.write import write_table
 from ducklake_core.arrow.write_state import WriteState
 from ducklake_core.catalog.inlined_ddl import may_inline
@@ -24,7 +23,7 @@ from ducklake_core.commit.committer import Committed, Committer
 from ducklake_core.commit.difference import difference
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.transaction import StagedTransaction, stored_extra_info
-from ducklake_core.engines import change_rows, delete_by_key, delete_matching
+from ducklake_core.engines import change_rows, delete_by_key, delete_matching, restore_rows
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
 from ducklake_core.format import paths
 from ducklake_core.format.files import ROW_ID_COLUMN, WrittenFile
@@ -160,7 +159,9 @@ class Publication:
         if state is not None:
             self._targets[state.id] = target
             where = selection.narrowing() if isinstance(selection, ChangeRows) else None
-            wanted = replace(state, schema=committed_at(staged.state.schema, base.id + 1))
+            # Rows that a restore deletes need not fit the columns that it leaves behind.
+            restores = isinstance(selection, RestoreRows)
+            wanted = state if restores else replace(state, schema=committed_at(staged.state.schema, base.id + 1))
             plan = self._plan(wanted, None, where, virtual=("rowid", "file_row_number"))
         write = self.write_state(staged, write_id=target.write_id)
         try:
@@ -168,7 +169,9 @@ class Publication:
                 keep = write.options.data_inlining_row_limit if may_inline(write.schema) else 0
                 changed = change_rows(plan, selection, target, write, self._lake.storage, keep=keep)
             else:
-                changed = restore_rows(plan, self._plan(selection.then, None), target, write, self._lake.storage)
+                # Earlier rows in the columns that the table has when the transaction ends, by their ids.
+                then = replace(selection.then, schema=committed_at(staged.state.schema, base.id + 1))
+                changed = restore_rows(plan, self._plan(then, None), target, write, self._lake.storage, selection.session)
             updated, few_updated = self._few(changed.few_updated, write)
             inserted, few_inserted = self._few(changed.few_inserted, write)
         except BaseException:

@@ -68,9 +68,10 @@ class ChangeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRows:
-    """Make the rows those of an earlier snapshot; ``then`` is the table at it."""
+    """Make the rows those of an earlier snapshot; ``then`` is the table at it. ``session`` is a Spark session that does the work."""
 
     then: TableState
+    session: Any = field(default=None, repr=False)
 
 
 Selection: TypeAlias = SelectRows | SelectKeys | ChangeRows | RestoreRows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ducklake_core.catalog.files import data_files
 from ducklake_core.catalog.state import Snapshot, TableState
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ducklake_core.scan.change_plan import FeedKind
     from ducklake_core.scan.scan import Scan
 
+RestoredColumns: TypeAlias = Literal["now", "then"]
 _TABLE_CHANGES = (
     "dropped_table", "inserted_into_table", "deleted_from_table", "altered_table", "inlined_insert", "inlined_delete", "inline_flush",
     "merge_adjacent", "rewrite_delete",
@@ -337,22 +338,27 @@ class Table(TableAlterations):
 
         return Merge(self.name, carry_out)
 
-    def restore(self, at: At, **commit: Any) -> WriteResult:
+    def restore(self, at: At, *, columns: RestoredColumns | None = None, spark: Any = None, **commit: Any) -> WriteResult:
         """Make the rows those of an earlier snapshot, as a new snapshot: history stays as it is, and can be gone back to as well.
 
         Rows that are the same are left alone; those that came since are deleted, and those that went are written again with
-        the row ids that they had. The work is done in this process.
+        the row ids that they had.
 
         Args:
             at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
+            columns: What becomes of the columns when they were changed since: ``"then"`` makes them those of the snapshot again,
+                values of columns that were dropped included; ``"now"`` leaves them as they are, where earlier rows have what
+                they would have today. Must be said then.
+            spark: A Spark session, whose executors do the work. Without it the work is done in this process.
 
         Raises:
             NotFoundError: There is no such snapshot (any more), or the table did not exist then.
-            UnsupportedFeatureError: The table's columns were changed since.
+            UsageError: The columns were changed since, and ``columns`` says nothing; or ``"then"`` takes away a column that the
+                table is partitioned or sorted by now.
         """
         self._check_writable()
         with self._lake.transaction(**commit) as tx:
-            tx.restore(self.name, at=at)
+            tx.restore(self.name, at=at, columns=columns, spark=spark)
         return single_result(tx.result, self.name, self._state.id)
 
     def _write(self, data: Any, **how: Any) -> WriteResult:

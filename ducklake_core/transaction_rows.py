@@ -5,10 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ducklake_core.commit import alterations
 from ducklake_core.engines import merge_source, schema_of
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.errors import UsageError
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.lake_listing import resolve_at
 from ducklake_core.merge import Merge, MergeClause
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from ducklake_core.catalog.state import Snapshot
     from ducklake_core.lake import DuckLake, Where
     from ducklake_core.lake_listing import At
+    from ducklake_core.table import RestoredColumns
 
 
 class RowVerbs(ABC):
@@ -82,24 +85,28 @@ class RowVerbs(ABC):
             self._publication.own_for_now(kept.directory + file.path for file in kept.files)
             self._select(staged, ChangeRows(request=request, source=kept))
 
-    def restore(self, name: str, *, at: At) -> None:
+    def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: Any = None) -> None:
         """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""
         if self.repeated:
             return
+        if columns not in (None, "now", "then"):
+            raise UsageError(f"columns are those of 'now' or of 'then', not {columns!r}")
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
             if staged.committed is None:
                 raise UsageError(f"table {staged.name} is made in this transaction: there is nothing to restore", table=staged.name)
             with self._lake.reader() as reader:
                 then = reader.table_by_id(staged.committed.id, resolve_at(reader, at).id)
-            if columns_of(then) != columns_of(staged.state):
-                raise UnsupportedFeatureError(
-                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}, and restoring columns is not supported; "
-                    "change them back first, or write the rows of the earlier snapshot to another table",
+            if columns == "then":
+                staged.alter(partial(alterations.restore_columns, schema=then.schema), forms=True)
+            elif columns is None and columns_of(then) != columns_of(staged.state):
+                raise UsageError(
+                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}: restore them as well with "
+                    "columns='then', or write its rows into the columns that the table has with columns='now'",
                     table=staged.name,
                     snapshot_id=then.snapshot_id,
                 )
-            self._select(staged, RestoreRows(then=then))
+            self._select(staged, RestoreRows(then=then, session=spark))
 
     def _select(self, staged: StagedTable, selection: Selection) -> None:
         staged.select(selection)

@@ -7,7 +7,7 @@ to delete them. Rows are told apart by where they are, so that whatever compacti
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,20 @@ import pyarrow as pa
 
 from ducklake_core.arrow.changed_rows import ROW_ID_FIELD, ChangedRows, with_row_ids
 from ducklake_core.arrow.dataset_writer import DatasetWriter
-from ducklake_core.arrow.positions import DeleteTarget, FileDeletion, collect, delete_in_file, hide_positions, physical_rows, position_shape
+from ducklake_core.arrow.positions import DeleteTarget, FileDeletion, collect, delete_in_file, hide_positions, physical_rows
 from ducklake_core.arrow.read import ChosenRows, read_chosen, read_inlined, read_task
 from ducklake_core.arrow.write_state import WriteState
+from ducklake_core.format.schema import Schema
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.storage.filesystems import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePair:
+    """One data file as it is now and as it was then; None where it is not of the table."""
+
+    now: FileTask | None
+    then: FileTask | None
 
 
 def restore_rows(now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: WriteState, storage: Storage) -> ChangedRows:
@@ -34,23 +43,36 @@ def restore_rows(now: ScanPlan, then: ScanPlan, target: DeleteTarget, state: Wri
         state: How to write data files.
         storage: How to reach files.
     """
-    earlier = {task.file.id: task for task in then.tasks}
-    found: list[FileDeletion | None] = []
     with DatasetWriter(with_row_ids(state)) as writer:
-        for task in now.tasks:
-            before = earlier.pop(task.file.id, None)
-            if before is None:
-                found.append(delete_in_file(task, position_shape(now), target, storage))
-            elif not _same_rows(task, before):
-                ours, theirs = (_visible(one, plan, storage) for one, plan in ((task, now), (before, then)))
-                gone = np.setdiff1d(ours, theirs, assume_unique=True)
-                found.append(hide_positions(task.file, gone, now.shape, target, storage) if len(gone) else None)
-                _write_back(writer, before, then, np.setdiff1d(theirs, ours, assume_unique=True), storage)
-        for before in earlier.values():
-            _write_back(writer, before, then, _visible(before, then, storage), storage)
-        inlined = _restore_inlined(writer, now, then)
+        found = [restore_file(pair, now.shape, then.shape, target, writer, storage) for pair in changed_files(now, then)]
+        inlined = restore_inlined(writer, now, then)
         written = writer.close()
     return ChangedRows(deletions=collect(found, physical_rows(inlined)), inserted=tuple(written))
+
+
+def changed_files(now: ScanPlan, then: ScanPlan) -> list[FilePair]:
+    """The files of which other rows may be visible now than then."""
+    earlier = {task.file.id: task for task in then.tasks}
+    pairs = [FilePair(now=task, then=earlier.pop(task.file.id, None)) for task in now.tasks]
+    pairs += [FilePair(now=None, then=task) for task in earlier.values()]
+    return [pair for pair in pairs if pair.now is None or pair.then is None or not _same_rows(pair.now, pair.then)]
+
+
+def restore_file(
+    pair: FilePair, now: ReadShape, then: ReadShape, target: DeleteTarget, writer: DatasetWriter, storage: Storage
+) -> FileDeletion | None:
+    """The work unit: hide the rows that one file has gained since, and write those that it has lost."""
+    if pair.then is None:
+        assert pair.now is not None
+        return delete_in_file(pair.now, _of_positions(now), target, storage)
+    theirs = _visible(pair.then, then, storage)
+    if pair.now is None:
+        _write_back(writer, pair.then, then, theirs, storage)
+        return None
+    ours = _visible(pair.now, now, storage)
+    gone = np.setdiff1d(ours, theirs, assume_unique=True)
+    _write_back(writer, pair.then, then, np.setdiff1d(theirs, ours, assume_unique=True), storage)
+    return hide_positions(pair.now.file, gone, now, target, storage) if len(gone) else None
 
 
 def _same_rows(one: FileTask, two: FileTask) -> bool:
@@ -62,27 +84,27 @@ def _same_rows(one: FileTask, two: FileTask) -> bool:
     return not one.file.delete_files and not two.file.delete_files and hidden(one) == hidden(two)
 
 
-def _visible(task: FileTask, plan: ScanPlan, storage: Storage) -> np.ndarray:
-    parts = [batch.columns[0].to_numpy(zero_copy_only=False) for batch in read_task(task, position_shape(plan), storage)]
+def _of_positions(shape: ReadShape) -> ReadShape:
+    return replace(shape, schema=Schema(columns=()), virtual=("file_row_number",))
+
+
+def _visible(task: FileTask, shape: ReadShape, storage: Storage) -> np.ndarray:
+    parts = [batch.columns[0].to_numpy(zero_copy_only=False) for batch in read_task(task, _of_positions(shape), storage)]
     return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
 
 
-def _write_back(writer: DatasetWriter, task: FileTask, then: ScanPlan, positions: np.ndarray, storage: Storage) -> None:
+def _write_back(writer: DatasetWriter, task: FileTask, then: ReadShape, positions: np.ndarray, storage: Storage) -> None:
     if len(positions):
         chosen = ChosenRows(positions=positions, wanted=True)
-        for batch in read_chosen(task, _shape(then), chosen, storage):
+        for batch in read_chosen(task, replace(then, virtual=("rowid",)), chosen, storage):
             writer.write(_with_row_ids(batch))
-
-
-def _shape(plan: ScanPlan) -> ReadShape:
-    return replace(plan.shape, virtual=("rowid",))
 
 
 def _with_row_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(batch.columns, names=[*batch.schema.names[:-1], ROW_ID_FIELD.name])
 
 
-def _restore_inlined(writer: DatasetWriter, now: ScanPlan, then: ScanPlan) -> dict[str, list[int]]:
+def restore_inlined(writer: DatasetWriter, now: ScanPlan, then: ScanPlan) -> dict[str, list[int]]:
     """Write inlined rows back that are not visible now; those that were not visible then go."""
     ours, theirs = _inlined_keys(now), _inlined_keys(then)
     both = set(ours) & set(theirs)
@@ -98,7 +120,7 @@ def _restore_inlined(writer: DatasetWriter, now: ScanPlan, then: ScanPlan) -> di
 
 
 def _inlined_batches(rows: pa.Table, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
-    return read_inlined(rows, _shape(plan)) if rows.num_rows else iter(())
+    return read_inlined(rows, replace(plan.shape, virtual=("rowid",))) if rows.num_rows else iter(())
 
 
 def _inlined_keys(plan: ScanPlan) -> list[tuple[str, int, int]]:

@@ -155,6 +155,23 @@ def set_sorted_by(state: TableState, *, keys: Sequence[str]) -> TableState:
         return replace(state, sort_keys=tuple(parse_sort_key(text, state.schema) for text in keys))
 
 
+def restore_columns(state: TableState, *, schema: Schema) -> TableState:
+    """With the columns of an earlier snapshot, under their ids: files that have values of dropped ones still have them."""
+    with about(state):
+        by_id = schema.by_id()
+        spec = state.partition_spec
+        for key in spec.fields if spec is not None else ():
+            if key.column_id not in by_id:
+                raise UsageError(f"the table is partitioned by {key.column!r}, which it did not have then; set another partitioning first")
+        for name in (name for key in state.sort_keys for name in sort_columns(key)):
+            if schema.find(name) is None:
+                raise UsageError(f"the table is sorted by {name!r}, which it did not have then; set another sort order first")
+        if spec is not None:
+            spec = replace(spec, fields=tuple(replace(key, column=by_id[key.column_id].name) for key in spec.fields))
+            check_spec(spec, schema)
+        return replace(state, schema=schema, partition_spec=spec)
+
+
 def set_comment(state: TableState, *, text: str | None) -> TableState:
     """With another comment on the table, or none."""
     return replace(state, comment=text)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ducklake_core.catalog.inlined_ddl import may_inline
 from ducklake_core.catalog.state import TableState
 from ducklake_core.commit.actions import AlterTable, PartitionChange, SortChange
+from ducklake_core.format.evolution import promotes
 from ducklake_core.format.options import Options
 from ducklake_core.format.promotion import bounds_hold
 from ducklake_core.format.schema import Schema
@@ -84,7 +85,10 @@ def _form(node: Field | None, parent: int | None) -> object:
 
 
 def _bounds_hold(before: Field, after: Field) -> bool:
-    return not after.is_leaf or bounds_hold(before.type, after.type)
+    if not after.is_leaf or before.type == after.type:
+        return True
+    # Restored columns may have narrower types again.
+    return promotes(before.type, after.type) and bounds_hold(before.type, after.type)
 
 
 def _partitioning(committed: TableState, wanted: TableState) -> PartitionChange | None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _FILE = "_ducklake_file"
 _POSITION = "_ducklake_position"
 _COUNT = "_ducklake_count"
-_RESULT = f"{ATTEMPT_COLUMNS}, result binary"
+RESULT = f"{ATTEMPT_COLUMNS}, result binary"
 INLINED = -1
 """Stands for the number of a file with inlined rows, whose position is their row id."""
 _POSITION_SHAPE = ("file_row_number",)
@@ -64,8 +64,8 @@ def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, sessi
     rows: list[Any] = []
     if dealt:
         numbers = session.range(0, len(dealt), 1, len(dealt))
-        rows = numbers.mapInArrow(_delete_bundles(dealt, position_shape(plan), target, storage), _RESULT).collect()
-    found = collect((_unpacked(row) for row in rows), matching_inlined(plan))
+        rows = numbers.mapInArrow(_delete_bundles(dealt, position_shape(plan), target, storage), RESULT).collect()
+    found = collect((unpacked(row) for row in rows), matching_inlined(plan))
     _sweep_lost(rows, found, target, storage, session)
     return found
 
@@ -84,17 +84,19 @@ def _delete_bundles(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for task in bundles[number]:
-                    yield _packed(delete_in_file(task, shape, target, storage, threads=False))
+                    yield packed(delete_in_file(task, shape, target, storage, threads=False))
 
     return run
 
 
-def _packed(value: object) -> pa.RecordBatch:
+def packed(value: object) -> pa.RecordBatch:
+    """A result of an executor as the one row of a batch."""
     result = pa.array([pickle.dumps(value)], pa.binary())
     return pa.RecordBatch.from_pydict({**attempt_columns(1), "result": result})
 
 
-def _unpacked(row: Any) -> Any:
+def unpacked(row: Any) -> Any:
+    """The result that a row holds."""
     return pickle.loads(row["result"])  # noqa: S301 - made by our own function in the same job
 
 
@@ -214,14 +216,14 @@ def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: St
         number = rows.column(_FILE)[0].as_py()
         positions = np.sort(rows.column(_POSITION).to_numpy())
         if number == INLINED:
-            return pa.Table.from_batches([_packed(positions.tolist())])
-        return pa.Table.from_batches([_packed(hide_positions(tasks[number].file, positions, shape, target, storage))])
+            return pa.Table.from_batches([packed(positions.tolist())])
+        return pa.Table.from_batches([packed(hide_positions(tasks[number].file, positions, shape, target, storage))])
 
-    results = matching.select(_FILE, _POSITION).groupBy(_FILE).applyInArrow(write, _RESULT).collect()
+    results = matching.select(_FILE, _POSITION).groupBy(_FILE).applyInArrow(write, RESULT).collect()
     found: list[FileDeletion] = []
     row_ids: set[int] = set()
     for row in results:
-        value = _unpacked(row)
+        value = unpacked(row)
         if isinstance(value, list):
             row_ids.update(value)
         else:
