@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.engine import Dialect
 
@@ -24,6 +24,7 @@ class Abilities:
         has_clock: The database has a clock with microseconds; without one, this machine's clock is the database's.
         binary_collation: Collation that compares text by its bytes.
         has_regular_expressions: Patterns are regular expressions; without them they are GLOB patterns.
+        validates_input: ``pg_input_is_valid`` is there, which tells in a third of a pattern's time whether a cast will do.
         folds_names: Unquoted names lose their case, and the reference leaves plain names of inlined columns unquoted.
         inlined_cast_to_text: Inlined values of these types must be cast to text in SQL, because the driver's own
             value loses something (months of an interval, 24:00:00, the offset of a timetz).
@@ -49,6 +50,7 @@ class Abilities:
     untyped_cells: bool = False
     has_useful_indexes: bool = False
     has_untyped_cells: bool = False
+    validates_input: bool = False
 
 
 SQLITE = Abilities(
@@ -90,6 +92,9 @@ POSTGRESQL = Abilities(
     has_useful_indexes=True,
 )
 
+_VALIDATES_INPUT = (16,)
+_NEW_POSTGRESQL = replace(POSTGRESQL, validates_input=True)
+
 _TIMES = ("date", "time", "time_ns", "timetz", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz", "interval")
 
 DUCKDB = Abilities(
@@ -122,4 +127,6 @@ def abilities_of(dialect: Dialect) -> Abilities:
         raise UnsupportedFeatureError(
             f"{dialect.name} as catalog database is not supported: use SQLite, PostgreSQL or a DuckDB file", dialect=dialect.name
         )
+    if dialect.name == "postgresql" and (getattr(dialect, "server_version_info", None) or (0,)) >= _VALIDATES_INPUT:
+        return _NEW_POSTGRESQL
     return found

@@ -243,6 +243,8 @@ def _wanted(fitted: Fitted, data_type: DataType) -> ColumnElement[Any] | None:
 
 
 def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[Any]:
+    if abilities.validates_input:
+        return case((func.pg_input_is_valid(text, "bigint"), cast(text, BigInteger)))
     digits = func.substr(text, 2)
     if abilities.has_regular_expressions:
         looks_right = text.regexp_match("^-?[0-9]+$")

@@ -247,7 +247,8 @@ def _integer(value: object, dialect: Dialect) -> str:
 
 def _float_text(value: object) -> str:
     assert isinstance(value, int | float | Decimal)
-    number = float(value)
+    # Zeros compare alike, but Spark's reader looks for the bits of a negative one in dictionaries, and leaves out the others.
+    number = float(value) + 0.0
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):

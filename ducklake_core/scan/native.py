@@ -29,6 +29,7 @@ _NATIVE_PROMOTIONS = frozenset({("int8", "int16"), ("int8", "int32"), ("int16", 
 # Spark expands these in paths, and skips files whose name begins like the last two.
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 _HIDDEN = ("_", ".")
+_OWN_NAMES = "_ducklake_"
 _LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
 
 SMALL_FILE_BYTES = 1 << 20
@@ -60,12 +61,20 @@ class ReadFeatures:
         history: Versions of every column by id, oldest first; may be empty when no column changed after any file.
         misnamed: As :func:`misnamed` finds them in that history.
         may_hold_nan: Ids of the leaves to read that may hold NaN in some file.
+        obstacle: Why Spark's own reader can read these columns of no file.
+        changed: The last snapshot that changed one of them.
     """
 
     schema: Schema
     history: Mapping[int, tuple[ColumnVersion, ...]] = field(default_factory=dict)
     misnamed: tuple[ColumnVersion, ...] = ()
     may_hold_nan: frozenset[int] = frozenset()
+    obstacle: str | None = field(init=False)
+    changed: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "obstacle", next((o for o in map(_column_obstacle, self.schema) if o is not None), None))
+        object.__setattr__(self, "changed", max((node.begin_snapshot for node in self.schema.walk()), default=0))
 
 
 def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, tuple[ColumnVersion, ...]]:
@@ -130,11 +139,11 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
         return "Spark would expand or skip the file's path"
     if not (file.path_is_relative and paths.has_own_name(file.path)):
         return "the file has no name of a lake's own, so it may lack field ids or hold other types"
-    for column in features.schema:
-        obstacle = _column_obstacle(column, file, features)
-        if obstacle:
-            return obstacle
-    return None
+    if features.obstacle is not None:
+        return features.obstacle
+    if file.row_id_start is not None and file.begin_snapshot > features.changed:
+        return None
+    return next((o for column in features.schema if (o := _change_obstacle(column, file, features)) is not None), None)
 
 
 def deleted_bytes(file: DataFile) -> int:
@@ -148,11 +157,17 @@ def deleted_bytes(file: DataFile) -> int:
     return file.record_count * 8 // DELETED_BITS + min(file.record_count // 8, deletes * DELETED_BITS // 8) + 8
 
 
-def _column_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> str | None:
+def _column_obstacle(column: Field) -> str | None:
+    """What keeps Spark's own reader from a column in every file."""
+    if folded(column.name).startswith(_OWN_NAMES):
+        return f"column {column.name!r} is called like one that is added to find deleted rows"
+    refused = next((r for node in column.walk() if (r := _refused_type(node.type)) is not None), None)
+    return f"column {column.name!r} holds {refused}" if refused is not None else None
+
+
+def _change_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> str | None:
+    """What keeps it from a column in a file that is older than its present version."""
     for node in column.walk():
-        refused = _refused_type(node.type)
-        if refused:
-            return f"column {column.name!r} holds {refused}"
         if written_before(node, file):
             if node.initial_default is not None:
                 return f"column {column.name!r} has a default for rows older than it"

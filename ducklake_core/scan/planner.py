@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -115,28 +114,33 @@ def _tasks(
     needed = pruning.columns(predicate) if predicate is not None else frozenset()
     features = ReadFeatures(schema=read_schema, may_hold_nan=_may_hold_nan(reader, table, read_schema))
     selection = catalog_files.data_files(reader, table, predicate, needed | features.may_hold_nan)
-    found = list(selection)
-    check_locations(reader.info, table, [file for file, _ in found])
-    if reader.info.encrypted:
-        _check_keys([file for file, _ in found], table)
-    listed = len(found)
-    if predicate is not None and needed_virtual(predicate):
-        found = [(file, statistics | virtual_statistics(file)) for file, statistics in found]
-        found = [(file, statistics) for file, statistics in found if pruning.may_match(predicate, statistics, file.record_count)]
-    lives = tuple(ColumnLife(column_id=column.id) for column in table.schema)
-    if _changed_after(table, [file for file, _ in found]):
-        history = reader.column_history(table.id)
-        lives = column_lives(history)
-        versions = column_versions(history)
-        features = replace(features, history=versions, misnamed=misnamed(read_schema, versions))
-    tasks = [_task(*entry, table, features, predicate, number) for number, entry in enumerate(found)]
+    about_virtual = predicate is not None and bool(needed_virtual(predicate))
+    lives: tuple[ColumnLife, ...] = ()
+    tasks: list[FileTask] = []
+    listed = 0
+    # One by one, as the database hands them out: with very many files, what is known of each apart from its task is as much again.
+    for file, statistics in selection:
+        if not listed:
+            history = reader.column_history(table.id)
+            versions, lives = column_versions(history), column_lives(history)
+            features = replace(features, history=versions, misnamed=misnamed(read_schema, versions))
+            check_locations(reader.info, table, [file])
+        listed += 1
+        _check_location_of(file, reader.info, table)
+        if reader.info.encrypted:
+            _check_keys(file, table)
+        known = statistics | virtual_statistics(file) if about_virtual else statistics
+        if about_virtual and predicate is not None and not pruning.may_match(predicate, known, file.record_count):
+            continue
+        tasks.append(_task(file, known, table, features, predicate, len(tasks)))
     report = PruningReport(
         files_total=selection.counts.files_total,
         files_kept=len(tasks),
         pruned_by_partition=selection.counts.pruned_by_partition,
-        pruned_by_statistics=selection.counts.pruned_by_statistics + listed - len(found),
+        pruned_by_statistics=selection.counts.pruned_by_statistics + listed - len(tasks),
     )
-    return tuple(_together(tasks)), lives, report
+    _together(tasks)
+    return tuple(tasks), lives, report
 
 
 def _may_hold_nan(reader: CatalogReader, table: TableState, read_schema: Schema) -> frozenset[int]:
@@ -166,25 +170,19 @@ def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]
     if files:
         info.checked_location(table.path, f"table {table.qualified_name}", table=table.qualified_name)
     for file in files:
-        _check_location(info, table, file.path, f"data file {file.id}")
-        for delete_file in file.delete_files:
-            _check_location(info, table, delete_file.path, f"delete file {delete_file.id}")
+        _check_location_of(file, info, table)
+
+
+def _check_location_of(file: DataFile, info: LakeInfo, table: TableState) -> None:
+    _check_location(info, table, file.path, f"data file {file.id}")
+    for delete_file in file.delete_files:
+        _check_location(info, table, delete_file.path, f"delete file {delete_file.id}")
 
 
 def _check_location(info: LakeInfo, table: TableState, path: str, what: str) -> None:
     # Most files only add a name to the path of the table, which was looked at once.
     if not path.startswith(table.path) or ".." in path[len(table.path) :]:
         info.checked_location(path, f"{what} of table {table.qualified_name}", table=table.qualified_name)
-
-
-def _changed_after(table: TableState, files: list[DataFile]) -> bool:
-    """Whether columns may have been changed, added or dropped after some of the files were written."""
-    if not files:
-        return False
-    nodes = list(table.schema.walk())
-    some_dropped = table.next_column_id - 1 > len(nodes)
-    oldest = min(file.begin_snapshot for file in files)
-    return some_dropped or any(file.row_id_start is None for file in files) or any(node.begin_snapshot >= oldest for node in nodes)
 
 
 def column_lives(history: Sequence[tuple[ColumnRow, int | None]]) -> tuple[ColumnLife, ...]:
@@ -236,32 +234,40 @@ def _covered_by_partition(file: DataFile, table: TableState, predicate: Predicat
     return partition_must_match(spec, ordered, predicate, table.schema, file.begin_snapshot)
 
 
-def _check_keys(files: list[DataFile], table: TableState) -> None:
+def _check_keys(file: DataFile, table: TableState) -> None:
     """An encrypted lake has no plain files: one without a key was put there by someone who does not know, or its key is lost."""
-    for file in files:
-        kinds: tuple[tuple[str, Sequence[DataFile | DeleteFile]], ...] = (("data", (file,)), ("delete", file.delete_files))
-        for kind, one in ((kind, one) for kind, ones in kinds for one in ones):
-            if one.encryption_key is None:
-                raise CatalogCorruptError(
-                    f"the lake is encrypted, but {kind} file {one.id} of table {table.qualified_name} has no encryption key in the "
-                    "catalog: restore the key, or drop the file's rows with DuckDB",
-                    table=table.qualified_name,
-                    data_file_id=file.id,
-                    snapshot_id=table.snapshot_id,
-                )
+    kinds: tuple[tuple[str, Sequence[DataFile | DeleteFile]], ...] = (("data", (file,)), ("delete", file.delete_files))
+    for kind, one in ((kind, one) for kind, ones in kinds for one in ones):
+        if one.encryption_key is None:
+            raise CatalogCorruptError(
+                f"the lake is encrypted, but {kind} file {one.id} of table {table.qualified_name} has no encryption key in the "
+                "catalog: restore the key, or drop the file's rows with DuckDB",
+                table=table.qualified_name,
+                data_file_id=file.id,
+                snapshot_id=table.snapshot_id,
+            )
 
 
-def _together(tasks: list[FileTask]) -> list[FileTask]:
+def _together(tasks: list[FileTask]) -> None:
     """Leave to Arrow what Spark's reader cannot do for all files at once: tell files of one name apart, hold very many deletes."""
-    names = Counter(file_name(task.file.path) for task in tasks)
-    held, result = 0, []
+    # Numbers for names: two names of one number are taken for one name, which is as right.
+    seen: set[int] = set()
+    twice: set[int] = set()
     for task in tasks:
+        number = _name_number(task)
+        (twice if number in seen else seen).add(number)
+    held = 0
+    for place, task in enumerate(tasks):
         obstacle = task.native_obstacle
-        if obstacle is None and names[file_name(task.file.path)] > 1:
+        if obstacle is None and twice and _name_number(task) in twice:
             obstacle = "the table has another file of the same name"
         if obstacle is None:
             size = deleted_bytes(task.file)
             obstacle = "the table has very many deleted rows" if size and held + size > MOST_DELETED_BYTES else None
             held += size if obstacle is None else 0
-        result.append(task if obstacle == task.native_obstacle else replace(task, native=False, native_obstacle=obstacle))
-    return result
+        if obstacle != task.native_obstacle:
+            tasks[place] = replace(task, native=False, native_obstacle=obstacle)
+
+
+def _name_number(task: FileTask) -> int:
+    return hash(file_name(task.file.path))

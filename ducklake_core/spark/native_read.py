@@ -24,6 +24,7 @@ from ducklake_core.format.paths import file_name
 from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.scan.native import DELETED_BITS
 from ducklake_core.scan.plan import FileTask, ScanPlan
+from ducklake_core.spark.field_ids import refusal
 from ducklake_core.spark.scan_schema import quoted, spark_schema
 from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage
@@ -64,7 +65,8 @@ def read_natively(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, s
     files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader.
     """
     session.conf.set(FIELD_ID_CONF, "true")
-    frames = []
+    columns = spark_schema(plan.schema, plan.virtual)
+    frames = [refusal(tasks, plan.table, columns, storage, session)]
     for alike in _alike(tasks, lambda task: (bool(plan.shape.read_virtual) or _has_deletes(task), not task.trusts_bounds)):
         if plan.shape.read_virtual or _has_deletes(alike[0]):
             frames.append(_result(_placed(plan, alike, storage, session), plan, alike))

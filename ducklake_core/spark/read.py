@@ -15,6 +15,7 @@ from ducklake_core.format.predicates import needs_sql
 from ducklake_core.scan.native import prefers_arrow
 from ducklake_core.scan.plan import FileTask, ScanPlan
 from ducklake_core.spark.bundles import Bundle, bundle_reader, deal, inlined_bundles, split
+from ducklake_core.spark.field_ids import wants_native
 from ducklake_core.spark.native_read import read_natively
 from ducklake_core.spark.scan_schema import arrow_form, filtered_columns, wants_exact
 from ducklake_core.storage.filesystems import Storage
@@ -49,6 +50,8 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
 
 def _ways(plan: ScanPlan, session: SparkSession) -> tuple[list[FileTask], list[FileTask]]:
     """Files for Spark's reader, and files for Arrow."""
+    if not wants_native(session):
+        return [], list(plan.tasks)
     native = [task for task in plan.tasks if task.native]
     others = [task for task in plan.tasks if not task.native]
     is_connect = type(session).__module__.startswith("pyspark.sql.connect")

@@ -78,12 +78,15 @@ def test_columns_that_files_know_by_other_names(oracle: OracleFactory, sqlite_ad
         check(duck, sqlite_address, spark, wanted)
 
 
-def test_nan_is_outside_of_the_bounds_in_footers(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+def test_nan_and_zeros_in_bounds_and_dictionaries(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)
     nan = float("nan")
     frame = pa.table({"x": [1.0, nan], "y": pa.array([nan, None], pa.float32()), "s": [{"z": 0.5}, {"z": nan}], "n": [1, 2]})
     lake.create_table("t", frame.schema).append(frame)
     lake.table("t").append(pa.table({"x": [1.0, 2.0], "y": pa.array([0.5, None], pa.float32()), "s": [{"z": 0.5}] * 2, "n": [3, 4]}))
-    with oracle(sqlite_address) as duck:
-        check(duck, sqlite_address, spark, {"t": ["x > 5", "y >= 2", "s.z > 1", "x = 'nan'", "x < 2 AND n < 9"]})
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE zeros (x DOUBLE, y FLOAT)", "INSERT INTO zeros SELECT -0.0, -0.0 FROM range(20)")
+        duck.run("INSERT INTO zeros SELECT if(i % 2 = 0, 0.0, 1.5), 0.0 FROM range(20) r(i)")
+        nan = ["x > 5", "y >= 2", "s.z > 1", "x = 'nan'", "x < 2 AND n < 9"]
+        check(duck, sqlite_address, spark, {"t": nan, "zeros": ["x = 0.0", "x = -0.0", "y IN (-0.0, 3)", "x <= -0.0"]})
