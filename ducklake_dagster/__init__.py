@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 if TYPE_CHECKING:
+    from ducklake_dagster.catalogs import DuckDBCatalog as DuckDBCatalog
+    from ducklake_dagster.catalogs import PostgresCatalog as PostgresCatalog
+    from ducklake_dagster.catalogs import SqliteCatalog as SqliteCatalog
     from ducklake_dagster.checks import build_null_fraction_checks as build_null_fraction_checks
     from ducklake_dagster.checks import build_row_count_change_checks as build_row_count_change_checks
     from ducklake_dagster.io_manager import DuckLakeIOManager as DuckLakeIOManager
@@ -19,27 +22,24 @@ if TYPE_CHECKING:
     from ducklake_dagster.maintenance import build_maintenance_schedule as build_maintenance_schedule
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
     from ducklake_dagster.resources import AzureStorage as AzureStorage
-    from ducklake_dagster.resources import DuckDBCatalog as DuckDBCatalog
     from ducklake_dagster.resources import DuckLakeResource as DuckLakeResource
     from ducklake_dagster.resources import GCSStorage as GCSStorage
     from ducklake_dagster.resources import LocalStorage as LocalStorage
-    from ducklake_dagster.resources import PostgresCatalog as PostgresCatalog
     from ducklake_dagster.resources import S3Storage as S3Storage
-    from ducklake_dagster.resources import SqliteCatalog as SqliteCatalog
     from ducklake_dagster.sensors import build_commit_sensor as build_commit_sensor
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
     "AzureStorage": "resources",
-    "DuckDBCatalog": "resources",
+    "DuckDBCatalog": "catalogs",
     "DuckLakeIOManager": "io_manager",
     "DuckLakeResource": "resources",
     "GCSStorage": "resources",
     "LocalStorage": "resources",
-    "PostgresCatalog": "resources",
+    "PostgresCatalog": "catalogs",
     "S3Storage": "resources",
-    "SqliteCatalog": "resources",
+    "SqliteCatalog": "catalogs",
     "build_commit_sensor": "sensors",
     "build_compaction_sensor": "maintenance",
     "build_maintenance_job": "maintenance",

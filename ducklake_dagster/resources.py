@@ -4,84 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, NotALakeError
-
-_SECRET: dict[str, Any] = {"dagster__is_secret": True}
-
-
-class SqliteCatalog(dg.Config):
-    """A catalog in one SQLite file, for one machine."""
-
-    metadata_schema: ClassVar[None] = None
-    kind: Literal["sqlite"] = "sqlite"
-    path: str = Field(description="File of the catalog; a relative path means the working directory.")
-
-    def url(self) -> str:
-        """SQLAlchemy URL."""
-        return f"sqlite:///{self.path}"
-
-    def is_missing(self) -> bool:
-        """Whether there is certainly no catalog yet."""
-        return not Path(self.path).exists()
-
-    def prepare(self) -> None:
-        """Make room for a new catalog."""
-        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
-
-
-class DuckDBCatalog(dg.Config):
-    """A catalog in one DuckDB file, for one machine, with the ``duckdb`` extra. Steps in several processes wait for each other."""
-
-    kind: Literal["duckdb"] = "duckdb"
-    path: str = Field(description="File of the catalog; a relative path means the working directory.")
-    metadata_schema: str | None = Field(default=None, description="Database schema that holds the catalog tables; main when not set.")
-
-    def url(self) -> str:
-        """SQLAlchemy URL."""
-        return f"duckdb:///{self.path}"
-
-    def is_missing(self) -> bool:
-        """Whether there is certainly no catalog yet."""
-        return not Path(self.path).exists()
-
-    def prepare(self) -> None:
-        """Make room for a new catalog."""
-        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
-
-
-class PostgresCatalog(dg.Config):
-    """A catalog in a PostgreSQL database, for any number of writers."""
-
-    kind: Literal["postgres"] = "postgres"
-    host: str = Field(default="localhost", description="Host name, or the directory of a local socket.")
-    port: int = 5432
-    database: str
-    user: str | None = None
-    password: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
-    metadata_schema: str | None = Field(default=None, description="PostgreSQL schema that holds the catalog tables; public when not set.")
-    options: dict[str, str] = Field(default_factory=dict, description="Further libpq parameters, such as sslmode.")
-
-    def url(self) -> str:
-        """SQLAlchemy URL, password included: never log it."""
-        user = quote(self.user or "", safe="")
-        login = f"{user}:{quote(self.password, safe='')}@" if self.password else f"{user}@" if user else ""
-        parameters = {"host": self.host, "port": str(self.port), **self.options}
-        return f"postgresql+psycopg://{login}/{quote(self.database, safe='')}?{urlencode(parameters, quote_via=quote)}"
-
-    def is_missing(self) -> bool:
-        """Whether there is certainly no catalog yet: only the server knows."""
-        return False
-
-    def prepare(self) -> None:
-        """The database itself must exist."""
+from ducklake_dagster.catalogs import SECRET as _SECRET
+from ducklake_dagster.catalogs import Catalog, catalog_of
 
 
 class _Storage(dg.Config):
@@ -171,12 +102,13 @@ class AzureStorage(_Storage):
         return {name: value for name in names if (value := getattr(self, name))}
 
 
-Catalog: TypeAlias = SqliteCatalog | DuckDBCatalog | PostgresCatalog
 Storage: TypeAlias = LocalStorage | S3Storage | GCSStorage | AzureStorage
 
 
 class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """A lake, for assets, ops, checks and sensors. Reading or changing metadata never starts Spark.
+
+    ``catalog`` may be an address too, such as ``"duckdb:///lake.ducklake"``.
 
     Example:
         ::
@@ -196,6 +128,13 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     encrypted: bool = Field(default=False, description="Whether a lake that is created here encrypts its files.")
 
     _lake: DuckLake | None = PrivateAttr(default=None)
+
+    if not TYPE_CHECKING:
+        # Type checkers go by the fields. Dagster looks at what it is given before pydantic does, and repeats it in its errors.
+        def __init__(self, **data: Any) -> None:
+            if isinstance(data.get("catalog"), str):
+                data["catalog"] = catalog_of(data["catalog"])
+            super().__init__(**data)
 
     def connect(self) -> DuckLake:
         """The lake; opened on first use, then kept.

@@ -13,7 +13,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_core.errors import CatalogUnavailableError, DuckLakeError
+from ducklake_core.errors import CatalogUnavailableError, DuckLakeError, UsageError
 from ducklake_dagster import (
     AzureStorage,
     DuckDBCatalog,
@@ -150,3 +150,56 @@ def test_importing_the_package_loads_no_engine_and_no_database() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("sqlite:///lake.sqlite", SqliteCatalog(path="lake.sqlite")),
+        ("sqlite:////a b/ü?.sqlite".replace("?", "%3F"), SqliteCatalog(path="/a b/ü?.sqlite")),
+        ("duckdb:///lake.ducklake", DuckDBCatalog(path="lake.ducklake")),
+        ("duckdb:////x/lake.db?metadata_schema=a%20b", DuckDBCatalog(path="/x/lake.db", metadata_schema="a b")),
+        ("postgresql://db/lake", PostgresCatalog(host="db", database="lake")),
+        (
+            "postgresql+psycopg://u%40x:p%40ss%2Fw%3Ard%20%27x@/la%20ke?host=/run/pg&port=6000&sslmode=require&metadata_schema=s",
+            PostgresCatalog(
+                host="/run/pg",
+                port=6000,
+                database="la ke",
+                user="u@x",
+                password=SECRET,
+                metadata_schema="s",
+                options={"sslmode": "require"},
+            ),
+        ),
+    ],
+)
+def test_catalogs_as_addresses(address: str, expected: object) -> None:
+    resource = DuckLakeResource(catalog=address, storage=LocalStorage(data_path="files/"))
+    assert resource.catalog == expected
+    assert pickle.loads(pickle.dumps(resource)).catalog == expected
+    assert SECRET not in repr(resource)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["mysql://u:hush-hush@h/d", "hush-hush", "postgresql://u:hush-hush@h:port/d", "sqlite:///", "ducklake:postgres:password=hush-hush"],
+)
+def test_other_addresses_are_refused_without_their_secrets(address: str) -> None:
+    with pytest.raises(UsageError, match="address of the catalog") as caught:
+        DuckLakeResource(catalog=address, storage=LocalStorage(data_path="files/"))
+    assert "hush-hush" not in f"{caught.value!r} {caught.value.__cause__!r}"
+    with pytest.raises(UsageError, match="LAKE_ADDRESS"):
+        DuckLakeResource(catalog=dg.EnvVar("LAKE_ADDRESS"), storage=LocalStorage(data_path="files/"))
+
+
+def test_a_lake_by_address_in_a_run(every_lake_address: LakeAddress) -> None:
+    @dg.asset
+    def numbers(lake: DuckLakeResource) -> None:
+        lake.connect().write("t", pa.table({"a": [1, 2]}))
+
+    storage = LocalStorage(data_path=every_lake_address.data_path)
+    resource = DuckLakeResource(catalog=every_lake_address.url, storage=storage, create_if_missing=True)
+    assert dg.materialize([numbers], resources={"lake": resource}).success
+    with attached(every_lake_address) as duck:
+        assert duck.rows("SELECT a FROM t ORDER BY a") == [(1,), (2,)]

@@ -1,0 +1,131 @@
+"""Where a lake's catalog is: a database of one of three kinds, as configuration or as an address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+import dagster as dg
+from pydantic import Field
+
+from ducklake_core.errors import UsageError
+
+SECRET: dict[str, Any] = {"dagster__is_secret": True}
+
+
+class SqliteCatalog(dg.Config):
+    """A catalog in one SQLite file, for one machine."""
+
+    metadata_schema: ClassVar[None] = None
+    kind: Literal["sqlite"] = "sqlite"
+    path: str = Field(description="File of the catalog; a relative path means the working directory.")
+
+    def url(self) -> str:
+        """SQLAlchemy URL."""
+        return f"sqlite:///{self.path}"
+
+    def is_missing(self) -> bool:
+        """Whether there is certainly no catalog yet."""
+        return not Path(self.path).exists()
+
+    def prepare(self) -> None:
+        """Make room for a new catalog."""
+        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+
+
+class DuckDBCatalog(dg.Config):
+    """A catalog in one DuckDB file, for one machine, with the ``duckdb`` extra. Steps in several processes wait for each other."""
+
+    kind: Literal["duckdb"] = "duckdb"
+    path: str = Field(description="File of the catalog; a relative path means the working directory.")
+    metadata_schema: str | None = Field(default=None, description="Database schema that holds the catalog tables; main when not set.")
+
+    def url(self) -> str:
+        """SQLAlchemy URL."""
+        return f"duckdb:///{self.path}"
+
+    def is_missing(self) -> bool:
+        """Whether there is certainly no catalog yet."""
+        return not Path(self.path).exists()
+
+    def prepare(self) -> None:
+        """Make room for a new catalog."""
+        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+
+
+class PostgresCatalog(dg.Config):
+    """A catalog in a PostgreSQL database, for any number of writers."""
+
+    kind: Literal["postgres"] = "postgres"
+    host: str = Field(default="localhost", description="Host name, or the directory of a local socket.")
+    port: int = 5432
+    database: str
+    user: str | None = None
+    password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
+    metadata_schema: str | None = Field(default=None, description="PostgreSQL schema that holds the catalog tables; public when not set.")
+    options: dict[str, str] = Field(default_factory=dict, description="Further libpq parameters, such as sslmode.")
+
+    def url(self) -> str:
+        """SQLAlchemy URL, password included: never log it."""
+        user = quote(self.user or "", safe="")
+        login = f"{user}:{quote(self.password, safe='')}@" if self.password else f"{user}@" if user else ""
+        parameters = {"host": self.host, "port": str(self.port), **self.options}
+        return f"postgresql+psycopg://{login}/{quote(self.database, safe='')}?{urlencode(parameters, quote_via=quote)}"
+
+    def is_missing(self) -> bool:
+        """Whether there is certainly no catalog yet: only the server knows."""
+        return False
+
+    def prepare(self) -> None:
+        """The database itself must exist."""
+
+
+Catalog: TypeAlias = SqliteCatalog | DuckDBCatalog | PostgresCatalog
+
+
+def catalog_of(address: str) -> Catalog:
+    """The configuration that an address stands for.
+
+    >>> catalog_of("duckdb:////lakes/a.ducklake?metadata_schema=sales").path
+    '/lakes/a.ducklake'
+    >>> catalog_of("postgresql+psycopg://me@db:5433/lake?sslmode=require").options
+    {'sslmode': 'require'}
+
+    Raises:
+        UsageError: An address of another form; its text, which may hold a password, is not repeated.
+    """
+    if isinstance(address, dg.EnvVar):
+        raise UsageError(
+            f"catalog is dg.EnvVar({address.env_var_name!r}), which Dagster would resolve only later: give the password alone so, as in "
+            "PostgresCatalog(host=..., database=..., password=dg.EnvVar(...))"
+        )
+    scheme, _, rest = address.partition("://")
+    kind = scheme.lower().partition("+")[0]
+    try:
+        parts = urlsplit(address)
+        parameters = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        port = parts.port
+    except ValueError:
+        raise UsageError(f"the address of the catalog, which begins with {scheme}, is not well formed") from None
+    if kind in ("sqlite", "duckdb") and rest.startswith("/") and len(rest) > 1:
+        path = unquote(rest[1:].partition("?")[0])
+        if kind == "duckdb" and not parameters.keys() - {"metadata_schema"}:
+            return DuckDBCatalog(path=path, metadata_schema=parameters.get("metadata_schema"))
+        if kind == "sqlite" and not parameters:
+            return SqliteCatalog(path=path)
+    elif kind in ("postgresql", "postgres") and parts.path.strip("/"):
+        options = {name: value for name, value in parameters.items() if name not in ("host", "port", "metadata_schema")}
+        return PostgresCatalog(
+            host=parameters.get("host") or parts.hostname or "localhost",
+            port=int(parameters.get("port") or port or 5432),
+            database=unquote(parts.path[1:]),
+            user=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+            metadata_schema=parameters.get("metadata_schema"),
+            options=options,
+        )
+    raise UsageError(
+        "the address of the catalog is none that a resource understands: give sqlite:///file, duckdb:///file or "
+        "postgresql+psycopg://user@host/database, or SqliteCatalog, DuckDBCatalog or PostgresCatalog"
+    )
