@@ -154,6 +154,7 @@ class StagedCatalog:
         comment: str | None,
         *,
         or_existing: bool = False,
+        uuid: str | None = None,
     ) -> StagedTable:
         """Stage a new table.
 
@@ -173,6 +174,7 @@ class StagedCatalog:
             options=self.options.in_force(owner.id if owner.id >= 0 else None),
             snapshot_id=self.base.id,
             or_existing=or_existing,
+            uuid=uuid,
         )
         staged = StagedTable(state=state, committed=None, create=create)
         self._tables[_key(owner.name, name)] = staged

@@ -42,8 +42,12 @@ def new_table(
     options: Mapping[str, str],
     snapshot_id: int,
     or_existing: bool = False,
+    uuid: str | None = None,
 ) -> tuple[CreateTable, TableState]:
     """A table to create, and its state as later changes of the transaction see it.
+
+    Args:
+        uuid: Its uuid where that is settled, as it names the directory in which files may be already.
 
     Raises:
         SchemaError: Columns or partition keys that no table can have.
@@ -51,7 +55,7 @@ def new_table(
     check_names(columns)
     numbered = with_ids(with_initial_defaults(columns))
     spec = partition_spec(partition_by, numbered)
-    uuid = paths.uuid7()
+    uuid = uuid or paths.uuid7()
     path = paths.directory_name(name, uuid)
     create = CreateTable(
         table_id=local_id,

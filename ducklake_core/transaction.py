@@ -162,6 +162,31 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             if mode != "append":
                 self._publication.find_deletions(staged, self._catalog.base)
 
+    def stage_created(self, files: Sequence[WrittenFile], state: WriteState, uuid: str) -> None:
+        """Make a table of files that executors wrote for it; the transaction deletes them when it fails.
+
+        Args:
+            files: The files, verified.
+            state: What their writers were told.
+            uuid: The table's uuid, by which its directory was named.
+
+        Raises:
+            CommitConflictError: There is such a table meanwhile.
+        """
+        if self._repeated:
+            return
+        with self._whole_or_nothing():
+            schema_name, name = split_name(state.table)
+            if self._catalog.find_table(state.table) is not None:
+                raise CommitConflictError(
+                    f"table {state.table} was made by somebody else while rows for it were written; run the write again", table=state.table
+                )
+            owner = self._catalog.schema(schema_name)
+            staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
+            self._publication.own(staged.paths(files))
+            staged.written = True
+            staged.files += files
+
     def stage_written(self, files: Sequence[WrittenFile], state: WriteState, table_id: int, *, overwrite: bool = False) -> None:
         """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
 

@@ -9,12 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ducklake_core.arrow.merge_keys import SourceKeys
 from ducklake_core.arrow.row_request import ChangeRequest
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.predicates import FALSE, ColumnReference, Comparison, InList, Literal, Predicate, conjunction
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import FLOATS, Field
 from ducklake_core.format.values import from_text, order_key, python_values
+from ducklake_core.scan.plan import empty_plan, written_plan
+
+_SOUGHT = 250_000
+"""Readers of the table know the keys of so many rows of the source at most; a larger source is joined with all rows in its range."""
 
 _LISTED = 100
 """Up to so many different keys are looked for one by one; more only as a range."""
@@ -46,6 +51,21 @@ class MergeSource:
         parts = [self._bounds(request.target.columns[ours], theirs) for ours, theirs in request.keys]
         found = conjunction(part for part in parts if part is not None)
         return found if any(part is not None for part in parts) else None
+
+    def keys(self, request: ChangeRequest) -> SourceKeys | None:
+        """By which readers leave out rows of the target that match nothing; None when all rows matter, or the source is large."""
+        if any(clause.when == "not matched by source" for clause in request.clauses) or self._row_count > _SOUGHT:
+            return None
+        parts = tuple((request.target.columns[ours], self.schema.columns[theirs]) for ours, theirs in request.keys)
+        if self.rows is not None:
+            held: list[Any] = [self.rows.column(theirs).combine_chunks() for _, theirs in request.keys]
+            return SourceKeys(parts=parts, rows=tuple(held))
+        names = tuple(dict.fromkeys(column.name for _, column in parts))
+        return SourceKeys(parts=parts, plan=written_plan(empty_plan("source", 0, self.schema), names, self.directory, self.files))
+
+    @property
+    def _row_count(self) -> int:
+        return self.rows.num_rows if self.rows is not None else sum(file.record_count for file in self.files)
 
     def _bounds(self, target: Field, place: int) -> Predicate | None:
         column = self.schema.columns[place]

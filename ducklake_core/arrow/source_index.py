@@ -39,7 +39,7 @@ class SourceIndex:
         targets, sources = np.zeros(rows.num_rows, np.int64), np.zeros(self._source.num_rows, np.int64)
         for (target, column, domain), name in zip(self._keys, names, strict=True):
             ours, theirs = unified(rows.column(name), target.type, self._source.column(column.name), column.type, domain)
-            ours, theirs = _hashable(ours), _hashable(theirs)
+            ours, theirs = hashable(ours), hashable(theirs)
             distinct = theirs.unique().drop_null()
             target_codes, source_codes = (_codes(array, distinct) for array in (ours, theirs))
             size = len(distinct) + 1
@@ -82,7 +82,8 @@ def _codes(array: Any, distinct: Any) -> np.ndarray:
     return np.where(np.asarray(array.is_null()), -1, found)
 
 
-def _hashable(array: Any) -> Any:
+def hashable(array: Any) -> Any:
+    """Equal values in equal form, of a type that Arrow's set operations know."""
     if pa.types.is_floating(array.type):
         return pc.add(array, pa.scalar(0.0, array.type))
     return array.cast(pa.string()) if pa.types.is_decimal256(array.type) else array

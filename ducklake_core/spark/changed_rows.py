@@ -135,7 +135,9 @@ class _Join:
 
     def _joined(self) -> DataFrame:
         """Flat rows: those of the target with their place, those of the source with their mark."""
-        ours = target_rows(self.plan, self.state.storage, self.session, flat_columns(self.request.target, "t"), (ROW_ID, FILE, POSITION))
+        places = (ROW_ID, FILE, POSITION)
+        keys = None if self.source is None else self.source.keys(self.request)
+        ours = target_rows(self.plan, self.state.storage, self.session, flat_columns(self.request.target, "t"), places, keys)
         if self.plan.predicate is not None and needs_sql(self.plan.predicate):
             named = {column.name: f"t{place}" for place, column in enumerate(self.request.target)}
             back = ours.withColumnsRenamed({flat: name for name, flat in named.items()})

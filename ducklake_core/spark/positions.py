@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as sf
 
+from ducklake_core.arrow.merge_keys import KeyFilter, SourceKeys
 from ducklake_core.arrow.positions import (
     DeleteTarget,
     Deletions,
@@ -35,6 +36,7 @@ from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.spark.arrow_form import to_spark_form
 from ducklake_core.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
 from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
+from ducklake_core.spark.numbers import numbers, rows_of
 from ducklake_core.spark.scan_schema import arrow_form, quoted, spark_schema
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
@@ -63,8 +65,8 @@ def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, sessi
     dealt = deal(plan.tasks)
     rows: list[Any] = []
     if dealt:
-        numbers = session.range(0, len(dealt), 1, len(dealt))
-        rows = numbers.mapInArrow(_delete_bundles(dealt, position_shape(plan), target, storage), RESULT).collect()
+        work = session.range(0, len(dealt), 1, len(dealt))
+        rows = work.mapInArrow(_delete_bundles(dealt, position_shape(plan), target, storage), RESULT).collect()
     found = collect((unpacked(row) for row in rows), matching_inlined(plan))
     _sweep_lost(rows, found, target, storage, session)
     return found
@@ -152,13 +154,21 @@ def _check_keys(keys: DataFrame, schema: Schema) -> None:
         raise SchemaError(f"the data has {counts[len(columns)]} rows whose key ({names}) occurs more than once", columns=list(schema.names))
 
 
-def target_rows(plan: ScanPlan, storage: Storage, session: SparkSession, columns: Sequence[Field], places: Sequence[str]) -> DataFrame:
+def target_rows(
+    plan: ScanPlan,
+    storage: Storage,
+    session: SparkSession,
+    columns: Sequence[Field],
+    places: Sequence[str],
+    keys: SourceKeys | None = None,
+) -> DataFrame:
     """Visible rows of a plan that satisfy its predicate, as far as Arrow can evaluate it, each with its place.
 
     Args:
         plan: A scan of all columns.
         columns: The columns under the names that they are to have.
         places: Names of the columns that follow: row id, number of the file in the plan (or :data:`INLINED`), position in it.
+        keys: Leaves out rows that match none of them.
     """
     predicate = None if plan.predicate is not None and needs_sql(plan.predicate) else plan.predicate
     shape = replace(plan.shape, virtual=("rowid", *_POSITION_SHAPE), predicate=predicate)
@@ -167,8 +177,8 @@ def target_rows(plan: ScanPlan, storage: Storage, session: SparkSession, columns
     schema = spark_schema(Schema(columns=tuple(columns)))
     for name in places:
         schema = schema.add(name, "long")
-    numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
-    return numbers.mapInArrow(_position_reader(bundles, number_of, shape, storage, arrow_form(schema)), schema)
+    reader = _position_reader(bundles, number_of, shape, storage, arrow_form(schema), keys)
+    return numbers(session, len(bundles), rows_of(plan.tasks, plan.inlined)).mapInArrow(reader, schema)
 
 
 def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: SparkSession, *, keep_predicate: bool) -> DataFrame:
@@ -178,33 +188,42 @@ def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: Spark
     number_of = {task.file.id: number for number, task in enumerate(plan.tasks)}
     bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(plan.tasks))), *inlined_bundles(plan.inlined)]
     schema = spark_schema(columns).add(_FILE, "long").add(_POSITION, "long")
-    numbers = session.range(0, len(bundles), 1, max(1, len(bundles)))
-    return numbers.mapInArrow(_position_reader(bundles, number_of, shape, storage, arrow_form(schema)), schema)
+    reader = _position_reader(bundles, number_of, shape, storage, arrow_form(schema))
+    return numbers(session, len(bundles), rows_of(plan.tasks, plan.inlined)).mapInArrow(reader, schema)
 
 
 def _position_reader(
-    bundles: Sequence[Bundle], number_of: dict[int, int], shape: ReadShape, storage: Storage, wanted: pa.Schema
+    bundles: Sequence[Bundle],
+    number_of: dict[int, int],
+    shape: ReadShape,
+    storage: Storage,
+    wanted: pa.Schema,
+    keys: SourceKeys | None = None,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     dealt = tuple(bundles)
 
-    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
+    def run(work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        matching = None if keys is None else keys.load(storage)
+        for batch in work:
             for number in batch.column(0).to_pylist():
-                for file, rows in _rows(dealt[number], number_of, shape, storage):
+                for file, rows in _rows(dealt[number], number_of, shape, storage, matching):
                     arrays = [*rows.columns[:-1], pa.repeat(pa.scalar(file, pa.int64()), rows.num_rows), rows.columns[-1]]
                     yield to_spark_form(pa.RecordBatch.from_arrays(arrays, names=wanted.names), wanted)
 
     return run
 
 
-def _rows(bundle: Bundle, number_of: dict[int, int], shape: ReadShape, storage: Storage) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _rows(
+    bundle: Bundle, number_of: dict[int, int], shape: ReadShape, storage: Storage, matching: KeyFilter | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
     for task in bundle.tasks:
-        for rows in read_task(task, shape, storage, threads=False):
+        found = read_task(task, shape, storage, threads=False) if matching is None else matching.rows(task, shape, storage)
+        for rows in found:
             yield number_of[task.file.id], rows
     if bundle.inlined is not None:
         table: Any = pa.ipc.open_stream(bundle.inlined).read_all()
         # The row id says which inlined row it is, wherever a bundle was cut.
-        for rows in read_inlined(table, shape):
+        for rows in read_inlined(table, shape) if matching is None else matching.inlined(table, shape):
             yield INLINED, rows
 
 

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NullType, StructType
 
-from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UnsupportedFeatureError
+from ducklake_core.catalog.option_rows import stored_options
+from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, NotFoundError, UnsupportedFeatureError
 from ducklake_core.format.names import split_name
 from ducklake_core.format.schema import Schema
 from ducklake_core.spark.types import from_spark_schema, year_month_columns
 from ducklake_core.spark.write import verify_files
 from ducklake_core.spark_source.notes import Note
 from ducklake_core.spark_source.writing import FilesMessage, WritePlan, reported
-from ducklake_core.table_staging import evolve
+from ducklake_core.table_staging import evolve, new_table
 from ducklake_core.write_target import new_write_state
 
 if TYPE_CHECKING:
-    from ducklake_core.catalog.state import Snapshot
+    from ducklake_core.catalog.state import Snapshot, TableState
     from ducklake_core.lake import DuckLake
     from ducklake_core.spark_source.options import SourceOptions
 
@@ -35,17 +36,19 @@ def connected(options: SourceOptions) -> Iterator[DuckLake]:
         lake.close()
 
 
-def plan_write(lake: DuckLake, table: str, frame: StructType, note: Mapping[str, str], *, overwrite: bool) -> WritePlan:
+def plan_write(
+    lake: DuckLake, table: str, frame: StructType, note: Mapping[str, str], *, overwrite: bool, create: bool = False
+) -> WritePlan:
     """What executors need to write the rows of a frame; leaves a note for the end of the write.
 
+    A table that is missing is planned with the frame's columns where ``create`` allows it, and made by the commit.
+
     Raises:
-        NotFoundError: There is no such table.
+        NotFoundError: There is no such table, or no schema to make it in.
         SchemaError: The frame does not fit the table; the message lists every difference.
         UnsupportedFeatureError: A column of a type that cannot be written.
     """
     lake.database.check_writable()
-    with lake.reader() as reader:
-        state = reader.table(*split_name(table), reader.latest_snapshot().id)
     months = next(year_month_columns(frame), None)
     if months is not None:
         raise UnsupportedFeatureError(
@@ -53,9 +56,33 @@ def plan_write(lake: DuckLake, table: str, frame: StructType, note: Mapping[str,
             table=table,
             column=months,
         )
-    evolve(state, _frame_columns(frame, state.schema), "strict")
+    state = _table(lake, table, frame, create=create)
+    is_new = state.id < 0
+    if not is_new:
+        evolve(state, _frame_columns(frame, state.schema), "strict")
     written = new_write_state(state, lake.info, lake.storage)
-    return WritePlan(state=written, table_id=state.id, overwrite=overwrite, note=Note.leave(note))
+    note_left = Note.leave(note)
+    return WritePlan(
+        state=written, table_id=state.id, overwrite=overwrite and not is_new, note=note_left, created=state.uuid if is_new else None
+    )
+
+
+def _table(lake: DuckLake, table: str, frame: StructType, *, create: bool) -> TableState:
+    """The table, or the one that is to be made."""
+    schema_name, name = split_name(table)
+    with lake.reader() as reader:
+        base = reader.latest_snapshot().id
+        try:
+            return reader.table(schema_name, name, base)
+        except NotFoundError:
+            if not create:
+                raise
+        owner = reader.schema(schema_name, base)
+        options = stored_options(reader.connection, lake.database.tables).in_force(owner.id)
+    _, state = new_table(
+        owner, name, from_spark_schema(frame), local_id=-1, partition_by=(), comment=None, options=options, snapshot_id=base
+    )
+    return state
 
 
 def _frame_columns(frame: StructType, table: Schema) -> Schema:
@@ -82,7 +109,7 @@ def commit_files(
         The snapshot, None when there was nothing to commit.
 
     Raises:
-        CommitConflictError: The table is no longer what the files were written for.
+        CommitConflictError: The table is no longer what the files were written for, or is there although it was to be made.
         CommitOutcomeUnknownError: The connection was lost at COMMIT; no file was deleted.
     """
     files = reported(messages)
@@ -90,7 +117,10 @@ def commit_files(
         verify_files(files, plan.state)
         with connected(options) as lake:
             with lake.transaction(author=options.author, message=options.message, extra_info=extra_info, commit_id=commit_id) as tx:
-                tx.stage_written(files, plan.state, plan.table_id, overwrite=plan.overwrite)
+                if plan.created is not None:
+                    tx.stage_created(files, plan.state, plan.created)
+                else:
+                    tx.stage_written(files, plan.state, plan.table_id, overwrite=plan.overwrite)
             result = tx.result
     except CommitOutcomeUnknownError:
         raise

@@ -23,7 +23,7 @@ _READ_STREAM = ("startingVersion", "feed", "maxSnapshotsPerTrigger", "types")
 _OF: dict[Purpose, tuple[str, ...]] = {
     "schema": (*_READ, *_READ_STREAM),
     "read": _READ,
-    "write": ("author", "message", "commitId"),
+    "write": ("author", "message", "commitId", "createTable"),
     "readStream": _READ_STREAM,
     "writeStream": ("author", "message", "streamId", "checkpointLocation"),
 }
@@ -41,6 +41,7 @@ class SourceOptions:
         where: Rows to read, in DuckDB's SQL.
         exact: Whether columns have types that hold every value.
         commit_id: Makes a batch write happen once.
+        create: Whether a batch write makes a table that is missing.
         starting: Where a stream begins: ``earliest``, ``latest``, or the id of the first snapshot that it tells of.
         feed: What a stream tells of.
         most_snapshots: Snapshots of a micro-batch at most.
@@ -61,6 +62,7 @@ class SourceOptions:
     author: str | None = None
     message: str | None = None
     commit_id: str | None = None
+    create: bool = True
     starting: int | Literal["earliest", "latest"] = "earliest"
     feed: FeedKind = "insertions"
     most_snapshots: int | None = None
@@ -114,6 +116,7 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
         author=texts.text("author"),
         message=texts.text("message"),
         commit_id=texts.text("commitId"),
+        create=texts.choice("createTable", ("true", "false")) == "true",
         starting=starting if starting in ("earliest", "latest") else cast("int", texts.whole("startingVersion")),  # type: ignore[arg-type]
         feed=cast("FeedKind", texts.choice("feed", ("insertions", "deletions", "changes"))),
         most_snapshots=texts.whole("maxSnapshotsPerTrigger", least=1),

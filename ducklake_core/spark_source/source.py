@@ -69,7 +69,7 @@ class DuckLakeDataSource(DataSource):
         given = dict(self.options)
         options = self._taken("write")
         with connected(options) as lake:
-            return TableWriter(plan_write(lake, options.table, schema, given, overwrite=overwrite))
+            return TableWriter(plan_write(lake, options.table, schema, given, overwrite=overwrite, create=options.create))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Writes each micro-batch in one commit."""

@@ -24,6 +24,7 @@ class WritePlan:
         state: What writers need.
         table_id: The table.
         overwrite: Whether the rows replace all others.
+        created: Uuid of the table where the write is to make it.
         note: What planning left for the end of the write.
     """
 
@@ -31,6 +32,7 @@ class WritePlan:
     table_id: int
     overwrite: bool
     note: Note
+    created: str | None = None
 
     def sweep(self, keep: Sequence[WrittenFile] = ()) -> None:
         """Delete the files of the write, except some."""

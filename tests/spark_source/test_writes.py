@@ -13,7 +13,7 @@ from pyspark.cloudpickle import dumps
 
 from ducklake_core import DuckLake
 from ducklake_core.commit.committer import Committer
-from ducklake_core.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, SchemaError
+from ducklake_core.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, NotFoundError, SchemaError
 from tests.spark_source.processes import data_source, on_an_executor, passed_on, schema_of, write_function
 from tests.support.oracle import LakeAddress, Oracle
 
@@ -161,3 +161,45 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(sqlite_address:
         with pytest.raises(SchemaError, match=said):
             data_source(sqlite_address).writer(schema_of(columns), False)
     assert list(notes.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "overwrite"), [("made", True), ('"näme \'""; DROP"', False)])
+def test_a_table_that_is_missing_is_made_with_its_rows(
+    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], name: str, overwrite: bool
+) -> None:
+    lake = new_lake(lake_address)
+    before = lake.snapshot().id
+    frame = schema_of("a bigint, b string, c date")
+    writer = data_source(lake_address, name).writer(frame, overwrite)
+    assert not lake.has_table(name)
+    # The lake moves on meanwhile, and the options with it.
+    lake.write("t", pa.table({"a": [1], "b": ["x"]}))
+    passed_on(writer).commit([passed_on(write_function(writer))([batch(1, 2)])])
+    assert lake.snapshot().id == before + 2
+    with oracle(lake_address) as duck:
+        assert duck.rows(f"SELECT * FROM {name} ORDER BY a") == [(1, "r1", None), (2, "r2", None)]
+    again = data_source(lake_address, name).writer(frame, False)
+    passed_on(again).commit([passed_on(write_function(again))([batch(3)])])
+    assert lake.table(name).scan().count() == 3
+    # Another process makes it while rows are written.
+    late = data_source(lake_address, "late").writer(frame, overwrite)
+    message = passed_on(write_function(late))([batch(1)])
+    lake.create_table("late", pa.schema([("z", pa.int32())]))
+    written = files(lake_address)
+    with pytest.raises(CommitConflictError, match="late"):
+        passed_on(late).commit([message])
+    assert len(files(lake_address)) == len(written) - 1
+    # A write without rows makes the table, a write that fails does not.
+    empty = data_source(lake_address, "empty").writer(frame, overwrite)
+    passed_on(empty).commit([passed_on(write_function(empty))([])])
+    assert lake.table("empty").scan().count() == 0
+    data_source(lake_address, "failed").writer(frame, overwrite).abort([])
+    assert not lake.has_table("failed")
+
+
+def test_tables_that_are_not_made(sqlite_address: LakeAddress) -> None:
+    new_lake(sqlite_address)
+    with pytest.raises(NotFoundError, match=r"main\.nothing|nothing"):
+        data_source(sqlite_address, "nothing", createTable="false").writer(COLUMNS, False)
+    with pytest.raises(NotFoundError, match="away"):
+        data_source(sqlite_address, "away.t").writer(COLUMNS, False)
