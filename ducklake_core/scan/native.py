@@ -32,6 +32,9 @@ _HIDDEN = ("_", ".")
 _OWN_NAMES = "_ducklake_"
 _LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
 
+REMOTE = "the file is not on a local path, and the JVM may lack the file system"
+"""The one obstacle that depends on the session (spark/hadoop_paths.py): it is named only where there is no other."""
+
 SMALL_FILE_BYTES = 1 << 20
 MANY_SMALL_FILES = 64
 """More small files than this are read with Arrow in Spark Connect, where looking up a path takes a Spark task."""
@@ -132,18 +135,17 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
         return "only the catalog may know which of the file's rows are of which snapshot"
     if snapshot_filter is not None:
         return "the file holds rows of later snapshots"
-    if not _LOCAL.match(file.path):
-        return "the file is not on a local path, and the JVM may lack the file system"
     name = file.path.rsplit("/", 1)[-1]
     if _GLOB.search(file.path) or name.startswith(_HIDDEN):
         return "Spark would expand or skip the file's path"
     if not (file.path_is_relative and paths.has_own_name(file.path)):
         return "the file has no name of a lake's own, so it may lack field ids or hold other types"
+    remote = None if _LOCAL.match(file.path) else REMOTE
     if features.obstacle is not None:
         return features.obstacle
     if file.row_id_start is not None and file.begin_snapshot > features.changed:
-        return None
-    return next((o for column in features.schema if (o := _change_obstacle(column, file, features)) is not None), None)
+        return remote
+    return next((o for column in features.schema if (o := _change_obstacle(column, file, features)) is not None), remote)
 
 
 def deleted_bytes(file: DataFile) -> int:

@@ -24,6 +24,7 @@ from ducklake_core.format.type_names import ColumnRow
 from ducklake_core.format.types import FLOATS
 from ducklake_core.scan.native import (
     MOST_DELETED_BYTES,
+    REMOTE,
     ReadFeatures,
     column_versions,
     deleted_bytes,
@@ -259,12 +260,12 @@ def _together(tasks: list[FileTask]) -> None:
     held = 0
     for place, task in enumerate(tasks):
         obstacle = task.native_obstacle
-        if obstacle is None and twice and _name_number(task) in twice:
+        if obstacle in (None, REMOTE) and twice and _name_number(task) in twice:
             obstacle = "the table has another file of the same name"
-        if obstacle is None:
+        if obstacle in (None, REMOTE):
             size = deleted_bytes(task.file)
-            obstacle = "the table has very many deleted rows" if size and held + size > MOST_DELETED_BYTES else None
-            held += size if obstacle is None else 0
+            obstacle = "the table has very many deleted rows" if size and held + size > MOST_DELETED_BYTES else obstacle
+            held += size if obstacle in (None, REMOTE) else 0
         if obstacle != task.native_obstacle:
             tasks[place] = replace(task, native=False, native_obstacle=obstacle)
 

@@ -8,7 +8,7 @@ is broadcast. A position is looked up in the bits of its file, so there is one l
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.scan.native import DELETED_BITS
 from ducklake_core.scan.plan import FileTask, ScanPlan
 from ducklake_core.spark.field_ids import refusal
+from ducklake_core.spark.hadoop_paths import hadoop_path
 from ducklake_core.spark.scan_schema import quoted, spark_schema
 from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage
@@ -58,20 +59,23 @@ _FACTS = {
 _NEEDED_FACTS = (_KEY, _FIRST, _LAST, _DELETED)  # the others are of use for virtual columns only
 
 
-def read_natively(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> list[DataFrame]:
+def read_natively(
+    plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]
+) -> list[DataFrame]:
     """Frames that together hold the rows of the given files of a plan; no data file is opened before an action runs.
 
     Files without deletes make a frame of their own unless virtual columns are wanted: there is nothing to look up for them. So do
-    files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader.
+    files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader. ``schemes`` says how Hadoop
+    calls the stores of files that are not local.
     """
     session.conf.set(FIELD_ID_CONF, "true")
     columns = spark_schema(plan.schema, plan.virtual)
     frames = [refusal(tasks, plan.table, columns, storage, session)]
     for alike in _alike(tasks, lambda task: (bool(plan.shape.read_virtual) or _has_deletes(task), not task.trusts_bounds)):
         if plan.shape.read_virtual or _has_deletes(alike[0]):
-            frames.append(_result(_placed(plan, alike, storage, session), plan, alike))
+            frames.append(_result(_placed(plan, alike, storage, session, schemes), plan, alike))
         else:
-            frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), alike, session), plan, alike))
+            frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), alike, session, schemes), plan, alike))
     return frames
 
 
@@ -94,7 +98,7 @@ def _result(frame: DataFrame, plan: ScanPlan, tasks: Sequence[FileTask]) -> Data
     return frame.select(*(quoted(name) for name in (*plan.schema.names, *plan.virtual))).to(spark_schema(plan.schema, plan.virtual))
 
 
-def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession) -> DataFrame:
+def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession, schemes: Mapping[str, str]) -> DataFrame:
     reader = (
         session.read.schema(schema)  # type: ignore[arg-type]
         .option("mergeSchema", "false")
@@ -108,7 +112,7 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession) -> 
         reader = reader.options(**_ALL_ROWS)
     try:
         with _listed_by_the_driver(session, len(tasks)):
-            return reader.parquet(*(task.file.path for task in tasks))
+            return reader.parquet(*(hadoop_path(task.file.path, schemes) for task in tasks))
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
@@ -136,14 +140,14 @@ def _listed_by_the_driver(session: SparkSession, count: int) -> Iterator[None]:
         session.conf.set(LISTING_CONF, str(before))
 
 
-def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
+def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]) -> DataFrame:
     """Visible rows of files with the virtual columns that are wanted."""
     virtual, names = plan.shape.read_virtual, plan.read_schema.names
     schema = spark_schema(plan.read_schema, field_ids=True)
     for name, wanted, field_id in ((_ROW_ID, "rowid", ROW_ID_FIELD_ID), (_SNAPSHOT_ID, "snapshot_id", SNAPSHOT_ID_FIELD_ID)):
         if wanted in virtual:
             schema.add(StructField(name, LongType(), True, {"parquet.field.id": field_id}))
-    files = _files(schema, tasks, session)
+    files = _files(schema, tasks, session, schemes)
     metadata = files.metadataColumn("_metadata")
     place = [metadata.getField("file_name").alias(_NAME), metadata.getField("row_index").alias(_POSITION)]
     rows = files.select(*(quoted(name) for name in files.columns), *place).withColumn(_HASH, sf.xxhash64(_NAME))

@@ -5,17 +5,20 @@ Both ways give the same columns, types and rows; they are joined by UNION ALL. E
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from ducklake_core.format import pruning
+from ducklake_core.format.locations import protocol_of
 from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.format.predicates import needs_sql
-from ducklake_core.scan.native import prefers_arrow
+from ducklake_core.scan.native import REMOTE, prefers_arrow
 from ducklake_core.scan.plan import FileTask, ScanPlan
 from ducklake_core.spark.bundles import Bundle, bundle_reader, deal, inlined_bundles, split
 from ducklake_core.spark.field_ids import wants_native
+from ducklake_core.spark.hadoop_paths import native_schemes
 from ducklake_core.spark.native_read import read_natively
 from ducklake_core.spark.numbers import numbers, rows_of
 from ducklake_core.spark.scan_schema import arrow_form, filtered_columns, wants_exact
@@ -41,8 +44,9 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
         UnsupportedFeatureError: A predicate that has no Spark SQL.
         UsageError: The session has another setting than those that there are.
     """
-    native, others = _ways(plan, session)
-    branches = read_natively(plan, native, storage, session) if native else []
+    schemes = native_schemes(session)
+    native, others = _ways(plan, session, schemes)
+    branches = read_natively(plan, native, storage, session, schemes) if native else []
     bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(others))), *inlined_bundles(plan.inlined)]
     if bundles or not branches:
         rows = rows_of(others, plan.inlined)
@@ -50,12 +54,15 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
     return reduce(lambda left, right: left.unionAll(right), branches)
 
 
-def _ways(plan: ScanPlan, session: SparkSession) -> tuple[list[FileTask], list[FileTask]]:
+def _ways(plan: ScanPlan, session: SparkSession, schemes: Mapping[str, str]) -> tuple[list[FileTask], list[FileTask]]:
     """Files for Spark's reader, and files for Arrow."""
     if not wants_native(session):
         return [], list(plan.tasks)
-    native = [task for task in plan.tasks if task.native]
-    others = [task for task in plan.tasks if not task.native]
+    native: list[FileTask] = []
+    others: list[FileTask] = []
+    for task in plan.tasks:
+        reachable = task.native or (task.native_obstacle == REMOTE and protocol_of(task.file.path) in schemes)
+        (native if reachable else others).append(task)
     is_connect = type(session).__module__.startswith("pyspark.sql.connect")
     if is_connect and prefers_arrow([task.file.file_size_bytes for task in native]):
         return [], list(plan.tasks)

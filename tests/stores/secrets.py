@@ -1,0 +1,23 @@
+"""What a store's credentials must not be in."""
+
+from __future__ import annotations
+
+from tests.support.s3 import SECRET
+
+WRONG = "a-wrong-secret-of-test"
+SECRETS = (SECRET, WRONG)
+
+
+def assert_secretless(*texts: object) -> None:
+    for text in texts:
+        shown = f"{text} {text!r}"
+        assert [secret for secret in SECRETS if secret in shown] == []
+
+
+def chain(error: BaseException) -> list[object]:
+    seen: list[object] = []
+    at: BaseException | None = error
+    while at is not None:
+        seen += [at, *at.args]
+        at = at.__cause__ or at.__context__
+    return seen
