@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.arrow.comparable import unified
 from ducklake_core.arrow.read import ChosenRows, read_chosen, read_inlined, read_plan, read_task
-from ducklake_core.arrow.source_index import hashable, key_domain
+from ducklake_core.arrow.source_index import distinct_values, hashable, key_domain
 from ducklake_core.format import pruning
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import Field
@@ -61,7 +61,7 @@ class KeyFilter:
 
     def __init__(self, parts: Sequence[tuple[Field, Field]], values: Sequence[Any]) -> None:
         self._parts = [
-            (target, column, key_domain(target, column), known.unique().drop_null())
+            (target, column, key_domain(target, column), distinct_values(known))
             for (target, column), known in zip(parts, values, strict=True)
         ]
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.arrow.merge_keys import SourceKeys
 from ducklake_core.arrow.row_request import ChangeRequest
+from ducklake_core.arrow.source_index import distinct_values
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.predicates import FALSE, ColumnReference, Comparison, InList, Literal, Predicate, conjunction
 from ducklake_core.format.schema import Schema
@@ -74,7 +75,7 @@ class MergeSource:
             return None
         reference = ColumnReference(column_id=target.id, path=(target.name,), type=target.type)
         if self.rows is not None:
-            distinct: Any = self.rows.column(place).combine_chunks().unique().drop_null()
+            distinct: Any = distinct_values(self.rows.column(place).combine_chunks())
             values = python_values(distinct, column.type) if len(distinct) <= _LISTED else _ends(distinct, column)
             if len(distinct) <= _LISTED:
                 literals = tuple(Literal(value=value, type=column.type) for value in values)

@@ -82,6 +82,13 @@ def _codes(array: Any, distinct: Any) -> np.ndarray:
     return np.where(np.asarray(array.is_null()), -1, found)
 
 
+def distinct_values(array: Any) -> Any:
+    """The different values of a column, NULL left out."""
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(array.type, array.storage.unique().drop_null())
+    return array.unique().drop_null()
+
+
 def hashable(array: Any) -> Any:
     """Equal values in equal form, of a type that Arrow's set operations know."""
     if pa.types.is_floating(array.type):
