@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 Purpose: TypeAlias = Literal["schema", "read", "write", "readStream", "writeStream"]
 STORAGE = "storage."
+# Spark masks options by their names, and does not know all names that packages of stores give to secrets.
+_MASKED = "secret"
+_UNMASKED = re.compile(r"key$|connection_string|credential|passphrase", re.IGNORECASE)
 
 _EVERYWHERE = ("catalogUrl", "catalogFile", "metadataSchema", "dataPath", "overrideDataPath", "table", "path")
 _READ = ("versionAsOf", "timestampAsOf", "where", "types")
@@ -187,8 +191,13 @@ def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:
         if not name.lower().startswith(STORAGE):
             continue
         *inner, last = name[len(STORAGE) :].split(".")
+        masked = bool(inner) and inner[0].lower() == _MASKED
+        inner = inner[1:] if masked else inner
         if not inner or not all((*inner, last)):
             raise UsageError(f"option {name}: write {STORAGE}<protocol>.<name>, such as {STORAGE}s3.endpoint_url")
+        if not masked and _UNMASKED.search(last) and last.lower() != "key":
+            whole = ".".join((*inner, last))
+            raise UsageError(f"option {name} would stand in Spark's plans: call it {STORAGE}{_MASKED}.{whole}, which Spark masks")
         place: dict[str, Any] = found
         for part in inner:
             place = place.setdefault(part, {})

@@ -127,13 +127,6 @@ class Storage:
         known = f"{protocol}://{path.partition('://')[2]}" if protocol in _EXTRAS else path
         return filesystem, str(type(filesystem)._strip_protocol(known))  # noqa: SLF001 - fsspec's documented way has no public name
 
-    def arrow_filesystem(self, path: str) -> tuple[pafs.FileSystem, str]:
-        """The pyarrow file system of a path, and the path inside it: pyarrow's own for local disk, a wrapper else."""
-        if protocol_of(path) == "file":
-            return pafs.LocalFileSystem(), local_part(path)
-        filesystem, inside = self.filesystem(path)
-        return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)), inside
-
     def open_input(self, path: str) -> pa.NativeFile:
         """The file for random reads.
 
@@ -142,8 +135,11 @@ class Storage:
             StorageError: It cannot be opened.
         """
         with self._reading("open", path):
-            filesystem, inside = self.arrow_filesystem(path)
-            return filesystem.open_input_file(inside)
+            if protocol_of(path) == "file":
+                return pafs.LocalFileSystem().open_input_file(local_part(path))
+            filesystem, inside = self.filesystem(path)
+            # pyarrow's own wrapper asks first whether it is a file, and takes a store that does not answer for a no.
+            return pa.PythonFile(filesystem.open(inside, "rb"), mode="r")
 
     def open_output(self, path: str) -> pa.NativeFile:
         """A new file for writing; directories are made on local disk only, as object stores have none.

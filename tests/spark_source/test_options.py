@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,3 +52,19 @@ def test_the_address_may_be_in_a_file(tmp_path: Path) -> None:
         parse_options({"catalogFile": str(tmp_path / "address"), "table": "t"}, "read")
     (tmp_path / "address").write_text("sqlite:///lake.sqlite\n")
     assert parse_options({"catalogFile": str(tmp_path / "address"), "table": "t"}, "read").catalog == "sqlite:///lake.sqlite"
+
+
+@pytest.mark.parametrize("name", ["abfs.account_key", "az.connection_string", "s3.s3_additional_kwargs.ssecustomerkey", "sftp.passphrase"])
+def test_secrets_that_spark_would_show_need_a_name_that_it_masks(name: str) -> None:
+    # What Spark masks when nothing else is configured.
+    masked = re.compile("(?i)secret|password|token|access[.]?key|url")
+    assert not masked.search(f"storage.{name}")
+    with pytest.raises(UsageError, match=rf"storage\.secret\.{name}") as caught:
+        parse_options({"catalogUrl": "sqlite:///x", "table": "t", f"storage.{name}": "hush"}, "write")
+    assert "hush" not in str(caught.value)
+    found = parse_options({"catalogUrl": "sqlite:///x", "table": "t", f"storage.secret.{name}": "hush"}, "write").storage
+    protocol, *inner = name.split(".")
+    at: Any = found[protocol]
+    for part in inner:
+        at = at[part]
+    assert at == "hush"
