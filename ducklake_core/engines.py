@@ -174,7 +174,8 @@ def merge_source(data: Any, state: WriteState) -> MergeSource:
 
         return MergeSource(schema=schema, rows=cast_to(replayable(data), schema, physical=False))
     plain = replace(state, schema=schema, partition_spec=None, promise=None, sort=())
-    return MergeSource(schema=schema, files=write_files(data, plain), directory=state.directory, session=data.sparkSession)
+    files = write_files(data, plain)
+    return MergeSource(schema=schema, files=files, directory=state.directory, session=data.sparkSession, storage=state.storage)
 
 
 def is_in_memory(data: Any) -> bool:

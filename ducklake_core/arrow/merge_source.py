@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.arrow.merge_keys import SourceKeys
+from ducklake_core.arrow.read import read_plan
 from ducklake_core.arrow.row_request import ChangeRequest
 from ducklake_core.arrow.source_index import distinct_values
 from ducklake_core.format.files import WrittenFile
@@ -17,7 +18,8 @@ from ducklake_core.format.predicates import FALSE, ColumnReference, Comparison, 
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import FLOATS, Field
 from ducklake_core.format.values import from_text, order_key, python_values
-from ducklake_core.scan.plan import empty_plan, written_plan
+from ducklake_core.scan.plan import ScanPlan, empty_plan, written_plan
+from ducklake_core.storage.filesystems import Storage
 
 _SOUGHT = 250_000
 """Readers of the table know the keys of so many rows of the source at most; a larger source is joined with all rows in its range."""
@@ -35,6 +37,7 @@ class MergeSource:
         rows: The rows, when they are in memory.
         files: The files, when they are not, relative to ``directory``.
         session: The Spark session that reads them.
+        storage: How to reach them.
     """
 
     schema: Schema
@@ -42,6 +45,7 @@ class MergeSource:
     files: tuple[WrittenFile, ...] = ()
     directory: str = ""
     session: Any = field(default=None, repr=False)
+    storage: Storage = field(default_factory=Storage)
 
     def narrowing(self, request: ChangeRequest) -> Predicate | None:
         """What is true of every row of the target that a row of the source can match; None when all rows matter."""
@@ -49,7 +53,8 @@ class MergeSource:
             return None
         if (self.rows is not None and not self.rows.num_rows) or (self.rows is None and not self.files):
             return FALSE
-        parts = [self._bounds(request.target.columns[ours], theirs) for ours, theirs in request.keys]
+        known = self._known_keys(request)
+        parts = [self._bounds(request.target.columns[ours], theirs, known.get(theirs)) for ours, theirs in request.keys]
         found = conjunction(part for part in parts if part is not None)
         return found if any(part is not None for part in parts) else None
 
@@ -62,20 +67,34 @@ class MergeSource:
             held: list[Any] = [self.rows.column(theirs).combine_chunks() for _, theirs in request.keys]
             return SourceKeys(parts=parts, rows=tuple(held))
         names = tuple(dict.fromkeys(column.name for _, column in parts))
-        return SourceKeys(parts=parts, plan=written_plan(empty_plan("source", 0, self.schema), names, self.directory, self.files))
+        return SourceKeys(parts=parts, plan=self._scan(names))
 
     @property
     def _row_count(self) -> int:
         return self.rows.num_rows if self.rows is not None else sum(file.record_count for file in self.files)
 
-    def _bounds(self, target: Field, place: int) -> Predicate | None:
+    def _known_keys(self, request: ChangeRequest) -> dict[int, Any]:
+        """The key columns by their place, as far as they are few enough to be held."""
+        places = dict.fromkeys(theirs for _, theirs in request.keys)
+        if self.rows is not None:
+            return {place: self.rows.column(place).combine_chunks() for place in places}
+        if self._row_count > _SOUGHT:
+            return {}
+        plan = self._scan(tuple(self.schema.columns[place].name for place in places))
+        table = pa.Table.from_batches(read_plan(plan, self.storage), plan.shape.arrow_schema())
+        return {place: table.column(number).combine_chunks() for number, place in enumerate(places)}
+
+    def _scan(self, names: Sequence[str]) -> ScanPlan:
+        return written_plan(empty_plan("source", 0, self.schema), names, self.directory, self.files)
+
+    def _bounds(self, target: Field, place: int, known: Any) -> Predicate | None:
         column = self.schema.columns[place]
         if column.type in FLOATS or target.type in FLOATS:
             # NaN equals NaN here, and no bounds say so.
             return None
         reference = ColumnReference(column_id=target.id, path=(target.name,), type=target.type)
-        if self.rows is not None:
-            distinct: Any = distinct_values(self.rows.column(place).combine_chunks())
+        if known is not None:
+            distinct: Any = distinct_values(known)
             values = python_values(distinct, column.type) if len(distinct) <= _LISTED else _ends(distinct, column)
             if len(distinct) <= _LISTED:
                 literals = tuple(Literal(value=value, type=column.type) for value in values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from ducklake_core.storage.uploads import Upload
 __all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
 
 _EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
+_AT_ONCE = 16
+_MISSING = "it is missing"
 # These answer from remembered listings whether a file is there, and other writers make files all the time.
 _UNREMEMBERED = {"use_listings_cache": False}
 
@@ -207,20 +210,30 @@ class Storage:
                 yield StoredFile(path=path, size=int(info["size"] or 0), modified=_modified(info))
 
     def delete(self, paths: Iterable[str]) -> Deletion:
-        """Delete files one by one; what is missing counts as done, and one failure does not stop the others."""
-        deleted: list[str] = []
-        missing: list[str] = []
-        failed: list[tuple[str, str]] = []
-        for path in paths:
-            try:
-                with self._reading("delete", path):
-                    self._delete_one(path)
-                deleted.append(path)
-            except NotFoundError:
-                missing.append(path)
-            except (StorageError, UnsupportedFeatureError) as error:
-                failed.append((path, error.message))
-        return Deletion(deleted=tuple(deleted), missing=tuple(missing), failed=tuple(failed))
+        """Delete files; what is missing counts as done, and one failure does not stop the others."""
+        every = list(paths)
+        if len(every) > 1 and any(protocol_of(path) != "file" for path in every):
+            with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(every)), thread_name_prefix="deletes") as pool:
+                outcomes = list(pool.map(self._outcome, every))
+        else:
+            outcomes = [self._outcome(path) for path in every]
+        found = list(zip(every, outcomes, strict=True))
+        return Deletion(
+            deleted=tuple(path for path, outcome in found if outcome is None),
+            missing=tuple(path for path, outcome in found if outcome is _MISSING),
+            failed=tuple((path, outcome) for path, outcome in found if outcome is not None and outcome is not _MISSING),
+        )
+
+    def _outcome(self, path: str) -> str | None:
+        """None for a file that is gone now, ``_MISSING``, or why it is still there."""
+        try:
+            with self._reading("delete", path):
+                self._delete_one(path)
+        except NotFoundError:
+            return _MISSING
+        except (StorageError, UnsupportedFeatureError) as error:
+            return error.message
+        return None
 
     def _delete_one(self, path: str) -> None:
         if protocol_of(path) == "file":

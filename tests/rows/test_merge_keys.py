@@ -50,7 +50,8 @@ def filtered(lake: DuckLake, source: pa.Table, on: list[str], where: str | None 
     written = MergeSource(schema=held.schema, files=tuple(files), directory=directory)
     with lake.reader() as reader:
         plan = plan_scan(reader, state, None, where, virtual=("rowid", "file_row_number"))
-    assert held.narrowing(request) is not None or source.column(0).type == pa.float64()
+    assert (held.narrowing(request) is None) == (source.column(0).type == pa.float64())
+    assert written.narrowing(request) == held.narrowing(request)
     kept = []
     for one in (held, written):
         keys = one.keys(request)
