@@ -87,7 +87,8 @@ def _bundles(tasks: Sequence[ChangeTask], inlined: Sequence[InlinedChanges]) -> 
 
 
 def _rows_of(tasks: Sequence[ChangeTask], plan: ChangePlan) -> int:
-    return rows_of(tasks) + sum(one.rows.num_rows for one in plan.inlined)
+    inlined: int = sum(one.rows.num_rows for one in plan.inlined)
+    return rows_of(tasks) + inlined
 
 
 def _frame(
