@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import select
 import sqlite3
@@ -15,9 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, Engine, Executable, String, bindparam, create_engine, event, func, pool
+from sqlalchemy import Connection, Engine, create_engine, event, func, pool
 from sqlalchemy import select as sql_select
-from sqlalchemy import true as sql_true
 from sqlalchemy.dialects import registry
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -28,6 +26,7 @@ from ducklake_core.catalog.earlier_tables import earlier_tables
 from ducklake_core.catalog.failures import Failure, classify, wrapped
 from ducklake_core.catalog.statements import PipelinedStatements, PlainStatements, Statements
 from ducklake_core.catalog.tables import CatalogTables, metadata_tables
+from ducklake_core.catalog.turns import Turns
 from ducklake_core.catalog.url import CatalogAddress
 from ducklake_core.catalog.versions import CATALOG_VERSION, Layout
 from ducklake_core.errors import CatalogVersionError
@@ -36,8 +35,6 @@ __all__ = ["Database", "Failure", "classify"]
 
 READ_BUSY_SECONDS = 10.0
 WRITE_BUSY_SECONDS = 1.0
-TURN_SECONDS = 30.0
-"""How long a writer waits for those before it, on PostgreSQL, before it counts as an attempt that failed."""
 _PING_AFTER_IDLE_SECONDS = 30.0
 
 registry.register("duckdb.ducklake", "ducklake_core.catalog.duckdb_dialect", "DuckDBDialect")
@@ -66,6 +63,7 @@ class Database:
         self._engine: Engine | None = None
         self._known_statements: dict[Hashable, Any] = {}
         self._process = 0
+        self.turns = Turns()
 
     def __repr__(self) -> str:
         return f"Database({str(self.address)!r})"
@@ -176,7 +174,7 @@ class Database:
             with closing(self._current_engine().raw_connection()) as pooled, _in_pipeline(pooled.driver_connection) as raw:
                 statements = PipelinedStatements(raw, self._current_engine().dialect, self._known_statements)
                 raw.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-                statements.run("turn", _take_turn, {"patience": f"{TURN_SECONDS * 1000:.0f}ms", "key": self.turn_key})
+                self.turns.take(statements, self.tables.schema)
                 yield statements
                 at_commit = True
                 raw.execute("COMMIT")
@@ -185,12 +183,6 @@ class Database:
             raise wrapped(cause, str(self.address), self.address.secrets, at_commit=at_commit) from error
         except SQLAlchemyError as error:
             raise wrapped(error, str(self.address), self.address.secrets) from error
-
-    @property
-    def turn_key(self) -> int:
-        """The advisory lock of those who commit to this catalog; the lock is the database's own, the key is its schema's."""
-        name = f"ducklake-core commit {self.tables.schema}"
-        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big", signed=True)
 
     def now(self, connection: Connection) -> datetime:
         """The database's clock, in UTC; this machine's where the database has none."""
@@ -273,12 +265,6 @@ class Database:
         event.listen(engine, "checkin", _note_idle)
         event.listen(engine, "checkout", _check_alive)
         return engine
-
-
-def _take_turn() -> Executable:
-    """Wait for the lock that one writer holds to the end of its transaction, though not for ever: it may have been stopped."""
-    patience = func.set_config("lock_timeout", bindparam("patience", type_=String), sql_true())
-    return sql_select(patience, func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger)))
 
 
 @contextmanager

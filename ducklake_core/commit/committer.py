@@ -147,6 +147,8 @@ class _Run:
         transaction = self._transaction
         with self._database.commit() as statements:
             head = read_head(statements, self._database, self._request)
+            if any(commit_id_of(snapshot.extra_info) is None for snapshot in head.later):
+                self._database.turns.expect_others()
             found = self._find_own(head, number)
             if found is not None:
                 return found

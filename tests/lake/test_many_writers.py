@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
+import psycopg
 import pyarrow as pa
 import pytest
 from sqlalchemy import bindparam, func, select
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog import database as catalog_database
+from ducklake_core.catalog import turns
 from ducklake_core.commit.committer import Committer, RetryPolicy
 from ducklake_core.errors import CommitRetriesExhaustedError
 from tests.commit.handmade import HandmadeLake
@@ -149,13 +150,37 @@ def test_a_turn_that_does_not_come(postgres: Any, tmp_path: Any, monkeypatch: py
     """A writer that was stopped in its turn keeps the reference from nothing, and other writers only for a while."""
     handmade = HandmadeLake(postgres.lake(tmp_path))
     Committer(handmade.database).commit(handmade.staged(handmade.create()))
-    monkeypatch.setattr(catalog_database, "TURN_SECONDS", 0.2)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.2)
     staged = handmade.staged(handmade.append(1))
     with handmade.database.write() as stopped:
-        stopped.execute(select(func.pg_advisory_xact_lock(bindparam("key", handmade.database.turn_key))))
+        stopped.execute(select(func.pg_advisory_xact_lock(bindparam("key", turns.turn_key(handmade.database.tables.schema)))))
         with oracle(handmade.address) as duck:
             duck.run("INSERT INTO t VALUES (2)")
         with pytest.raises(CommitRetriesExhaustedError, match="lock timeout"):
             Committer(handmade.database, policy=RetryPolicy(attempts=2, wait=0.01)).commit(staged)
     assert Committer(handmade.database).commit(staged).snapshot.id == 3
+    handmade.database.close()
+
+
+def test_another_program_is_let_through(postgres: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, oracle: Attach) -> None:
+    """Once the reference has committed, a writer in its turn lets a transaction end that began just now, though not for ever."""
+    monkeypatch.setattr(turns, "GIVE_WAY_SECONDS", 0.4)
+    handmade = HandmadeLake(postgres.lake(tmp_path))
+    committer = Committer(handmade.database)
+    committer.commit(handmade.staged(handmade.create()))
+
+    def seconds_beside_another() -> float:
+        staged = handmade.staged(handmade.append(1))
+        with psycopg.connect(handmade.database.address.engine_url.set(drivername="postgresql").render_as_string()) as another:
+            another.execute("SELECT 1")
+            started = time.monotonic()
+            committer.commit(staged)
+            return time.monotonic() - started
+
+    assert seconds_beside_another() < 0.4
+    before = handmade.staged(handmade.append(1))
+    with oracle(handmade.address) as duck:
+        duck.run("INSERT INTO t VALUES (2)")
+    committer.commit(before)
+    assert seconds_beside_another() > 0.4
     handmade.database.close()
