@@ -29,6 +29,8 @@ from ducklake_core.format.predicates import Predicate
 _STREAM_FROM = 5000
 _ROWS_PER_FETCH = 2000
 _MOST_IDS = 1000
+# What the reference writes unless an option says otherwise.
+_ROW_GROUP_ROWS = 122_880
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +66,7 @@ class DataFiles:
         queries = _Queries(self._reader, self._table, self._predicate)
         total, by_partition = queries.totals()
         self.counts = FileCounts(files_total=total, pruned_by_partition=by_partition)
-        kept = 0
+        kept, one_row_group = 0, _rows_of_one_row_group(self._table)
         with ExitStack() as stack:
             run = _Runner(self._reader.connection, stack, streaming=total >= _STREAM_FROM)
             rows = iter(run(queries.files()))
@@ -73,7 +75,7 @@ class DataFiles:
             for row in chain(first, rows):
                 kept += 1
                 file = data_file_of(row, self._table, streams, self._reader.info.encrypted)
-                statistics = {found.column_id: _statistics(found) for found in streams.take("statistics", file.id)}
+                statistics = {found.column_id: _statistics(found, file, one_row_group) for found in streams.take("statistics", file.id)}
                 if self._keeps(file, statistics):
                     yield file, {column: found for column, found in statistics.items() if column in self._returned}
         self.counts.pruned_by_statistics += total - by_partition - kept
@@ -125,9 +127,9 @@ def may_match(reader: CatalogReader, table: TableState, predicate: Predicate, fi
     if table.partition_specs:
         wanted["partition_values"] = queries.partition_values(ids)
     streams = Streams({name: reader.connection.execute(query) for name, query in wanted.items()})
-    kept = set()
+    kept, one_row_group = set(), _rows_of_one_row_group(table)
     for file in files:
-        statistics = {row.column_id: _statistics(row) for row in streams.take("statistics", file.id)}
+        statistics = {row.column_id: _statistics(row, file, one_row_group) for row in streams.take("statistics", file.id)}
         values = [(row.partition_key_index, row.partition_value) for row in streams.take("partition_values", file.id)]
         if _partition_may_match(file, table, predicate, values) and pruning.may_match(predicate, statistics, file.record_count):
             kept.add(file.id)
@@ -370,7 +372,17 @@ def _encryption_key(row: Row[Any], encrypted: bool) -> EncryptionKey | None:
     return EncryptionKey(row.encryption_key) if encrypted and row.encryption_key else None
 
 
-def _statistics(row: Row[Any]) -> ColumnStatistics:
+def _rows_of_one_row_group(table: TableState) -> int:
+    """Rows that a file of the reference has in one row group: a thread's own rows become one from half of its size on."""
+    if "parquet_row_group_size_bytes" in table.options:
+        return 0
+    size = table.options.get("parquet_row_group_size", "")
+    return min(int(size) if size.isdecimal() else _ROW_GROUP_ROWS, _ROW_GROUP_ROWS) // 2
+
+
+def _statistics(row: Row[Any], file: DataFile, one_row_group: int) -> ColumnStatistics:
+    # The reference says that there is no NaN when there is none in the file's last row group.
+    contains_nan = row.contains_nan if row.contains_nan or file.record_count < one_row_group else None
     return ColumnStatistics(
         column_id=row.column_id,
         column_size_bytes=row.column_size_bytes or 0,
@@ -378,7 +390,7 @@ def _statistics(row: Row[Any]) -> ColumnStatistics:
         null_count=_count(row.null_count),
         min_value=_text(row.min_value),
         max_value=_text(row.max_value),
-        contains_nan=row.contains_nan,
+        contains_nan=contains_nan,
         extra_stats=row.extra_stats,
     )
 

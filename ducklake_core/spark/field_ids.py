@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ READER_CONF = "spark.ducklake.read.files"
 """Session setting: "native" (the default) leaves to Spark's own Parquet reader what it reads exactly, "arrow" leaves it nothing."""
 # Whoever takes only the first rows runs the first partition first: what it looks at stands before all rows.
 _FILES_PER_PARTITION = 4096
+_AT_ONCE = 16
 
 
 def wants_native(session: SparkSession) -> bool:
@@ -51,8 +53,11 @@ def _checker(slices: tuple[bytes, ...], table: str, storage: Storage) -> Callabl
     def check(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                for path in pickle.loads(slices[number]):  # noqa: S301 - made by our own function in the same job
-                    check_ids(path, table, storage)
+                paths = pickle.loads(slices[number])  # noqa: S301 - made by our own function in the same job
+                # Stores take their time to answer, and one task does this while others read rows.
+                with ThreadPoolExecutor(_AT_ONCE) as pool:
+                    for _ in pool.map(lambda path: check_ids(path, table, storage), paths):
+                        pass
         yield from ()
 
     return check

@@ -28,6 +28,29 @@ def user_columns(schema: Schema) -> Schema:
 
 
 @dataclass(slots=True)
+class _Floats:
+    """What is known of one leaf of floats; its bounds leave NaN out."""
+
+    values: int = 0
+    nan: bool = False
+    bounds: tuple[float, float] | None = None
+
+    def add(self, array: pa.Array) -> None:
+        self.values += len(array) - array.null_count
+        nan = pc.is_nan(array)
+        if pc.any(nan).as_py():
+            self.nan = True
+            array = array.filter(pc.invert(nan))
+        found = pc.min_max(array)
+        low, high = found["min"].as_py(), found["max"].as_py()
+        if low is None:
+            return
+        # As in Parquet: the bounds hold whichever zero it is.
+        low, high = -0.0 if low == 0 else low, 0.0 if high == 0 else high
+        self.bounds = (low, high) if self.bounds is None else (min(self.bounds[0], low), max(self.bounds[1], high))
+
+
+@dataclass(slots=True)
 class StatisticsCollector:
     """Collects what the footer will not say, row group by row group, and makes the statistics in the end.
 
@@ -36,12 +59,12 @@ class StatisticsCollector:
     """
 
     schema: Schema
-    _nan: dict[int, bool] = field(default_factory=dict, init=False)
+    _floats: dict[int, _Floats] = field(default_factory=dict, init=False)
     _long_bounds: dict[tuple[int, int], tuple[object, object]] = field(default_factory=dict, init=False)
     _row_groups: int = field(default=0, init=False)
 
     def observe(self, row_group: pa.Table) -> None:
-        """Look at one row group, once: NaN in floats, and bounds of texts that are too long for the footer."""
+        """Look at one row group, once: floats, and bounds of texts that are too long for the footer."""
         number = self._row_groups
         self._row_groups += 1
         for column, values in zip(self.schema, row_group.columns, strict=True):
@@ -53,8 +76,7 @@ class StatisticsCollector:
 
     def _observe_leaf(self, number: int, leaf: Field, array: pa.Array) -> None:
         if leaf.type in FLOATS:
-            if not self._nan.get(leaf.id) and len(array):
-                self._nan[leaf.id] = bool(pc.any(pc.is_nan(array)).as_py())
+            self._floats.setdefault(leaf.id, _Floats()).add(array)
         elif _is_bytes(leaf) and array.nbytes > _UNTRUSTED_LENGTH:
             storage = array.storage if isinstance(array, pa.ExtensionArray) else array
             longest = pc.max(pc.binary_length(storage)).as_py()
@@ -74,8 +96,9 @@ class StatisticsCollector:
         chunks = [metadata.row_group(number).column(position) for number in range(metadata.num_row_groups)]
         # Parquet counts a slot for every NULL or empty parent, and so does the reference.
         slots = sum(chunk.num_values for chunk in chunks)
-        values = sum(chunk.statistics.num_values for chunk in chunks)
-        bounds = _widest(self._chunk_bounds(chunks, leaf))
+        floats = self._floats.get(leaf.id, _Floats()) if leaf.type in FLOATS else None
+        values = sum(chunk.statistics.num_values for chunk in chunks) if floats is None else floats.values
+        bounds = _widest(self._chunk_bounds(chunks, leaf)) if floats is None else floats.bounds
         low, high = (None, None) if bounds is None else (to_text(bounds[0], leaf.type), to_text(bounds[1], leaf.type))
         kept = truncate_bounds(low, high, leaf.type)
         return ColumnStatistics(
@@ -85,7 +108,7 @@ class StatisticsCollector:
             null_count=slots - values,
             min_value=kept.min_value,
             max_value=kept.max_value,
-            contains_nan=self._nan.get(leaf.id, False) if leaf.type in FLOATS else None,
+            contains_nan=None if floats is None else floats.nan,
             exact_min=kept.exact_min,
             exact_max=kept.exact_max,
         )

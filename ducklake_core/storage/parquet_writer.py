@@ -212,6 +212,7 @@ class FileWriter:
                 # The reference cannot read all encrypted pages of version 2.
                 data_page_version="1.0" if self._key is not None else f"{options.parquet_version}.0",
                 use_dictionary=dictionaries,
+                write_statistics=_bounded_columns(self._schema),
                 column_encoding=_encodings(self._schema, dictionaries) if options.parquet_version == 2 else None,
                 store_decimal_as_integer=True,
                 store_schema=False,
@@ -255,6 +256,17 @@ def _dictionary_columns(schema: Schema, first: pa.Table) -> list[str]:
     """Parquet paths of leaves worth a dictionary: those whose values repeat in the first rows, and all nested ones."""
     sample = first.slice(0, _SAMPLE_ROWS)
     return [path for column in schema for leaf, path in parquet_paths(column) if _repeats(leaf, column, sample)]
+
+
+def _bounded_columns(schema: Schema) -> list[str]:
+    """Parquet paths of leaves whose bounds the footer holds.
+
+    Bounds leave NaN out, which is above all numbers, and readers, the reference too, leave row groups out by them: floats have
+    none, as the reference writes none beside a NaN. When the first row group is written, nobody knows of the others.
+    """
+    leaves = [(path, leaf.type) for column in schema for leaf, path in parquet_paths(column)]
+    floats = {path for path, leaf_type in leaves if leaf_type in FLOATS}
+    return [path for path, _ in leaves if path not in floats]
 
 
 def _encodings(schema: Schema, dictionaries: Collection[str]) -> dict[str, str] | None:
