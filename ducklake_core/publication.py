@@ -27,6 +27,7 @@ from ducklake_core.engines import change_rows, delete_by_key, delete_matching, r
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
 from ducklake_core.format import paths
 from ducklake_core.format.files import ROW_ID_COLUMN, WrittenFile
+from ducklake_core.format.options import Options
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import committed_at
 from ducklake_core.inlining import inlined_part
@@ -124,6 +125,7 @@ class Publication:
             write_id=paths.write_id(),
             assumed_snapshot=base.id + 1,
             encrypted=self._lake.info.encrypted,
+            inlined_rows=Options.from_mapping(staged.state.options).data_inlining_row_limit,
         )
         if staged.key_files is None:
             staged.key_files = tuple(staged.files)

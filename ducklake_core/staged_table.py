@@ -16,6 +16,7 @@ from ducklake_core.commit.actions import (
     CreateTable,
     EndFiles,
     EndInlined,
+    InlineDeletes,
     InsertInlined,
 )
 from ducklake_core.commit.alterations import Alteration
@@ -212,6 +213,8 @@ class StagedTable:
             yield EndFiles(table_id=table_id, data_file_ids=ids, row_count=sum(file.new_count for file in self.deletions.ended))
         if self.deletions.delete_files:
             yield AddDeleteFiles(table_id=table_id, files=self.deletions.delete_files)
+        if self.deletions.inlined_deletes:
+            yield InlineDeletes(table_id=table_id, files=self.deletions.inlined_deletes)
         if self.deletions.inlined:
             yield EndInlined(table_id=table_id, rows=self.deletions.inlined)
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from ducklake_core.arrow.keys import KeySet
 from ducklake_core.arrow.read import read_inlined, read_task
-from ducklake_core.commit.actions import StagedDeleteFile
+from ducklake_core.commit.actions import InlinedDeletion, StagedDeleteFile
 from ducklake_core.errors import CatalogCorruptError, CorruptFileError, UsageError
 from ducklake_core.format import paths
 from ducklake_core.format.encryption_key import EncryptionKey
@@ -39,6 +39,7 @@ class DeleteTarget:
         write_id: Mark of this write (see format/paths.py), by which its files can be swept.
         assumed_snapshot: Snapshot id written beside new positions of cumulative files: the one after the base.
         encrypted: Whether each file is encrypted, under a key that its writer makes.
+        inlined_rows: So many rows of one data file need no delete file: the catalog hides them.
     """
 
     directory: str
@@ -46,6 +47,7 @@ class DeleteTarget:
     write_id: str
     assumed_snapshot: int
     encrypted: bool = False
+    inlined_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class EndedFile:
     new_count: int
 
 
-FileDeletion: TypeAlias = StagedDeleteFile | EndedFile
+FileDeletion: TypeAlias = StagedDeleteFile | InlinedDeletion | EndedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +72,20 @@ class Deletions:
 
     Attributes:
         delete_files: Files in place, one for each data file that keeps some rows.
+        inlined_deletes: Data files of which so few rows go that the catalog hides them.
         ended: Data files of which all rows are gone.
         inlined: Physical tables of inlined rows with the ids of the rows to end.
     """
 
     delete_files: tuple[StagedDeleteFile, ...] = ()
+    inlined_deletes: tuple[InlinedDeletion, ...] = ()
     ended: tuple[EndedFile, ...] = ()
     inlined: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def row_count(self) -> int:
         """Rows that are visible before and gone after."""
-        files: tuple[FileDeletion, ...] = (*self.delete_files, *self.ended)
+        files: tuple[FileDeletion, ...] = (*self.delete_files, *self.inlined_deletes, *self.ended)
         return sum(file.new_count for file in files) + sum(len(row_ids) for _, row_ids in self.inlined)
 
 
@@ -116,6 +120,7 @@ def collect(found: Iterable[FileDeletion | None], inlined: tuple[tuple[str, tupl
     every = sorted((one for one in found if one is not None), key=lambda one: one.data_file_id)
     return Deletions(
         delete_files=tuple(one for one in every if isinstance(one, StagedDeleteFile)),
+        inlined_deletes=tuple(one for one in every if isinstance(one, InlinedDeletion)),
         ended=tuple(one for one in every if isinstance(one, EndedFile)),
         inlined=inlined,
     )
@@ -154,7 +159,7 @@ def _check_count(file: DataFile, shape: ReadShape, storage: Storage) -> None:
 
 
 def hide_positions(file: DataFile, positions: np.ndarray, shape: ReadShape, target: DeleteTarget, storage: Storage) -> FileDeletion:
-    """Write the delete file of one data file, or say that nothing of it is left.
+    """Write the delete file of one data file, or say that the catalog hides so few rows, or that nothing of it is left.
 
     Args:
         file: The data file with what hides rows of it at the base snapshot.
@@ -167,6 +172,8 @@ def hide_positions(file: DataFile, positions: np.ndarray, shape: ReadShape, targ
     if len(hidden) + len(positions) >= file.record_count:
         _check_count(file, shape, storage)
         return EndedFile(data_file_id=file.id, new_count=len(positions))
+    if len(positions) <= target.inlined_rows:
+        return InlinedDeletion(data_file_id=file.id, positions=tuple(positions.tolist()))
     old = _only_delete_file(file, shape.table)
     if old is None:
         return _write(file, positions, None, target, storage)

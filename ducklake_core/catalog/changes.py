@@ -87,6 +87,20 @@ class InsertInlinedRows:
     begin_snapshot: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinePositions:
+    """Delete rows of data files through the catalog; the table that says so is made when it is not there.
+
+    Attributes:
+        table_id: The table.
+        files: Data file id, and positions in it.
+    """
+
+    table_id: int
+    files: tuple[tuple[int, tuple[int, ...]], ...]
+    begin_snapshot: int
+
+
 CatalogChange: TypeAlias = (
-    InsertRows | UpdateRows | CopyRows | UpdateEach | DeleteRows | EndInlinedRows | CreateInlinedTable | InsertInlinedRows
+    InsertRows | UpdateRows | CopyRows | UpdateEach | DeleteRows | EndInlinedRows | CreateInlinedTable | InsertInlinedRows | InlinePositions
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Executable, Select, Table, and_, bindparam, func, null, select
 
 from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.inlined_deletes import newest_deletes
 from ducklake_core.catalog.state import InlinedTable, Snapshot, TableColumnStatistics, TableStatistics
 from ducklake_core.catalog.statements import Answer, Statements
 from ducklake_core.catalog.tables import CatalogTables
@@ -33,7 +34,7 @@ class HeadRequest:
         tables: Existing tables that it alters or drops, by their names.
         views: Existing views, likewise.
         statistics_for: Those of the tables that get rows; ``inlined_for`` are those that get rows in the catalog.
-        files: Data files that it deletes rows of.
+        files: Data files that it deletes rows of; ``deletes_from`` are their tables.
         added_paths: Paths of files that it adds and nobody else may have added.
     """
 
@@ -44,12 +45,16 @@ class HeadRequest:
     statistics_for: frozenset[int] = frozenset()
     inlined_for: frozenset[int] = frozenset()
     files: frozenset[int] = frozenset()
+    deletes_from: frozenset[int] = frozenset()
     added_paths: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileState:
-    """What hides rows of a live data file now: ids of its live delete files, and the newest snapshot that deletes are from."""
+    """What hides rows of a live data file now: ids of its live delete files, and the newest snapshot that deletes are from.
+
+    Deletes through the catalog are among them, as far as they were made after the base.
+    """
 
     delete_file_ids: frozenset[int] = frozenset()
     deleted_at: int = -1
@@ -107,7 +112,7 @@ def read_head(statements: Statements, database: Database, request: HeadRequest) 
         replaced_tables=_replaced(statements, tables["table"], "table_id", request.tables, request.base) if later else frozenset(),
         replaced_views=_replaced(statements, tables["view"], "view_id", request.views, request.base) if later else frozenset(),
         inlined_tables=_inlined_tables(statements, tables, request) if snapshots[-1].schema_version != request.schema_version else {},
-        files=_files(statements, tables, sorted(request.files)) if later and request.files else {},
+        files=_files(statements, database, request, later) if later and request.files else {},
         added_paths=_added_paths(statements, tables, request) if later and request.added_paths else frozenset(),
     )
 
@@ -243,8 +248,9 @@ def _inlined_tables(statements: Statements, tables: CatalogTables, request: Head
     return found
 
 
-def _files(statements: Statements, tables: CatalogTables, file_ids: Sequence[int]) -> dict[int, FileState]:
-    data, delete = tables["data_file"], tables["delete_file"]
+def _files(statements: Statements, database: Database, request: HeadRequest, later: Sequence[Snapshot]) -> dict[int, FileState]:
+    data, delete = database.tables["data_file"], database.tables["delete_file"]
+    file_ids = sorted(request.files)
     found: dict[int, FileState] = {}
     live_delete = and_(delete.c.data_file_id == data.c.data_file_id, delete.c.end_snapshot.is_(None))
     query = select(data.c.data_file_id, delete.c.delete_file_id, delete.c.begin_snapshot, delete.c.partial_max).join_from(
@@ -260,6 +266,13 @@ def _files(statements: Statements, tables: CatalogTables, file_ids: Sequence[int
                     deleted_at=max(state.deleted_at, row.begin_snapshot, row.partial_max or -1),
                 )
             found[row.data_file_id] = state
+    # What nobody can have done is not asked for: most commits that are not the first to arrive met appends.
+    if any("inlined_delete" in snapshot.changes.lower() for snapshot in later):
+        for table_id in sorted(request.deletes_from):
+            for chunk in chunks(file_ids):
+                for file_id, newest in newest_deletes(statements, database, table_id, chunk, request.base).items():
+                    if file_id in found:
+                        found[file_id] = replace(found[file_id], deleted_at=max(found[file_id].deleted_at, newest))
     return found
 
 

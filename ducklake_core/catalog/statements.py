@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection, Executable, TableClause, column, inspect, select
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import ExecutableDDLElement
 from sqlalchemy.sql.elements import ClauseElement
@@ -30,6 +30,9 @@ class Statements(Protocol):
 
     def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
         """Execute a query."""
+
+    def has_table(self, name: str, schema: str | None) -> bool:
+        """Whether the database has a table of exactly this name."""
 
 
 class PlainStatements:
@@ -55,6 +58,10 @@ class PlainStatements:
         """See :class:`Statements`."""
         rows = self._connection.execute(_remembered(self._known, name, build), parameters).all()
         return lambda: rows
+
+    def has_table(self, name: str, schema: str | None) -> bool:
+        """See :class:`Statements`."""
+        return inspect(self._connection).has_table(name, schema=schema)
 
 
 class PipelinedStatements:
@@ -91,6 +98,13 @@ class PipelinedStatements:
         cursor = self._connection.cursor()
         cursor.execute(statement.text, statement.bound(parameters or {}))
         return lambda: [statement.row_type(*row) for row in cursor.fetchall()]
+
+    def has_table(self, name: str, schema: str | None) -> bool:
+        """See :class:`Statements`."""
+        listed = TableClause("tables", column("table_schema"), column("table_name"))
+        listed.schema = "information_schema"
+        query = select(listed.c.table_name).where(listed.c.table_schema == schema, listed.c.table_name == name)
+        return bool(self.ask(None, lambda: query)())
 
     def _compiled(self, name: Hashable, build: Callable[[], Executable]) -> CompiledStatement:
         if name is None:

@@ -15,6 +15,7 @@ from ducklake_core.catalog.changes import (
     CreateInlinedTable,
     DeleteRows,
     EndInlinedRows,
+    InlinePositions,
     InsertInlinedRows,
     InsertRows,
     UpdateEach,
@@ -23,6 +24,7 @@ from ducklake_core.catalog.changes import (
 from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.head import chunks
 from ducklake_core.catalog.inlined_ddl import physical_table
+from ducklake_core.catalog.inlined_deletes import insert_positions
 from ducklake_core.catalog.inlined_insert import insert_inlined_rows
 from ducklake_core.catalog.statements import Statements
 
@@ -56,6 +58,8 @@ def apply_changes(statements: Statements, database: Database, changes: Iterable[
                 _run(statements, CreateTable(physical_table(tables.schema, database.abilities, name, columns)))
             case InsertInlinedRows():
                 insert_inlined_rows(statements, database, change)
+            case InlinePositions():
+                insert_positions(statements, database, change)
             case _:
                 assert_never(change)
 

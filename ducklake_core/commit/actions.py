@@ -311,6 +311,32 @@ class AddDeleteFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedDeletion:
+    """Rows of one data file that are deleted through the catalog.
+
+    Attributes:
+        data_file_id: The data file.
+        positions: Positions in it, ascending; none of them is hidden already.
+    """
+
+    data_file_id: int
+    positions: tuple[int, ...]
+
+    @property
+    def new_count(self) -> int:
+        """Positions that this transaction deletes."""
+        return len(self.positions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlineDeletes:
+    """Hide few rows of data files that stay, without a file."""
+
+    table_id: int
+    files: tuple[InlinedDeletion, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndInlined:
     """Delete inlined rows: physical table name and row ids, in pairs."""
 
@@ -351,4 +377,6 @@ class MergeFiles:
 Definition: TypeAlias = (
     CreateSchema | DropSchema | CreateTable | AlterTable | DropTable | CreateView | AlterView | DropView | CreateMacro | DropMacro
 )
-Action: TypeAlias = Definition | AppendFiles | AddFiles | InsertInlined | EndFiles | AddDeleteFiles | EndInlined | MergeFiles
+Action: TypeAlias = (
+    Definition | AppendFiles | AddFiles | InsertInlined | EndFiles | AddDeleteFiles | InlineDeletes | EndInlined | MergeFiles
+)

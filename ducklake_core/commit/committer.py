@@ -23,6 +23,7 @@ from ducklake_core.commit.actions import (
     AppendFiles,
     DropTable,
     EndFiles,
+    InlineDeletes,
     InsertInlined,
     StagedDeleteFile,
 )
@@ -235,14 +236,16 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
     tables = {action.table_id for action in transaction.actions if isinstance(action, AlterTable | DropTable) and action.table_id > 0}
     views = frozenset(view_id for action in transaction.actions if (view_id := getattr(action, "view_id", -1)) > 0)
     files: set[int] = set()
+    deletes_from: set[int] = set()
     for action in transaction.actions:
         match action:
             case EndFiles(data_file_ids=ids):
                 files.update(ids)
-            case AddDeleteFiles(files=staged):
-                files.update(file.data_file_id for file in staged)
+            case AddDeleteFiles(files=hidden) | InlineDeletes(files=hidden):
+                files.update(file.data_file_id for file in hidden)
             case _:
-                pass
+                continue
+        deletes_from.add(action.table_id)
     existing = [action for action in transaction.actions if getattr(action, "table_id", -1) > 0]
     inlined = {action.table_id for action in existing if isinstance(action, InsertInlined)}
     added = {path for action in transaction.actions if isinstance(action, AddFiles) for path in action.exclusive}
@@ -254,5 +257,6 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
         statistics_for=frozenset(inlined | {action.table_id for action in existing if isinstance(action, AppendFiles | AddFiles)}),
         inlined_for=frozenset(inlined),
         files=frozenset(files),
+        deletes_from=frozenset(deletes_from),
         added_paths=frozenset(added),
     )

@@ -12,7 +12,7 @@ OwnKind: TypeAlias = Literal[
     "create_schema", "drop_schema", "create_table", "drop_table", "alter_table", "rename_table", "set_not_null",
     "create_view", "alter_view", "rename_view", "drop_view",
     "create_scalar_macro", "create_table_macro", "drop_macro",
-    "insert", "delete", "inlined_delete", "compact",
+    "insert", "delete", "inlined_delete", "inlined_file_delete", "compact",
 ]  # fmt: skip
 Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file", "view", "macro"]
 """What own and other change must have in common: an id of a table, view, macro or schema, names without regard to case, or a data file."""
@@ -77,6 +77,8 @@ _GONE = "the table the rows belong to no longer exists"
 _OTHER_COLUMNS = "the files may follow columns, keys or types that no longer hold"
 _DELETED = "the other transaction decided what to delete without seeing these rows"
 _UNSEEN = "the new rows were not looked at when this transaction decided what to delete"
+_MOVED = "positions in the old files mean nothing in the new ones"
+_TWICE = "a row could count as deleted twice"
 _UNCHECKED = "the new rows were not looked at when the column was found to be without NULL"
 
 RULES: tuple[Rule, ...] = (
@@ -137,14 +139,14 @@ RULES: tuple[Rule, ...] = (
         "delete",
         ("dropped_table", "dropped it", _GONE),
         ("altered_table", "altered it", "the condition may mean other columns now"),
-        ("merge_adjacent", "compacted it", "positions in the old files mean nothing in the new ones"),
-        ("rewrite_delete", "compacted it", "positions in the old files mean nothing in the new ones"),
+        ("merge_adjacent", "compacted it", _MOVED),
+        ("rewrite_delete", "compacted it", _MOVED),
         ("inserted_into_table", "inserted into it", _UNSEEN),
         ("inlined_insert", "inserted into it", _UNSEEN),
     ),
     Rule(name="delete-deleted_from_table", own="delete", other="deleted_from_table", scope="data file",
          outcome="deleted from the same data file", why="a data file has at most one live delete file"),
-    _stricter("delete", "inlined_delete", "deleted rows of it", "a row could count as deleted twice"),
+    _stricter("delete", "inlined_delete", "deleted from the same data file", _TWICE, "data file"),
     _stricter("delete", "inline_flush", "flushed deletes of the same data file", "two live delete files of a data file double its rows",
               "data file"),
     *_table_rules(
@@ -156,6 +158,20 @@ RULES: tuple[Rule, ...] = (
         ("inserted_into_table", "inserted into it", _UNSEEN),
         ("inlined_insert", "inserted into it", _UNSEEN),
     ),
+    *_table_rules(
+        "inlined_file_delete",
+        ("dropped_table", "dropped it", _GONE),
+        ("altered_table", "altered it", "the condition may mean other columns now"),
+        ("inline_flush", "flushed its inlined data", "deletes of the same files have moved"),
+        ("inserted_into_table", "inserted into it", _UNSEEN),
+        ("inlined_insert", "inserted into it", _UNSEEN),
+    ),
+    # The reference looks at tables here, not at files.
+    Rule(name="inlined_file_delete-inlined_delete", own="inlined_file_delete", other="inlined_delete", scope="data file",
+         outcome="deleted from the same data file", why=_TWICE),
+    _stricter("inlined_file_delete", "deleted_from_table", "deleted from the same data file", _TWICE, "data file"),
+    _stricter("inlined_file_delete", "merge_adjacent", "compacted it", _MOVED),
+    _stricter("inlined_file_delete", "rewrite_delete", "compacted it", _MOVED),
     # Compaction.
     *_table_rules(
         "compact",

@@ -32,6 +32,7 @@ from ducklake_core.commit.actions import (
     DropView,
     EndFiles,
     EndInlined,
+    InlineDeletes,
     InsertInlined,
     MergeFiles,
 )
@@ -99,6 +100,7 @@ _ACTION_TEXT: dict[OwnKind, str] = {
     "insert": "insert into table",
     "delete": "delete from table",
     "inlined_delete": "delete inlined rows from table",
+    "inlined_file_delete": "delete from table",
     "compact": "compact table",
 }
 
@@ -188,6 +190,8 @@ def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Ow
             yield _on_table("delete", table_id, transaction, tuple((i, None) for i in ids))
         case AddDeleteFiles(table_id=table_id, files=files):
             yield _on_table("delete", table_id, transaction, tuple((f.data_file_id, f.replaces) for f in files))
+        case InlineDeletes(table_id=table_id, files=hidden):
+            yield _on_table("inlined_file_delete", table_id, transaction, tuple((f.data_file_id, None) for f in hidden))
         case EndInlined(table_id=table_id):
             yield _on_table("inlined_delete", table_id, transaction)
         case MergeFiles(table_id=table_id):

@@ -34,7 +34,8 @@ class Draft:
         new_specs: Partition ids of the specs that it creates, by table id.
         schema_changed: Whether a catalog object changes, which moves the schema version.
         data_changed: Whether rows or files change, which moves the next file id.
-        endings: Changes to rows that exist, made before the inserts; ``creations`` are made after them, then ``inlined_inserts``.
+        endings: Changes to rows that exist, made before the inserts; ``creations`` are made after them, then ``inlined_inserts``,
+            with positions that are deleted through the catalog.
         inlined_tables: Names of the tables of inlined rows that it makes, by table id.
         inserts: Rows to insert, by metadata table.
         entries: Values of ``changes_made`` by kind.

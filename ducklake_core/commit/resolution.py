@@ -31,6 +31,7 @@ from ducklake_core.commit.actions import (
     DropView,
     EndFiles,
     EndInlined,
+    InlineDeletes,
     InsertInlined,
     MergeFiles,
 )
@@ -80,6 +81,8 @@ def resolve(transaction: StagedTransaction, head: Head) -> Resolution:
                 row_changes.end_files(draft, action)
             case AddDeleteFiles():
                 row_changes.add_delete_files(draft, action)
+            case InlineDeletes():
+                row_changes.inline_deletes(draft, action)
             case EndInlined():
                 row_changes.end_inlined(draft, action)
             case MergeFiles():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+import itertools
 from datetime import UTC, datetime
 
 import pytest
@@ -25,6 +26,8 @@ from ducklake_core.commit.actions import (
     DropView,
     EndFiles,
     EndInlined,
+    InlinedDeletion,
+    InlineDeletes,
     MergeFiles,
     StagedDeleteFile,
 )
@@ -61,6 +64,7 @@ OWN: dict[str, Action] = {
     "delete": AddDeleteFiles(table_id=7, files=(STAGED,)),
     "end_files": EndFiles(table_id=7, data_file_ids=(10,), row_count=1),
     "inlined_delete": EndInlined(table_id=7, rows=(("x", (1,)),)),
+    "inlined_file_delete": InlineDeletes(table_id=7, files=(InlinedDeletion(data_file_id=10, positions=(1, 2)),)),
     "compact": MergeFiles(table_id=7, schema=COLUMNS, merges=()),
 }
 OTHER: dict[str, str] = {
@@ -103,9 +107,10 @@ MATRIX: dict[str, set[str]] = {
     "create_table_macro": {"dropped_schema", "created_table_macro"},
     "drop_macro": {"dropped_scalar_macro", "dropped_table_macro"},
     "insert": {"dropped_table", "altered_table", "deleted_from_table", "inlined_delete"},
-    "delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete"},
-    "end_files": ROW_READERS | {"merge_adjacent", "rewrite_delete"} | {"inlined_delete"},
+    "delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"},
+    "end_files": ROW_READERS | {"merge_adjacent", "rewrite_delete"},
     "inlined_delete": ROW_READERS | {"inlined_delete", "inline_flush"},
+    "inlined_file_delete": ROW_READERS | {"inline_flush"} | {"merge_adjacent", "rewrite_delete"},
     "compact": {"dropped_table", "deleted_from_table", "merge_adjacent", "rewrite_delete"} | {"inlined_delete"},
 }
 
@@ -158,9 +163,12 @@ def test_message_names_table_both_changes_and_what_to_do() -> None:
         ({}, True),
     ],
 )
-@pytest.mark.parametrize("other", ["deleted_from_table:7", "inline_flush:7"])
-def test_two_deletes_conflict_only_on_the_same_data_file(other: str, files: dict[int, FileState], *, conflict: bool) -> None:
-    found = find_conflict(staged(OWN["delete"]), head(other, files=files))
+@pytest.mark.parametrize(
+    ("own", "other"),
+    [("delete", "inline_flush:7"), *itertools.product(["delete", "inlined_file_delete"], ["deleted_from_table:7", "inlined_delete:7"])],
+)
+def test_two_deletes_conflict_only_on_the_same_data_file(own: str, other: str, files: dict[int, FileState], *, conflict: bool) -> None:
+    found = find_conflict(staged(OWN[own]), head(other, files=files))
     assert (found is not None) == conflict
 
 
