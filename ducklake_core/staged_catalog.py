@@ -126,7 +126,7 @@ class StagedCatalog:
         key = _key(schema_name, table_name)
         staged = self._tables.get(key)
         if staged is not None and self._touched is not None:
-            self._touched.setdefault(key, replace(staged, files=list(staged.files), added=list(staged.added), inlined=list(staged.inlined)))
+            self._touched.setdefault(key, replace(staged))
         if staged is not None and not (staged.remembered and not only_append):
             return staged
         state = self._lake.known_tables.at(self.base, schema_name, table_name, self.options) if only_append else None

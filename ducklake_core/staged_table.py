@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ducklake_core.arrow.positions import Deletions
 from ducklake_core.catalog.state import TableState
 from ducklake_core.commit.actions import (
     Action,
@@ -27,6 +26,7 @@ from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.names import join_name
+from ducklake_core.staged_rows import StagedInlined, StagedRows
 
 if TYPE_CHECKING:
     from ducklake_core.arrow.merge_source import MergeSource
@@ -48,10 +48,11 @@ class SelectRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectKeys:
-    """Rows to delete: those whose key columns equal those of a row of ``data``."""
+    """Rows to delete: those whose key columns equal those of a row of ``data``, which was written to ``files``."""
 
     on: tuple[str, ...]
     data: Any = field(repr=False)
+    files: tuple[WrittenFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +80,21 @@ Selection: TypeAlias = SelectRows | SelectKeys | ChangeRows | RestoreRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FewRows:
-    """Rows of a change for the catalog; ``row_ids`` are those of changed rows, None for new ones."""
+class AddRows:
+    """Rows that a call has written, to files or for the catalog."""
 
-    rows: InlinedRows
-    row_ids: tuple[int, ...] | None = None
+    files: tuple[WrittenFile, ...] = ()
+    inlined: InlinedRows | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddForeign:
+    """Files of other writers."""
+
+    files: tuple[AddedFile, ...]
+
+
+Step: TypeAlias = AddRows | AddForeign | Selection
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,15 +107,9 @@ class StagedTable:
         create: Its creation, if that is part of the transaction.
         alterations: Changes of its definition that were asked for, which led to ``state``.
         differences: What fitting its columns to a frame has changed, readable.
-        files: Written files.
-        added: Files of other writers that are to belong to it; ``mappings`` are those that the table has at the base snapshot.
-        exclusive: Full paths among them that nothing else in the lake may have.
-        inlined: Rows for the catalog.
-        selection: Which committed rows to delete.
-        key_files: The files written by the call that selected; rows that later calls append are no keys of it.
-        deletions: Those rows, found on the base snapshot.
-        updated: Files of rows as they were changed, made together with ``deletions``; ``inserted`` are those of rows that a
-            merge adds. ``few_updated`` and ``few_inserted`` are such rows for the catalog.
+        steps: What calls have done to its rows, in order; ``rows`` is what comes of it at the base snapshot.
+        mappings: Name mappings that the table has at the base snapshot, once files of other writers are among the steps.
+        exclusive: Full paths of such files that nothing else in the lake may have.
         written: Whether any call wrote to it.
         remembered: Whether ``committed`` was taken from memory, which is good for appends only (see known_tables.py).
     """
@@ -114,18 +119,10 @@ class StagedTable:
     create: CreateTable | None = None
     alterations: tuple[Alteration, ...] = ()
     differences: tuple[str, ...] = ()
-    files: list[WrittenFile] = field(default_factory=list)
-    added: list[AddedFile] = field(default_factory=list)
+    steps: tuple[Step, ...] = ()
+    rows: StagedRows = field(default_factory=StagedRows)
     mappings: tuple[NameMapping, ...] = ()
     exclusive: frozenset[str] = frozenset()
-    inlined: list[InlinedRows] = field(default_factory=list)
-    selection: Selection | None = None
-    key_files: tuple[WrittenFile, ...] | None = None
-    deletions: Deletions = field(default_factory=Deletions)
-    updated: tuple[WrittenFile, ...] = ()
-    inserted: tuple[WrittenFile, ...] = ()
-    few_updated: FewRows | None = None
-    few_inserted: FewRows | None = None
     written: bool = False
     remembered: bool = False
 
@@ -133,26 +130,6 @@ class StagedTable:
     def name(self) -> str:
         """``schema.table``, quoted where needed."""
         return join_name(self.state.schema_name, self.state.name)
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether rows were added."""
-        return bool(self.files or self.added or self.inlined)
-
-    def select(self, selection: Selection) -> None:
-        """Remember which rows to delete.
-
-        Raises:
-            UnsupportedFeatureError: Rows of this table were deleted or added before in this transaction: later calls
-                would have to see rows that are not committed.
-        """
-        if self.selection is not None or self.has_rows:
-            raise UnsupportedFeatureError(
-                f"deleting rows of {self.name} after other writes to it in the same transaction is not supported; "
-                "delete or overwrite first and once, then append",
-                table=self.name,
-            )
-        self.selection = selection
 
     def alter(self, alteration: Alteration, *, forms: bool) -> None:
         """Change the definition.
@@ -194,58 +171,69 @@ class StagedTable:
             yield self._creation(self.create)
         elif self.committed is not None and (altered := difference(self.committed, self.state)) is not None:
             yield altered
-        table_id = self.state.id
-        if self.added:
+        table_id, rows = self.state.id, self.rows
+        if any(file.added is not None for file in rows.files):
             yield self._added_files()
         # Data files come before delete files, so that they get the lower ids, as in the reference.
-        files = (*self.files, *self.inserted, *self.updated)
+        files = [file for file in rows.files if file.added is None]
         if files:
-            depends = bool(self.inserted or self.updated)
-            spec = self.state.partition_spec
-            yield AppendFiles(table_id=table_id, schema=self.state.schema, files=files, partition_spec=spec, depends=depends)
-        for rows in self.inlined:
-            yield self._insert_inlined(FewRows(rows=rows))
-        for few in (self.few_inserted, self.few_updated):
-            if few is not None:
-                yield self._insert_inlined(few, depends=True)
-        if self.deletions.ended:
-            ids = tuple(file.data_file_id for file in self.deletions.ended)
-            yield EndFiles(table_id=table_id, data_file_ids=ids, row_count=sum(file.new_count for file in self.deletions.ended))
-        if self.deletions.delete_files:
-            yield AddDeleteFiles(table_id=table_id, files=self.deletions.delete_files)
-        if self.deletions.inlined_deletes:
-            yield InlineDeletes(table_id=table_id, files=self.deletions.inlined_deletes)
-        if self.deletions.inlined:
-            yield EndInlined(table_id=table_id, rows=self.deletions.inlined)
+            yield AppendFiles(
+                table_id=table_id,
+                schema=self.state.schema,
+                files=tuple(file.file for file in files),
+                partition_spec=self.state.partition_spec,
+                depends=any(file.depends for file in files),
+                local_ids=tuple(file.id for file in files),
+            )
+        for inlined in rows.inlined:
+            yield self._insert_inlined(inlined)
+        deletions = rows.deletions
+        if deletions.ended:
+            ids = tuple(file.data_file_id for file in deletions.ended)
+            yield EndFiles(table_id=table_id, data_file_ids=ids, row_count=sum(file.new_count for file in deletions.ended))
+        if rows.delete_files:
+            yield AddDeleteFiles(table_id=table_id, files=rows.delete_files)
+        if deletions.inlined_deletes:
+            yield InlineDeletes(table_id=table_id, files=deletions.inlined_deletes)
+        if deletions.inlined:
+            yield EndInlined(table_id=table_id, rows=deletions.inlined)
+
+    def mapped(self) -> dict[int, tuple[int, NameMapping]]:
+        """The mapping of each file of another writer, by the file's id, with its own id: below 0 for one that the table lacks."""
+        known: list[NameMapping] = list(self.mappings)
+        mapped: dict[int, tuple[int, NameMapping]] = {}
+        for file in self.rows.files:
+            if file.added is not None:
+                columns = file.added.columns
+                found = next((mapping for mapping in known if same_mapping(mapping.columns, columns)), None)
+                if found is None:
+                    found = NameMapping(id=-1 - len(known), columns=columns)
+                    known.append(found)
+                mapped[file.id] = found.id, found
+        return mapped
 
     def _added_files(self) -> AddFiles:
-        mappings: list[NameMapping] = list(self.mappings)
-        files: list[tuple[AddedFile, int]] = []
-        for added in self.added:
-            found = next((mapping for mapping in mappings if same_mapping(mapping.columns, added.columns)), None)
-            if found is None:
-                found = NameMapping(id=-1 - len(mappings), columns=added.columns)
-                mappings.append(found)
-            files.append((added, found.id))
-        used = {number for _, number in files}
+        mapped = self.mapped()
+        files = [(file.id, file.added) for file in self.rows.files if file.added is not None]
         return AddFiles(
             table_id=self.state.id,
             schema=self.state.schema,
-            files=tuple(files),
-            mappings=tuple(mapping for mapping in mappings if mapping.id in used),
-            exclusive=frozenset(added.file.path for added in self.added if added.full_path in self.exclusive),
+            files=tuple((added, mapped[file_id][0]) for file_id, added in files),
+            mappings=tuple(dict(mapped.values()).values()),
+            exclusive=frozenset(added.file.path for _, added in files if added.full_path in self.exclusive),
             partition_spec=self.state.partition_spec,
+            local_ids=tuple(file_id for file_id, _ in files),
         )
 
-    def _insert_inlined(self, few: FewRows, *, depends: bool = False) -> InsertInlined:
+    def _insert_inlined(self, inlined: StagedInlined) -> InsertInlined:
         newest = self.state.inlined_tables[-1] if self.state.inlined_tables else None
         return InsertInlined(
             table_id=self.state.id,
             schema=self.state.schema,
-            rows=few.rows,
-            row_ids=few.row_ids,
+            rows=inlined.rows,
+            row_ids=inlined.row_ids if inlined.is_changed else None,
             inlined_table=newest,
-            depends=depends,
+            depends=inlined.depends,
             columns_version=self.state.columns_version,
         )
 

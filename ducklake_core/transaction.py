@@ -20,11 +20,12 @@ from ducklake_core.inlining import inlined_part
 from ducklake_core.publication import Publication
 from ducklake_core.results import TransactionResult
 from ducklake_core.staged_catalog import StagedCatalog
-from ducklake_core.staged_table import SelectKeys, SelectRows, StagedTable
+from ducklake_core.staged_table import AddRows, SelectKeys, SelectRows, StagedTable
 from ducklake_core.table_staging import evolve
 from ducklake_core.transaction_additions import AdditionVerb
 from ducklake_core.transaction_definitions import DefinitionVerbs
 from ducklake_core.transaction_rows import RowVerbs
+from ducklake_core.transaction_table import TransactionTable
 from ducklake_core.write_target import Target, check_mode
 
 if TYPE_CHECKING:
@@ -38,9 +39,10 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
     Rows are written to files at once, by each call, or kept for the catalog when they are few; nothing is visible before
-    the block ends.  Deletes and overwrites see the rows that were committed when the block began.  When another writer gets
-    in between, changes to rows are planned again on the newest snapshot, with the same data files, and committed then;
-    changes to columns raise :class:`CommitConflictError`.
+    the block ends.  Every call sees the rows that were committed when the block began and what earlier calls have made of them, and so
+    do reads by :meth:`table`.  When another writer gets in between, changes to rows are carried out again on the newest snapshot, in the
+    same order and with the same new rows, and committed then, unless rows were read in the block; changes to columns raise
+    :class:`CommitConflictError`.
     """
 
     def __init__(
@@ -104,6 +106,16 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
         return self._repeated
 
+    def table(self, name: str) -> TransactionTable:
+        """Reads of a table as the transaction has made it so far.
+
+        Raises:
+            NotFoundError: There is no such table, or the transaction has dropped it.
+        """
+        if self._repeated is not None:
+            raise UsageError("an earlier run has committed this transaction, so it stages nothing to read: see Transaction.repeated")
+        return TransactionTable(self._lake, self._publication, name, lambda: self._catalog)
+
     def append(self, name: str, data: Any, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None) -> None:
         """Add rows to a table."""
         self.write(name, data, create=False, schema_evolution=schema_evolution, inline=inline)
@@ -151,16 +163,18 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             if mode == "upsert":
                 check_keys(on, staged.state)
                 data = replayable(data)
-                staged.select(SelectKeys(on=tuple(on), data=data))
             predicate = None if where is None else parse_predicate(where, staged.state.schema)
             if partitions is not None:
                 predicate = partition_predicate(partitions, staged.state.partition_spec, staged.state.schema, staged.name)
-            if mode == "overwrite":
-                staged.select(SelectRows(where=predicate, data=None if is_stream(data) else data))
             staged.written = True
-            self._write_rows(staged, data, predicate, inline)
-            if mode != "append":
-                self._publication.find_deletions(staged, self._catalog.base)
+            # The rows are written first: a key, or what satisfies the condition, is checked before anything is looked for.
+            written = self._write_rows(staged, data, predicate, inline)
+            base = self._catalog.base
+            if mode == "upsert":
+                self._publication.stage(staged, SelectKeys(on=tuple(on), data=data, files=written.files), base)
+            elif mode == "overwrite":
+                self._publication.stage(staged, SelectRows(where=predicate, data=None if is_stream(data) else data), base)
+            self._publication.stage(staged, written, base)
 
     def stage_created(self, files: Sequence[WrittenFile], state: WriteState, uuid: str) -> None:
         """Make a table of files that executors wrote for it; the transaction deletes them when it fails.
@@ -210,12 +224,10 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
                     f"columns or partition keys of {state.table} were changed while its rows were written; run the write again",
                     table=state.table,
                 )
-            if overwrite:
-                staged.select(SelectRows(where=None))
             staged.written = True
-            staged.files += files
             if overwrite:
-                self._publication.find_deletions(staged, self._catalog.base)
+                self._publication.stage(staged, SelectRows(where=None), self._catalog.base)
+            self._publication.stage(staged, AddRows(files=tuple(files)), self._catalog.base)
 
     @contextmanager
     def _whole_or_nothing(self) -> Iterator[None]:
@@ -223,15 +235,14 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         with self._catalog.whole_or_nothing(), self._publication.one_call():
             yield
 
-    def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None, inline: bool | None) -> None:
+    def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None, inline: bool | None) -> AddRows:
         state = self._publication.write_state(staged, promise=promise)
         rows, data = inlined_part(data, state, inline)
         if rows is not None:
-            staged.inlined.append(rows)
-            return
+            return AddRows(inlined=rows)
         files = write_files(data, state)
         self._publication.own(staged.paths(files))
-        staged.files += files
+        return AddRows(files=tuple(files))
 
     def _target(self, target: Target, data: Any, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
         name = target.name
@@ -247,7 +258,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             return self._catalog.create_table(owner, table_name, columns, target.partition_by, target.comment, or_existing=True)
         frame = fitted_schema(data, staged.state.schema)
         # After rows were written its columns are settled.
-        mode = "strict" if staged.has_rows else mode
+        mode = "strict" if staged.rows.has_rows else mode
         staged.state, differences = evolve(staged.state, frame, mode)
         staged.differences += differences
         return staged

@@ -9,7 +9,9 @@ from ducklake_core.adding import Paths, find_files, inspect_files, local_path, r
 from ducklake_core.catalog.known_files import mappings_of_table, named_already
 from ducklake_core.errors import AlreadyExistsError
 from ducklake_core.format.locations import file_key
+from ducklake_core.publication import Publication
 from ducklake_core.staged_catalog import StagedCatalog
+from ducklake_core.staged_table import AddForeign
 from ducklake_core.storage.added_files import AddingRules
 from ducklake_core.storage.filesystems import printable
 
@@ -28,6 +30,7 @@ class AdditionVerb(ABC):
     """Files added by a :class:`Transaction`."""
 
     _lake: DuckLake
+    _publication: Publication
 
     @property
     @abstractmethod
@@ -78,16 +81,18 @@ class AdditionVerb(ABC):
                 self._refuse_known(staged, found)
                 staged.exclusive |= frozenset(found)
             added = inspect_files(self._lake.storage, found, rules, spark)
-            # As in the reference, a file without rows adds nothing to the table.
-            staged.added += [file for file in added if file.file.record_count]
             staged.written = True
             if staged.committed is not None and not staged.mappings:
                 with self._lake.reader() as reader:
                     staged.mappings = mappings_of_table(reader, staged.committed.id, staged.name)
+            # As in the reference, a file without rows adds nothing to the table.
+            step = AddForeign(files=tuple(file for file in added if file.file.record_count))
+            self._publication.stage(staged, step, self._catalog.base)
 
     def _refuse_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
         """Two entries of one file would show its rows twice, and the end of one of them would delete the file of both."""
-        mine = {file_key(added.full_path): table.name for table in self._catalog.tables for added in table.added}
+        steps = ((step, table.name) for table in self._catalog.tables for step in table.steps if isinstance(step, AddForeign))
+        mine = {file_key(added.full_path): name for step, name in steps for added in step.files}
         known = next(((path, f"added to {mine[key]} in this transaction") for path in paths if (key := file_key(path)) in mine), None)
         if known is None:
             with self._lake.reader() as reader:

@@ -109,6 +109,5 @@ class RowVerbs(ABC):
             self._select(staged, RestoreRows(then=then, session=spark))
 
     def _select(self, staged: StagedTable, selection: Selection) -> None:
-        staged.select(selection)
         staged.written = True
-        self._publication.find_deletions(staged, self._catalog.base)
+        self._publication.stage(staged, selection, self._catalog.base)

@@ -88,10 +88,21 @@ class ChangeWriter:
             if clause.action == "delete":
                 continue
             names, arrays = self.change.new_rows(clause, chosen)
+            rows = pa.RecordBatch.from_arrays(arrays, names=names)
             if clause.action == "update":
-                names, arrays = [*names, ROW_ID_COLUMN], [*arrays, row_ids.take(pa.array(places))]
-            self._add(clause.action, pa.RecordBatch.from_arrays(arrays, names=names))
+                self._add_updated(rows, row_ids.take(pa.array(places)))
+            else:
+                self._add("insert", rows)
         return np.sort(np.concatenate(gone)) if gone else np.empty(0, np.int64)
+
+    def _add_updated(self, rows: pa.RecordBatch, row_ids: Any) -> None:
+        """Rows that are not committed have no row id yet: as they become, they are simply new."""
+        is_new = row_ids.to_numpy(zero_copy_only=False) < 0
+        if is_new.any():
+            self._add("insert", rows.filter(pa.array(is_new)))
+            rows, row_ids = (part.filter(pa.array(~is_new)) for part in (rows, row_ids))
+        if rows.num_rows:
+            self._add("update", pa.RecordBatch.from_arrays([*rows.columns, row_ids], names=[*rows.schema.names, ROW_ID_COLUMN]))
 
     def _add(self, action: str, batch: pa.RecordBatch) -> None:
         kept = [*self._kept[action], batch]

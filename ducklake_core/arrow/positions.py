@@ -5,8 +5,9 @@ One file is one work unit, so that memory is bounded by one file's positions; on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -87,6 +88,44 @@ class Deletions:
         """Rows that are visible before and gone after."""
         files: tuple[FileDeletion, ...] = (*self.delete_files, *self.inlined_deletes, *self.ended)
         return sum(file.new_count for file in files) + sum(len(row_ids) for _, row_ids in self.inlined)
+
+    def then(self, later: Deletions) -> Deletions:
+        """Both, where the later one was found among the rows that this one leaves, and its delete files hold this one's too."""
+        by_file: dict[int, list[FileDeletion]] = {}
+        for deletions in (self, later):
+            files: tuple[FileDeletion, ...] = (*deletions.delete_files, *deletions.inlined_deletes, *deletions.ended)
+            for one in files:
+                by_file.setdefault(one.data_file_id, []).append(one)
+        rows: dict[str, list[int]] = {}
+        for name, row_ids in (*self.inlined, *later.inlined):
+            rows.setdefault(name, []).extend(row_ids)
+        return collect((one for of_file in by_file.values() for one in _together(of_file)), physical_rows(rows))
+
+
+def _together(of_file: Sequence[FileDeletion]) -> Iterator[FileDeletion]:
+    """What is left of the deletions of one data file, one after the other."""
+    ended = next((one for one in of_file if isinstance(one, EndedFile)), None)
+    if ended is not None:
+        yield replace(ended, new_count=sum(one.new_count for one in of_file))
+        return
+    files = [one for one in of_file if isinstance(one, StagedDeleteFile)]
+    few = [one for one in of_file if isinstance(one, InlinedDeletion)]
+    if files:
+        yield reduce(_grown, files)
+    if few:
+        yield replace(few[0], positions=tuple(sorted(position for one in few for position in one.positions)))
+
+
+def _grown(earlier: StagedDeleteFile, later: StagedDeleteFile) -> StagedDeleteFile:
+    """The later of two delete files that a transaction has written for one data file, in the place of what the first one replaces."""
+    return replace(
+        later,
+        new_count=earlier.new_count + later.new_count,
+        min_snapshot=earlier.min_snapshot,
+        replaces=earlier.replaces,
+        replaces_path=earlier.replaces_path,
+        replaces_path_is_relative=earlier.replaces_path_is_relative,
+    )
 
 
 def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, keys: KeySet | None = None) -> Deletions:
@@ -172,12 +211,17 @@ def hide_positions(file: DataFile, positions: np.ndarray, shape: ReadShape, targ
     if len(hidden) + len(positions) >= file.record_count:
         _check_count(file, shape, storage)
         return EndedFile(data_file_id=file.id, new_count=len(positions))
-    if len(positions) <= target.inlined_rows:
+    # The catalog knows no position of a file that it does not have yet.
+    if len(positions) <= target.inlined_rows and file.id >= 0:
         return InlinedDeletion(data_file_id=file.id, positions=tuple(positions.tolist()))
     old = _only_delete_file(file, shape.table)
     if old is None:
         return _write(file, positions, None, target, storage)
     earlier = read_delete_file(storage, old)
+    if old.id < 0 and earlier.snapshots is None:
+        # The first delete file of the data file, grown before it is committed.
+        grown = _write(file, np.sort(np.concatenate([earlier.positions, positions])), None, target, storage)
+        return replace(grown, new_count=len(positions))
     # A position that only the catalog hides stays out of the file, as with the reference: flushing moves it here.
     snapshots = earlier.snapshots if earlier.snapshots is not None else np.full(len(earlier.positions), old.begin_snapshot, dtype=np.int64)
     # What a later snapshot than the base has deleted already is in the file as well: that snapshot makes the commit plan again.

@@ -143,7 +143,7 @@ def _read(
             arrays.append(constant_array(column.initial_default, column, len(rows)))
             continue
         try:
-            arrays.append(_array([_decoded(cell, old, abilities) for cell in values[column.id]], old, column))
+            arrays.append(stored_array([_decoded(cell, old, abilities) for cell in values[column.id]], old, column))
         except (SchemaError, pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
             reason = error.message if isinstance(error, SchemaError) else error
             raise UnsupportedFeatureError(
@@ -231,7 +231,7 @@ def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
             raise SchemaError(f"{cell!r} is not a value of type {column.type}")
 
 
-def _array(values: list[Any], old: Field, new: Field) -> ArrowArray:
+def stored_array(values: list[Any], old: Field, new: Field) -> ArrowArray:
     """Values of a column as it was when they were stored, as an array of what the column is now; children are matched by id."""
     match old.type, new.type:
         case StructType(), StructType(fields=fields):
@@ -241,11 +241,11 @@ def _array(values: list[Any], old: Field, new: Field) -> ArrowArray:
             return pa.StructArray.from_arrays(arrays, fields=[to_arrow_field(field) for field in fields], mask=nulls)
         case ListType(element=before), ListType(element=after):
             flat = [item for value in values if value is not None for item in value]
-            return _list_array(pa.ListArray, _offsets(values), _array(flat, before, after), type=to_arrow_type(new.type))
+            return _list_array(pa.ListArray, _offsets(values), stored_array(flat, before, after), type=to_arrow_type(new.type))
         case MapType(key=old_key, value=old_value), MapType(key=new_key, value=new_value):
             pairs = [pair for value in values if value is not None for pair in value]
-            keys = _array([key for key, _ in pairs], old_key, new_key)
-            items = _array([value for _, value in pairs], old_value, new_value)
+            keys = stored_array([key for key, _ in pairs], old_key, new_key)
+            items = stored_array([value for _, value in pairs], old_value, new_value)
             return _list_array(pa.MapArray, _offsets(values), keys, items, type=to_arrow_type(new.type))
         case PrimitiveType(name="variant"), _:
             return from_values([None if value is None or value["value"] == NULL_VARIANT else value for value in values], old.type)
@@ -265,7 +265,7 @@ def _children(field: Field) -> dict[int, Field]:
 def _member(values: list[Any], old: Field | None, new: Field) -> ArrowArray:
     if old is None:
         return constant_array(new.initial_default, new, len(values))
-    return _array([None if value is None else value.get(old.name) for value in values], old, new)
+    return stored_array([None if value is None else value.get(old.name) for value in values], old, new)
 
 
 def _offsets(values: Iterable[Any]) -> ArrowArray:

@@ -211,6 +211,7 @@ class AppendFiles:
 
     ``schema`` and ``partition_spec`` are what the files were written with; an id of 0 means the spec that the transaction
     itself creates with the table. ``depends`` says that the rows depend on those that the table had at the base, as a merge's do.
+    ``local_ids`` are ids below 0, one for each file, by which other actions on the table name it; empty when none does.
     """
 
     table_id: int
@@ -218,6 +219,7 @@ class AppendFiles:
     files: tuple[WrittenFile, ...]
     partition_spec: PartitionSpec | None = None
     depends: bool = False
+    local_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +230,7 @@ class AddFiles:
         files: The files; each names its mapping by its place in ``mappings``.
         mappings: What finds the columns: mappings of the catalog with their ids, and new ones with an id below 0.
         exclusive: Paths, as the catalog has them, that nobody else may have added meanwhile.
+        local_ids: As in :class:`AppendFiles`.
     """
 
     table_id: int
@@ -236,6 +239,7 @@ class AddFiles:
     mappings: tuple[NameMapping, ...]
     exclusive: frozenset[str] = frozenset()
     partition_spec: PartitionSpec | None = None
+    local_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +279,7 @@ class StagedDeleteFile:
     """A delete file that is in place but not committed.
 
     Attributes:
-        data_file_id: The data file whose rows it hides.
+        data_file_id: The data file whose rows it hides; below 0 for one of the same transaction.
         path: Path relative to the table's directory.
         delete_count: All positions in it, older ones included.
         new_count: Positions that this transaction deletes.

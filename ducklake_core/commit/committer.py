@@ -242,7 +242,7 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
             case EndFiles(data_file_ids=ids):
                 files.update(ids)
             case AddDeleteFiles(files=hidden) | InlineDeletes(files=hidden):
-                files.update(file.data_file_id for file in hidden)
+                files.update(file.data_file_id for file in hidden if file.data_file_id >= 0)
             case _:
                 continue
         deletes_from.add(action.table_id)

@@ -75,7 +75,7 @@ class _Own:
     schema_id: int | None = None
     schema_name: str | None = None
     name: str | None = None
-    files: tuple[tuple[int, int | None], ...] = ()
+    files: tuple[tuple[int, frozenset[int | None] | None], ...] = ()
 
 
 _BY_OWN: dict[tuple[str, str], tuple[Rule, ...]] = {
@@ -189,7 +189,10 @@ def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Ow
         case EndFiles(table_id=table_id, data_file_ids=ids):
             yield _on_table("delete", table_id, transaction, tuple((i, None) for i in ids))
         case AddDeleteFiles(table_id=table_id, files=files):
-            yield _on_table("delete", table_id, transaction, tuple((f.data_file_id, f.replaces) for f in files))
+            known = tuple((f.data_file_id, frozenset({f.replaces} - {None})) for f in files if f.data_file_id >= 0)
+            # Of a file that nobody else can see, nobody else can have deleted anything.
+            if known:
+                yield _on_table("delete", table_id, transaction, known)
         case InlineDeletes(table_id=table_id, files=hidden):
             yield _on_table("inlined_file_delete", table_id, transaction, tuple((f.data_file_id, None) for f in hidden))
         case EndInlined(table_id=table_id):
@@ -281,7 +284,9 @@ def _entries(changes: Changes) -> Iterator[_Other]:
                     yield _Other(kind=kind, name=str(value))
 
 
-def _on_table(kind: OwnKind, table_id: int, transaction: StagedTransaction, files: tuple[tuple[int, int | None], ...] = ()) -> _Own:
+def _on_table(
+    kind: OwnKind, table_id: int, transaction: StagedTransaction, files: tuple[tuple[int, frozenset[int | None] | None], ...] = ()
+) -> _Own:
     return _Own(kind=kind, label=transaction.names.get(table_id, f"with id {table_id}"), table_id=table_id, files=files)
 
 
@@ -311,12 +316,13 @@ def _same(one: str | None, two: str | None) -> bool:
     return one is not None and two is not None and one.casefold() == two.casefold()
 
 
-def _file_changed(data_file_id: int, known_delete_file: int | None, base: int, head: Head) -> bool:
+def _file_changed(data_file_id: int, known: frozenset[int | None] | None, base: int, head: Head) -> bool:
     """Whether a data file was ended or got deletes since the base.
 
-    A later delete replaces the delete file and may keep its old begin snapshot, so the newest snapshot in it counts too.
+    A later delete replaces the delete file and may keep its old begin snapshot, so the newest snapshot in it counts too. A flush
+    gives a file a delete file with nothing newer than the base in it: where that matters, its live delete files must be the known ones.
     """
     state = head.files.get(data_file_id)
     if state is None or state.deleted_at > base:
         return True
-    return known_delete_file is not None and state.delete_file_ids != {known_delete_file}
+    return known is not None and state.delete_file_ids != known

@@ -39,6 +39,7 @@ class Draft:
         inlined_tables: Names of the tables of inlined rows that it makes, by table id.
         inserts: Rows to insert, by metadata table.
         entries: Values of ``changes_made`` by kind.
+        local_files: Ids of data files that it adds, by table and the transaction's own id for the file.
     """
 
     transaction: StagedTransaction
@@ -56,6 +57,7 @@ class Draft:
     inlined_inserts: list[CatalogChange] = field(default_factory=list)
     inlined_tables: dict[int, str] = field(default_factory=dict)
     entries: dict[str, list[Any]] = field(default_factory=dict)
+    local_files: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.next_catalog_id = self.head.snapshot.next_catalog_id
@@ -118,9 +120,11 @@ class Draft:
         self.next_catalog_id += 1
         return self.next_catalog_id - 1
 
-    def file_id(self) -> int:
-        """The next id for a data file, delete file or name mapping."""
+    def file_id(self, local: tuple[int, int] | None = None) -> int:
+        """The next id for a data file, delete file or name mapping; ``local`` is what the transaction calls a data file by."""
         self.data_changed = True
+        if local is not None:
+            self.local_files[local] = self.next_file_id
         self.next_file_id += 1
         return self.next_file_id - 1
 

@@ -37,9 +37,9 @@ def append_files(draft: Draft, action: AppendFiles) -> None:
         return
     table_id = draft.real_id(action.table_id)
     partition_id = _partition_id(draft, action, table_id)
-    for file in action.files:
+    for place, file in enumerate(action.files):
         row_id_start = draft.totals_of(table_id).add(file, action.schema)
-        file_id = draft.file_id()
+        file_id = draft.file_id(_local(action, place))
         row = data_file_row(file, file_id, table_id, draft.snapshot_id, row_id_start=row_id_start, partition_id=partition_id)
         _insert_file(draft, file, file_id, table_id, row)
     draft.log("inserted_into_table", table_id)
@@ -50,10 +50,10 @@ def add_files(draft: Draft, action: AddFiles) -> None:
     table_id = draft.real_id(action.table_id)
     partition_id = _partition_id(draft, action, table_id)
     mapping_ids = _new_mappings(draft, action)
-    for added, mapping_id in action.files:
+    for place, (added, mapping_id) in enumerate(action.files):
         file = added.file
         row_id_start = draft.totals_of(table_id).add(replace(file, statistics=(*file.statistics, *added.absent)), action.schema)
-        file_id = draft.file_id()
+        file_id = draft.file_id(_local(action, place))
         row = data_file_row(
             file,
             file_id,
@@ -115,9 +115,13 @@ def add_delete_files(draft: Draft, action: AddDeleteFiles) -> None:
         draft.endings.append(DeleteRows(table="delete_file", where={"delete_file_id": tuple(f.replaces for f in replaced)}))
     for file in replaced:
         _schedule(draft, file)
+    table_id = draft.real_id(action.table_id)
     for file in action.files:
-        draft.insert("delete_file", **delete_file_row(file, draft.file_id(), action.table_id, draft.snapshot_id))
-    _log_moving(draft, "deleted_from_table", action.table_id)
+        hidden = file if file.data_file_id >= 0 else replace(file, data_file_id=draft.local_files[action.table_id, file.data_file_id])
+        draft.insert("delete_file", **delete_file_row(hidden, draft.file_id(), table_id, draft.snapshot_id))
+    # What was never there before is no loss.
+    if any(file.data_file_id >= 0 for file in action.files):
+        _log_moving(draft, "deleted_from_table", table_id)
 
 
 def inline_deletes(draft: Draft, action: InlineDeletes) -> None:
@@ -188,6 +192,10 @@ def _new_mappings(draft: Draft, action: AddFiles) -> dict[int, int]:
             draft.insert("column_mapping", **mapping_row(ids[mapping.id], draft.real_id(action.table_id)))
             draft.insert_all("name_mapping", name_rows(mapping.columns, ids[mapping.id]))
     return ids
+
+
+def _local(action: AppendFiles | AddFiles, place: int) -> tuple[int, int] | None:
+    return (action.table_id, action.local_ids[place]) if action.local_ids else None
 
 
 def _partition_id(draft: Draft, action: AppendFiles | AddFiles, table_id: int) -> int | None:

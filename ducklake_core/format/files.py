@@ -78,10 +78,10 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteFile:
-    """A committed file of deleted row positions.
+    """A file of deleted row positions.
 
     Attributes:
-        id: ``delete_file_id``.
+        id: ``delete_file_id``; below 0 for one that an open transaction has written, which counts whatever snapshot is read.
         path: Full path.
         format: ``parquet`` or ``puffin``.
         encryption_key: Opens it when the lake is encrypted; deletion vectors are plain all the same.
@@ -101,10 +101,10 @@ class DeleteFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A committed data file, live at the snapshot it was read for, with everything that hides rows of it.
+    """A data file, live at the snapshot it was read for, with everything that hides rows of it.
 
     Attributes:
-        id: ``data_file_id``.
+        id: ``data_file_id``; below 0 for one that is not committed.
         path: Full path.
         relative_path: Path as stored, for rows that name it again (schedule, delete files).
         row_id_start: Row id of the first row; None when row ids are embedded.

@@ -47,6 +47,13 @@ def inlined_rows_of(data: pa.Table, schema: Schema) -> InlinedRows:
     return InlinedRows(columns=columns, record_count=data.num_rows, statistics=tuple(statistics))
 
 
+def chosen_rows(rows: InlinedRows, places: Sequence[int], schema: Schema) -> InlinedRows:
+    """Some of the rows, which have the columns of a schema."""
+    columns = tuple(tuple(values[place] for place in places) for values in rows.columns)
+    statistics = [entry for values, column in zip(columns, schema, strict=True) for entry in _statistics(values, column)]
+    return InlinedRows(columns=columns, record_count=len(places), statistics=tuple(statistics))
+
+
 def column_values(array: ArrowArray, field: Field) -> list[Any]:
     """Values of an Arrow array of a column or nested node, logical form.
 

@@ -34,6 +34,7 @@ class Scan:
         where: Rows to keep: SQL text in DuckDB's dialect, or a predicate.
         reader: Opens a read transaction on the catalog.
         storage: How to open files.
+        overlay: What an open transaction lays over each plan.
     """
 
     table: TableState
@@ -41,6 +42,7 @@ class Scan:
     where: str | Predicate | None = None
     reader: Callable[[], AbstractContextManager[CatalogReader]] = field(repr=False)
     storage: Storage = field(repr=False)
+    overlay: Callable[[ScanPlan], ScanPlan] | None = field(default=None, repr=False)
 
     def plan(self) -> PlannedScan:
         """What the scan would read; printing it explains which files are left out and how the others are read.
@@ -50,8 +52,12 @@ class Scan:
             UsageError: A column named twice, or none.
             UnsupportedFeatureError: A file that nobody here can read.
         """
+        return PlannedScan(plan=self._plan(self.columns))
+
+    def _plan(self, columns: Sequence[str] | None, virtual: Sequence[str] = ()) -> ScanPlan:
         with self.reader() as reader:
-            return PlannedScan(plan=plan_scan(reader, self.table, self.columns, self.where))
+            plan = plan_scan(reader, self.table, columns, self.where, virtual=virtual)
+        return plan if self.overlay is None else self.overlay(plan)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows in Arrow batches; memory is bounded by a few batches. Planned when the first batch is asked for.
@@ -99,9 +105,7 @@ class Scan:
         """Number of rows; the catalog alone answers where it can, without opening a file."""
         from ducklake_core.arrow.read import count_rows
 
-        with self.reader() as reader:
-            plan = plan_scan(reader, self.table, (), self.where, virtual=("file_row_number",))
-        return count_rows(plan, self.storage)
+        return count_rows(self._plan((), ("file_row_number",)), self.storage)
 
     def _names(self, plan: ScanPlan) -> list[str]:
         """Output names in the order that was asked for, virtual columns where they were named."""

@@ -144,7 +144,7 @@ def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int) -> np.
     Raises:
         CorruptFileError: As :func:`read_deletes_of`.
     """
-    parts = [read_deletes_of(storage, delete_file, file).visible_at(snapshot_id) for delete_file in file.delete_files]
+    parts = [_deleted_by(storage, delete_file, file, snapshot_id) for delete_file in file.delete_files]
     if file.inlined_deletes:
         parts.append(np.asarray(file.inlined_deletes, dtype=np.int64))
     match parts:
@@ -154,6 +154,11 @@ def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int) -> np.
             return single
         case _:
             return np.unique(np.concatenate(parts))
+
+
+def _deleted_by(storage: Storage, delete_file: DeleteFile, file: DataFile, snapshot_id: int) -> np.ndarray:
+    found = read_deletes_of(storage, delete_file, file)
+    return found.positions if delete_file.id < 0 else found.visible_at(snapshot_id)
 
 
 def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -110,7 +110,7 @@ MATRIX: dict[str, set[str]] = {
     "delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"},
     "end_files": ROW_READERS | {"merge_adjacent", "rewrite_delete"},
     "inlined_delete": ROW_READERS | {"inlined_delete", "inline_flush"},
-    "inlined_file_delete": ROW_READERS | {"inline_flush"} | {"merge_adjacent", "rewrite_delete"},
+    "inlined_file_delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"},
     "compact": {"dropped_table", "deleted_from_table", "merge_adjacent", "rewrite_delete"} | {"inlined_delete"},
 }
 
@@ -158,14 +158,14 @@ def test_message_names_table_both_changes_and_what_to_do() -> None:
     ("files", "conflict"),
     [
         ({10: FileState()}, False),
-        ({10: FileState(delete_file_ids=frozenset({2}), deleted_at=5)}, False),
+        ({10: FileState(deleted_at=5)}, False),
         ({10: FileState(delete_file_ids=frozenset({2}), deleted_at=6)}, True),
         ({}, True),
     ],
 )
 @pytest.mark.parametrize(
     ("own", "other"),
-    [("delete", "inline_flush:7"), *itertools.product(["delete", "inlined_file_delete"], ["deleted_from_table:7", "inlined_delete:7"])],
+    itertools.product(["delete", "inlined_file_delete"], ["deleted_from_table:7", "inlined_delete:7", "inline_flush:7"]),
 )
 def test_two_deletes_conflict_only_on_the_same_data_file(own: str, other: str, files: dict[int, FileState], *, conflict: bool) -> None:
     found = find_conflict(staged(OWN[own]), head(other, files=files))
@@ -180,6 +180,12 @@ def test_a_replaced_delete_file_is_a_conflict_whatever_its_snapshots_say() -> No
     other = head("deleted_from_table:7", files={10: FileState(delete_file_ids=frozenset({3}), deleted_at=4)})
     assert find_conflict(staged(own), same) is None
     assert find_conflict(staged(own), other) is not None
+
+
+def test_a_flush_that_makes_a_delete_file_of_old_deletes() -> None:
+    flushed = head("inline_flush:7", files={10: FileState(delete_file_ids=frozenset({2}), deleted_at=4)})
+    assert find_conflict(staged(OWN["delete"]), flushed) is not None
+    assert find_conflict(staged(OWN["inlined_file_delete"]), flushed) is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ducklake_core import DuckLake
-from tests.faults.work import Model, Rows
+from tests.faults.work import NAMES, Model, Rows
 from tests.maintenance.lakes import files_on_disk
 from tests.support.oracle import LakeAddress, attached
 
@@ -15,7 +15,7 @@ _NOW = timedelta(0)
 def read(lake: DuckLake) -> dict[str, Rows]:
     """What we read: every row once."""
     found = {}
-    for name in ("added", "replaced", "thinned"):
+    for name in NAMES:
         rows = [(row["k"], row["owner"]) for row in lake.table(name).scan().to_arrow().to_pylist()]
         assert len(rows) == len(set(rows)), name
         found[name] = frozenset(rows)
@@ -25,8 +25,7 @@ def read(lake: DuckLake) -> dict[str, Rows]:
 def read_by_the_reference(address: LakeAddress) -> dict[str, Rows]:
     """What DuckDB reads."""
     with attached(address) as duck:
-        names = ("added", "replaced", "thinned")
-        found = {name: duck.rows(f"SELECT k, owner FROM {name}") for name in names}
+        found = {name: duck.rows(f"SELECT k, owner FROM {name}") for name in NAMES}
         for name, rows in found.items():
             assert len(rows) == len(set(rows)) == duck.value(f"SELECT count(DISTINCT rowid) FROM {name}"), name
     return {name: frozenset((int(k), int(owner)) for k, owner in rows) for name, rows in found.items()}

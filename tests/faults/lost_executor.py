@@ -49,6 +49,7 @@ def main(url: str, data_path: str, folder: str) -> None:
     session = builder.config("spark.sql.shuffle.partitions", "6").config("spark.driver.memory", "1g").getOrCreate()
 
     lake = DuckLake.create(url, data_path=data_path)
+    lake.set_option("data_inlining_row_limit", 0)
     lake._storage = KillsItsExecutor(folder=folder)
     frame = session.range(0, 60_000, 1, 8).selectExpr("id as k", "cast(id % 7 as int) as owner")
     written = lake.write("t", frame)

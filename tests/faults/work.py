@@ -1,4 +1,4 @@
-"""One transaction over three tables, in a process that can be made to die at any of its steps; and the model of what it does."""
+"""One transaction over five tables, in a process that can be made to die at any of its steps; and the model of what it does."""
 
 from __future__ import annotations
 
@@ -15,14 +15,19 @@ KILLED = 9
 Rows = frozenset[tuple[int, int]]
 
 
+NAMES = ("added", "replaced", "thinned", "updated", "merged")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """What the three tables hold: (k, owner) pairs. ``turn`` numbers the next transaction."""
+    """What the five tables hold: (k, owner) pairs. ``turn`` numbers the next transaction."""
 
     turn: int = 0
     added: Rows = frozenset()
     replaced: Rows = frozenset((k, owner) for owner in (1, 2) for k in range(20))
     thinned: Rows = field(default=frozenset((k, k % 3) for k in range(400)))
+    updated: Rows = field(default=frozenset((k, 0) for k in range(60)))
+    merged: Rows = field(default=frozenset((k, 0) for k in range(30)))
 
     def after(self) -> Model:
         """The model when the next transaction is committed."""
@@ -33,11 +38,18 @@ class Model:
             added=self.added | {(turn * 10 + owner, owner) for owner in range(3)},
             replaced=frozenset((k, owner) for k, owner in self.replaced if owner != 1) | {((turn + 1) * 100 + n, 1) for n in range(20)},
             thinned=frozenset((k, owner) for k, owner in self.thinned if k != turn),
+            updated=frozenset((k, owner + 1 if k % 10 == turn % 10 else owner) for k, owner in self.updated),
+            merged=frozenset((k, owner) for k, owner in self.merged if k not in self.source) | {(k, turn + 1) for k in self.source},
         )
+
+    @property
+    def source(self) -> range:
+        """Keys of the merge: most of them are there."""
+        return range(self.turn, self.turn + 31)
 
     def tables(self) -> dict[str, Rows]:
         """Rows by table name."""
-        return {"added": self.added, "replaced": self.replaced, "thinned": self.thinned}
+        return {name: getattr(self, name) for name in NAMES}
 
 
 def frame(rows: Rows) -> pa.Table:
@@ -54,7 +66,7 @@ def prepare(url: str, data_path: str, inlining: int) -> Model:
     lake.set_option("data_inlining_row_limit", inlining)
     model = Model()
     lake.create_table("added", frame(frozenset()).schema, partition_by=["owner"])
-    for name in ("replaced", "thinned"):
+    for name in NAMES[1:]:
         lake.write(name, frame(model.tables()[name]))
     lake.close()
     return model
@@ -64,9 +76,13 @@ def work(lake: Any, model: Model, **transaction: Any) -> None:
     """The model's next transaction."""
     after = model.after()
     with lake.transaction(**transaction) as tx:
-        tx.append("added", frame(after.added - model.added))
+        tx.append("added", frame(after.added - model.added | {(-1, 0), (-1, 1)}))
+        tx.delete("added", "k = -1")
         tx.overwrite("replaced", frame(frozenset(row for row in after.replaced if row[1] == 1)), where="owner = 1")
         tx.delete("thinned", f"k = {model.turn}")
+        tx.update("updated", {"owner": "owner + 1"}, where=f"k % 10 = {model.turn % 10}")
+        source = frame(frozenset((k, model.turn + 1) for k in model.source))
+        tx.merge("merged", source, on=["k"]).when_matched_update().when_not_matched_insert().execute()
 
 
 def run_and_die(url: str, model: Model, step: int) -> None:

@@ -119,6 +119,7 @@ def test_small_changes_to_inlined_rows(lake_address: LakeAddress) -> None:
 
 def test_maintenance(lake_address: LakeAddress) -> None:
     lake = create(lake_address)
+    lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", ROWS.slice(0, 100), partition_by=["bucket(2, k)"])
     for start in range(100, 300, 100):
         lake.table("t").append(ROWS.slice(start, 100))
@@ -141,6 +142,7 @@ def test_maintenance(lake_address: LakeAddress) -> None:
 
 def test_a_delete_file_written_again_for_a_later_snapshot(sqlite_address: LakeAddress) -> None:
     lake = create(sqlite_address)
+    lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", ROWS)
     lake.table("t").delete("k = 0")
     with lake.transaction() as tx:
@@ -205,7 +207,7 @@ def test_keys_show_themselves_nowhere(
     monkeypatch.setattr(EncryptionKey, "random", noted)
     caplog.set_level(logging.DEBUG)
     lake = create(sqlite_address)
-    shown = [repr(lake.write("t", ROWS)), repr(lake.table("t").delete("k < 9"))]
+    shown = [repr(lake.write("t", ROWS)), repr(lake.table("t").delete("k < 19"))]
     # The catalog refuses the row that holds the key.
     with lake.database.write() as connection:
         connection.exec_driver_sql("CREATE TRIGGER refuse BEFORE INSERT ON ducklake_data_file BEGIN SELECT RAISE(ABORT, 'no'); END")

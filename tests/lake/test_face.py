@@ -76,6 +76,7 @@ def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address:
 
 
 def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.set_option("data_inlining_row_limit", 0)
     table = lake.create_table("t", rows(0, 0))
     table.append(rows(0, 30))
     first = table.delete("k < 5")
@@ -91,6 +92,7 @@ def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddr
 
 
 def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.set_option("data_inlining_row_limit", 0)
     lake.write("t", rows(0, 30))
     lake.write("other", rows(0, 3))
     lake.table("t").delete("k < 5")

@@ -7,12 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
+import pyarrow as pa
 from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ducklake_core import DuckLake
-from tests.machine.changes import Change, Define, Replace, allowed, appends, by_key, changed, definitions, make, replacements, statements
+from tests.machine.changes import Change, Define, allowed, appends, by_key, changed, definitions, make, replacements, statements
 from tests.machine.model import LakeModel, TableModel, frame
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.postgres import PostgresServer
@@ -23,6 +24,10 @@ _CHANGES = st.one_of(appends(), replacements(), by_key(), definitions())
 
 class _BrokenError(Exception):
     """What a user's code raises in the middle of a transaction."""
+
+
+def _sorted(rows: pa.Table) -> list[tuple[object, ...]]:
+    return sorted((tuple(row.values()) for row in rows.to_pylist()), key=repr)
 
 
 class LakeMachine(RuleBasedStateMachine):
@@ -51,20 +56,27 @@ class LakeMachine(RuleBasedStateMachine):
                 tx.create_table(name, frame([]).schema)
         self.model = LakeModel(tables={name: TableModel() for name in NAMES})
 
-    @rule(changes=st.dictionaries(st.sampled_from(NAMES), _CHANGES, min_size=1), more=appends(), breaks=st.booleans())
-    def we_commit(self, changes: dict[str, Change], more: Change, breaks: bool) -> None:
-        """One transaction over several tables, which may break in the middle."""
-        chosen = {name: change for name, change in changes.items() if allowed(change, self.model.tables[name])}
+    @rule(changes=st.lists(st.tuples(st.sampled_from(NAMES), _CHANGES), min_size=1, max_size=5), reads=st.booleans(), breaks=st.booleans())
+    def we_commit(self, changes: list[tuple[str, Change]], reads: bool, breaks: bool) -> None:
+        """One transaction of several changes in any order, which may read what it has done, and break in the end."""
         after = self.model
+        written: set[str] = set()
         try:
             with self.lake.transaction(message="ours") as tx:
-                for name, change in chosen.items():
+                for name, change in changes:
+                    table = after.tables[name]
+                    # Columns and keys are changed first.
+                    if not allowed(change, table) or (isinstance(change, Define) and name in written):
+                        continue
                     note(f"ours: {name} {change}")
-                    make(change, name, tx, after.tables[name])
-                    after = after.having(name, changed(change, after.tables[name]))
+                    make(change, name, tx, table)
+                    after = after.having(name, changed(change, table))
                     if not isinstance(change, Define):
-                        make(more, name, tx, after.tables[name])
-                        after = after.having(name, changed(more, after.tables[name]))
+                        written.add(name)
+                    if reads:
+                        seen = tx.table(name)
+                        assert _sorted(seen.to_arrow()) == after.tables[name].visible()
+                        assert seen.count() == len(after.tables[name].rows)
                 if breaks:
                     raise _BrokenError
         except _BrokenError:
@@ -107,15 +119,19 @@ class LakeMachine(RuleBasedStateMachine):
     def _same_form(self, name: str, number: int, model: LakeModel) -> bool:
         return self.lake.table(name, at=number).schema == self.lake.table(name).schema
 
-    @rule(name=st.sampled_from(NAMES), change=replacements(), between=appends())
-    def somebody_gets_in_between(self, name: str, change: Replace, between: Change) -> None:
+    @rule(name=st.sampled_from(NAMES), changes=st.lists(st.one_of(replacements(), appends()), min_size=1, max_size=3), between=appends())
+    def somebody_gets_in_between(self, name: str, changes: list[Change], between: Change) -> None:
         """DuckDB appends after our transaction has looked: the outcome is that of one order or the other."""
         table = self.model.tables[name]
         with self.lake.transaction() as tx:
-            make(change, name, tx, table)
+            for change in changes:
+                make(change, name, tx, table)
             self.duck.run(*statements(between, name, table))
-            note(f"DuckDB appends {between} to {name} before ours ends: {change}")
-        either = (changed(change, changed(between, table)), changed(between, changed(change, table)))
+            note(f"DuckDB appends {between} to {name} before ours ends: {changes}")
+        theirs_first, ours_first = changed(between, table), table
+        for change in changes:
+            theirs_first, ours_first = changed(change, theirs_first), changed(change, ours_first)
+        either = (theirs_first, changed(between, ours_first))
         found = self._read(name)
         assert found in [outcome.visible() for outcome in either]
         self.model = self.model.having(name, next(outcome for outcome in either if outcome.visible() == found))
@@ -132,8 +148,7 @@ class LakeMachine(RuleBasedStateMachine):
         self.history[newest] = self.model
 
     def _read(self, name: str, at: int | None = None) -> list[tuple[object, ...]]:
-        rows = self.lake.table(name, at=at).scan().to_arrow().to_pylist()
-        return sorted((tuple(row.values()) for row in rows), key=repr)
+        return _sorted(self.lake.table(name, at=at).scan().to_arrow())
 
     def _row_ids_agree(self, name: str) -> None:
         ours = self.lake.table(name).scan(columns=["rowid", "k"]).to_arrow().to_pydict()

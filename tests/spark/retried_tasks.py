@@ -35,6 +35,7 @@ def main(directory: str) -> None:
             return super().open_output(path)
 
     lake = DuckLake.create(f"sqlite:///{directory}/catalog.sqlite", data_path=f"{directory}/files/")
+    lake.set_option("data_inlining_row_limit", 0)
     for start in (0, ROWS):
         lake.write("t", pa.table({"x": pa.array(range(start, start + ROWS), pa.int64())}))
     lake._storage = FailsOnce()

@@ -1,0 +1,244 @@
+"""What an open transaction has done to the rows of one table, laid over a scan of what was committed before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from ducklake_core.arrow.positions import Deletions
+from ducklake_core.catalog.inlined import ROW_ID, SNAPSHOT_ID, TABLE_NAME, stored_array
+from ducklake_core.commit.actions import StagedDeleteFile
+from ducklake_core.format import pruning
+from ducklake_core.format.added_files import AddedFile
+from ducklake_core.format.arrow_types import to_arrow_schema
+from ducklake_core.format.files import DataFile, DeleteFile, WrittenFile
+from ducklake_core.format.inlined_rows import InlinedRows, chosen_rows
+from ducklake_core.format.name_mapping import NameMapping
+from ducklake_core.format.schema import Schema
+from ducklake_core.scan.plan import FileTask, ScanPlan
+from ducklake_core.scan.virtual import FILE_INDEX
+
+NOT_COMMITTED = "(not committed)"
+"""Stands for the physical table of inlined rows that are not in the catalog yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """A data file that a transaction adds.
+
+    Attributes:
+        id: Below 0, and distinct within the table.
+        file: What was written.
+        first_row_id: Below 0; stands for the row id of its first row, unless it holds row ids.
+        added: Set for a file of another writer.
+        is_changed: Whether its rows are committed rows as they become.
+        depends: Whether what it holds depends on the rows of the table.
+        hidden: What hides rows of it.
+    """
+
+    id: int
+    file: WrittenFile
+    first_row_id: int
+    added: AddedFile | None = None
+    is_changed: bool = False
+    depends: bool = False
+    hidden: StagedDeleteFile | None = None
+
+    @property
+    def visible_count(self) -> int:
+        """Rows that are left."""
+        return self.file.record_count - (self.hidden.delete_count if self.hidden else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedInlined:
+    """Rows that a transaction adds to the catalog, with the columns of a schema; row ids are below 0 for new rows."""
+
+    rows: InlinedRows
+    schema: Schema
+    row_ids: tuple[int, ...]
+    depends: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its rows are committed rows as they become."""
+        return bool(self.row_ids) and self.row_ids[0] >= 0
+
+    def without(self, gone: frozenset[int]) -> StagedInlined:
+        """The rows whose ids are not among these."""
+        if gone.isdisjoint(self.row_ids):
+            return self
+        kept = [place for place, row_id in enumerate(self.row_ids) if row_id not in gone]
+        return replace(self, rows=chosen_rows(self.rows, kept, self.schema), row_ids=tuple(self.row_ids[place] for place in kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedRows:
+    """The rows that a transaction adds to a table, and those of the base snapshot that it deletes.
+
+    A value: each change gives the next one.
+
+    Attributes:
+        files: Data files with rows in them, in the order that they were added in.
+        inlined: Rows for the catalog, likewise.
+        deletions: What hides rows that are committed.
+        file_count: Files that were ever added; ``row_count`` are their rows and those for the catalog.
+    """
+
+    files: tuple[StagedFile, ...] = ()
+    inlined: tuple[StagedInlined, ...] = ()
+    deletions: Deletions = field(default_factory=Deletions)
+    file_count: int = 0
+    row_count: int = 0
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether any rows were added, be they deleted again."""
+        return bool(self.row_count)
+
+    def with_files(self, files: Iterable[WrittenFile], *, is_changed: bool = False, depends: bool = False) -> StagedRows:
+        """With more data files."""
+        new = [StagedFile(id=0, file=file, first_row_id=0, is_changed=is_changed, depends=depends) for file in files]
+        return self._with_new(new)
+
+    def with_added(self, files: Iterable[AddedFile]) -> StagedRows:
+        """With files of other writers."""
+        return self._with_new([StagedFile(id=0, file=added.file, first_row_id=0, added=added) for added in files])
+
+    def _with_new(self, files: Sequence[StagedFile]) -> StagedRows:
+        numbered: list[StagedFile] = []
+        rows = self.row_count
+        for number, file in enumerate(files, self.file_count + 1):
+            rows += file.file.record_count
+            numbered.append(replace(file, id=-number, first_row_id=-rows))
+        return replace(self, files=(*self.files, *numbered), file_count=self.file_count + len(numbered), row_count=rows)
+
+    def with_inlined(
+        self, rows: InlinedRows, schema: Schema, row_ids: tuple[int, ...] | None = None, *, depends: bool = False
+    ) -> StagedRows:
+        """With more rows for the catalog; ``row_ids`` are those of changed rows, None for new ones."""
+        count = self.row_count + rows.record_count
+        ids = tuple(range(-count, -self.row_count)) if row_ids is None else row_ids
+        staged = StagedInlined(rows=rows, schema=schema, row_ids=ids, depends=depends)
+        return replace(self, inlined=(*self.inlined, staged), row_count=count)
+
+    def without(self, found: Deletions) -> StagedRows:
+        """Without rows that a scan with this laid over it has found."""
+        hidden = {file.data_file_id: file for file in found.delete_files}
+        ended = {file.data_file_id for file in found.ended}
+        files = tuple(replace(one, hidden=hidden.get(one.id, one.hidden)) for one in self.files if one.id not in ended)
+        gone = frozenset(row_id for name, row_ids in found.inlined if name == NOT_COMMITTED for row_id in row_ids)
+        inlined = tuple(part for part in (one.without(gone) for one in self.inlined) if part.row_ids)
+        committed = Deletions(
+            delete_files=tuple(file for file in found.delete_files if file.data_file_id >= 0),
+            inlined_deletes=found.inlined_deletes,
+            ended=tuple(file for file in found.ended if file.data_file_id >= 0),
+            inlined=tuple((name, row_ids) for name, row_ids in found.inlined if name != NOT_COMMITTED),
+        )
+        return replace(self, files=files, inlined=inlined, deletions=self.deletions.then(committed))
+
+    @property
+    def delete_files(self) -> tuple[StagedDeleteFile, ...]:
+        """Delete files in place: of committed data files, then of those that are not."""
+        return (*self.deletions.delete_files, *(one.hidden for one in self.files if one.hidden is not None))
+
+    def over(self, plan: ScanPlan, directory: str, mappings: dict[int, tuple[int, NameMapping]]) -> ScanPlan:
+        """A scan of the table at the base snapshot, with this laid over it.
+
+        Args:
+            plan: The scan.
+            directory: Full directory of the table, with a trailing slash.
+            mappings: The mapping of each file of another writer, by the file's id.
+        """
+        ended = {file.data_file_id for file in self.deletions.ended}
+        hidden = {file.data_file_id: file for file in self.deletions.delete_files}
+        few = {file.data_file_id: file.positions for file in self.deletions.inlined_deletes}
+        left = [task for task in plan.tasks if task.file.id not in ended]
+        committed = [_thinned(task, hidden.get(task.file.id), few.get(task.file.id, ()), directory) for task in left]
+        # Numbers that the plan gives to files and tables of inlined rows go on.
+        numbered = len(plan.tasks)
+        if plan.inlined is not None:
+            numbered = max([numbered, *(number + 1 for number in plan.inlined.column(plan.inlined.num_columns - 1).unique().to_pylist())])
+        own = list(self._own(plan, directory, {file_id: number for file_id, (number, _) in mappings.items()}, numbered))
+        return replace(
+            plan,
+            tasks=(*committed, *own),
+            inlined=self._inlined_over(plan, numbered + len(self.files)),
+            mappings=(*plan.mappings, *{number: mapping for number, mapping in mappings.values() if number < 0}.values()),
+        )
+
+    def _live(self, inlined: pa.Table, width: int) -> pa.Table:
+        """The committed rows of the catalog that are left; ``width`` columns come before their row ids."""
+        if not self.deletions.inlined:
+            return inlined
+        gone = {(name, row_id) for name, row_ids in self.deletions.inlined for row_id in row_ids}
+        rows = zip(inlined.column(width + 2).to_pylist(), inlined.column(width).to_pylist(), strict=True)
+        return inlined.filter(pa.array([row not in gone for row in rows], pa.bool_()))
+
+    def _own(self, plan: ScanPlan, directory: str, mapping_ids: dict[int, int], start: int) -> Iterator[FileTask]:
+        for number, one in enumerate(self.files):
+            statistics = {column.column_id: column for column in one.file.statistics}
+            if plan.predicate is None or pruning.may_match(plan.predicate, statistics, one.file.record_count):
+                file = _data_file(one, directory, plan.snapshot_id, mapping_ids.get(one.id))
+                yield FileTask(file=file, native=False, native_obstacle="it is not committed yet", index=start + number)
+
+    def _inlined_over(self, plan: ScanPlan, number: int) -> pa.Table | None:
+        tables = [] if plan.inlined is None else [self._live(plan.inlined, len(plan.read_schema))]
+        tables += [_arrow(one, plan, number) for one in self.inlined]
+        return pa.concat_tables(tables) if tables else None
+
+
+def _thinned(task: FileTask, hidden: StagedDeleteFile | None, few: Sequence[int], directory: str) -> FileTask:
+    """The task for what is left of a committed file."""
+    if hidden is None and not few:
+        return task
+    delete_files = task.file.delete_files if hidden is None else (_delete_file(hidden, directory),)
+    inlined_deletes = tuple(sorted((*task.file.inlined_deletes, *few)))
+    return replace(task, file=replace(task.file, delete_files=delete_files, inlined_deletes=inlined_deletes))
+
+
+def _arrow(staged: StagedInlined, plan: ScanPlan, number: int) -> pa.Table:
+    by_id = {column.id: values for column, values in zip(staged.schema, staged.rows.columns, strict=True)}
+    arrays = [stored_array(list(by_id[column.id]), column, column) for column in plan.read_schema]
+    count = staged.rows.record_count
+    table = pa.Table.from_arrays(
+        [*arrays, pa.array(staged.row_ids, pa.int64()), pa.repeat(pa.scalar(plan.snapshot_id + 1, pa.int64()), count)],
+        schema=pa.schema([*to_arrow_schema(plan.read_schema), pa.field(ROW_ID, pa.int64()), pa.field(SNAPSHOT_ID, pa.int64())]),
+    )
+    table = table.append_column(TABLE_NAME, pa.repeat(NOT_COMMITTED, count))
+    return table.append_column(FILE_INDEX.name, pa.repeat(pa.scalar(number, pa.uint64()), count))
+
+
+def _data_file(staged: StagedFile, directory: str, snapshot_id: int, mapping_id: int | None) -> DataFile:
+    file, added = staged.file, staged.added
+    return DataFile(
+        id=staged.id,
+        table_id=-1,
+        path=directory + file.path if added is None else added.full_path,
+        relative_path=file.path,
+        path_is_relative=added is None or added.path_is_relative,
+        record_count=file.record_count,
+        file_size_bytes=file.file_size_bytes,
+        footer_size=file.footer_size,
+        row_id_start=None if file.row_ids_embedded else staged.first_row_id,
+        begin_snapshot=snapshot_id + 1,
+        mapping_id=mapping_id,
+        encryption_key=file.encryption_key,
+        delete_files=() if staged.hidden is None else (_delete_file(staged.hidden, directory),),
+    )
+
+
+def _delete_file(staged: StagedDeleteFile, directory: str) -> DeleteFile:
+    return DeleteFile(
+        id=-1,
+        data_file_id=staged.data_file_id,
+        path=directory + staged.path,
+        format="parquet",
+        delete_count=staged.delete_count,
+        file_size_bytes=staged.file_size_bytes,
+        footer_size=staged.footer_size,
+        begin_snapshot=staged.min_snapshot or 0,
+        encryption_key=staged.encryption_key,
+    )
