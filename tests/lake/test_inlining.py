@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import String, cast, inspect, select
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.inlined import _array
+from ducklake_core.catalog.inlined import stored_array
 from ducklake_core.catalog.inlined_encoding import is_readable, nested_text
 from ducklake_core.catalog.nested_text import parse_nested
 from ducklake_core.commit.actions import InsertInlined
@@ -154,7 +154,7 @@ def test_every_type_is_read_by_the_reference(lake: DuckLake, lake_address: LakeA
     count = 1 + max(len(values) for _, _, _, values in columns)
     schema = with_ids(Schema(columns=tuple(field for field, _, _, _ in columns)))
     held_values = [[*values, *[None] * (count - len(values))] for _, _, _, values in columns]
-    arrays = [_array(values, field, field) for field, values in zip(schema, held_values, strict=True)]
+    arrays = [stored_array(values, field, field) for field, values in zip(schema, held_values, strict=True)]
     rows = pa.Table.from_arrays(arrays, names=list(schema.names))
     bare = duckdb.connect()
     bare.execute("SET TimeZone = 'UTC'")

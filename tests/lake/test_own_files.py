@@ -15,6 +15,7 @@ from ducklake_core.arrow import positions
 from ducklake_core.commit import committer
 from ducklake_core.errors import CatalogUnavailableError, SchemaError, StorageError
 from ducklake_core.publication import Publication
+from ducklake_core.row_staging import RowStaging
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress
 
@@ -85,6 +86,9 @@ def test_half_a_delete_file(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> 
             return self
 
         def __exit__(self, *_: object) -> None:
+            self.close()
+
+        def close(self) -> None:
             self._file.close()
 
         def write(self, content: bytes) -> None:
@@ -137,7 +141,7 @@ def test_planning_again_that_breaks_leaves_nothing(lake: DuckLake, monkeypatch: 
         with lake.transaction() as tx:
             tx.overwrite("t", pa.table({"x": [1]}), where="x < 3")
             lake.table("t").delete("x = 0")
-            monkeypatch.setattr(Publication, "_find", broken)
+            monkeypatch.setattr(RowStaging, "_deletions", broken)
 
     with pytest.raises(RuntimeError, match="engine broke"):
         race()
