@@ -130,9 +130,10 @@ def inline_deletes(draft: Draft, action: InlineDeletes) -> None:
         return
     files = tuple((file.data_file_id, file.positions) for file in action.files)
     draft.inlined_inserts.append(InlinePositions(table_id=action.table_id, files=files, begin_snapshot=draft.snapshot_id))
-    draft.log("inlined_delete", action.table_id)
-    # The reference logs the line above alone, which its compaction does not look at: it would bring the rows back.
-    draft.log("deleted_from_table", action.table_id)
+    # The reference logs the first alone. Its compaction looks at the second, and would bring the rows back; its delete files look at
+    # the third, and one of the same row makes it show the file's other deleted rows.
+    for change in ("inlined_delete", "deleted_from_table", "inlined_insert"):
+        draft.log(change, action.table_id)
 
 
 def end_inlined(draft: Draft, action: EndInlined) -> None:

@@ -165,7 +165,7 @@ def test_message_names_table_both_changes_and_what_to_do() -> None:
 )
 @pytest.mark.parametrize(
     ("own", "other"),
-    itertools.product(["delete", "inlined_file_delete"], ["deleted_from_table:7", "inlined_delete:7", "inline_flush:7"]),
+    [*itertools.product(["delete", "inlined_file_delete"], ["deleted_from_table:7", "inlined_delete:7", "inline_flush:7"])],
 )
 def test_two_deletes_conflict_only_on_the_same_data_file(own: str, other: str, files: dict[int, FileState], *, conflict: bool) -> None:
     found = find_conflict(staged(OWN[own]), head(other, files=files))
