@@ -199,7 +199,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
             self._publication.own(staged.paths(files))
             staged.written = True
-            staged.files += files
+            self._publication.stage(staged, AddRows(files=tuple(files)), self._catalog.base)
 
     def stage_written(self, files: Sequence[WrittenFile], state: WriteState, table_id: int, *, overwrite: bool = False) -> None:
         """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
