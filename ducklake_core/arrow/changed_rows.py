@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ducklake_core.arrow.dataset_writer import DatasetWriter
+from ducklake_core.arrow.merge_keys import SOUGHT, KeyFilter
 from ducklake_core.arrow.positions import (
     DeleteTarget,
     Deletions,
@@ -157,6 +158,13 @@ class _Matching:
         self.index = SourceIndex(self.rows, [(self.change.target.columns[t], flat[s]) for t, s in self.change.keys])
         self.found = np.zeros(self.rows.num_rows, dtype=bool)
 
+    def sought(self) -> KeyFilter | None:
+        """By which readers leave out rows that match nothing; None when all rows matter, or the source is large."""
+        if self.change.about("not matched by source") or self.rows.num_rows > SOUGHT:
+            return None
+        parts = [(self.change.target.columns[ours], self.change.source.columns[theirs]) for ours, theirs in self.change.keys]
+        return KeyFilter(parts, [self.rows.column(theirs) for _, theirs in self.change.keys])
+
     def pairs(self, target: pa.RecordBatch, table: str) -> tuple[np.ndarray, pa.RecordBatch]:
         """Places of the matched rows of the target, and each joined with its row of the source."""
         ours, theirs = self.index.pairs(target, [f"t{place}" for place, _ in self.change.keys])
@@ -211,10 +219,10 @@ def change_rows(
     shape = _shape(plan, "rowid", "file_row_number")
     found: list[FileDeletion | None] = []
     with ChangeWriter(change, state, keep) as writer:
+        sought = None if matching is None else matching.sought()
         for task in plan.tasks:
-            positions = [
-                rows for batch in _chunks(read_task(task, shape, storage)) for rows in _change(writer, matching, batch, plan.table)
-            ]
+            batches = read_task(task, shape, storage) if sought is None else sought.rows(task, shape, storage, threads=True)
+            positions = [rows for batch in _chunks(batches) for rows in _change(writer, matching, batch, plan.table)]
             found.append(hide(task, positions, plan.shape, target, storage))
         inlined: dict[str, list[int]] = {}
         if plan.inlined is not None and plan.inlined.num_rows:

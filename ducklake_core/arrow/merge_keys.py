@@ -19,6 +19,9 @@ from ducklake_core.format.types import Field
 from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.storage.filesystems import Storage
 
+SOUGHT = 250_000
+"""Readers of the table know the keys of so many rows of the source at most; a larger source is joined with all rows in its range."""
+
 _POSITION = ("file_row_number",)
 _WHOLE_BYTES = 4 << 20
 """Files up to this size are read in one go; of larger ones first the keys, then the parts with rows that may match."""
@@ -65,16 +68,16 @@ class KeyFilter:
             for (target, column), known in zip(parts, values, strict=True)
         ]
 
-    def rows(self, task: FileTask, shape: ReadShape, storage: Storage) -> Iterator[pa.RecordBatch]:
+    def rows(self, task: FileTask, shape: ReadShape, storage: Storage, *, threads: bool = False) -> Iterator[pa.RecordBatch]:
         """The rows of a file that may match; else as :func:`ducklake_core.arrow.read.read_task`."""
         if task.file.file_size_bytes <= _WHOLE_BYTES:
-            yield from self._of(read_task(task, shape, storage, threads=False), shape)
+            yield from self._of(read_task(task, shape, storage, threads=threads), shape)
             return
         keys = self._shape(shape)
-        found = [np.asarray(batch.columns[-1]) for batch in self._of(read_task(task, keys, storage, threads=False), keys)]
+        found = [np.asarray(batch.columns[-1]) for batch in self._of(read_task(task, keys, storage, threads=threads), keys)]
         if found:
             chosen = ChosenRows(positions=np.concatenate(found), wanted=True)
-            yield from read_chosen(task, shape, chosen, storage, threads=False)
+            yield from read_chosen(task, shape, chosen, storage, threads=threads)
 
     def inlined(self, rows: pa.Table, shape: ReadShape) -> Iterator[pa.RecordBatch]:
         """Likewise of inlined rows."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.arrow.merge_keys import SourceKeys
+from ducklake_core.arrow.merge_keys import SOUGHT, SourceKeys
 from ducklake_core.arrow.read import read_plan
 from ducklake_core.arrow.row_request import ChangeRequest
 from ducklake_core.arrow.source_index import distinct_values
@@ -20,9 +20,6 @@ from ducklake_core.format.types import FLOATS, Field
 from ducklake_core.format.values import from_text, order_key, python_values
 from ducklake_core.scan.plan import ScanPlan, empty_plan, written_plan
 from ducklake_core.storage.filesystems import Storage
-
-_SOUGHT = 250_000
-"""Readers of the table know the keys of so many rows of the source at most; a larger source is joined with all rows in its range."""
 
 _LISTED = 100
 """Up to so many different keys are looked for one by one; more only as a range."""
@@ -60,7 +57,7 @@ class MergeSource:
 
     def keys(self, request: ChangeRequest) -> SourceKeys | None:
         """By which readers leave out rows of the target that match nothing; None when all rows matter, or the source is large."""
-        if any(clause.when == "not matched by source" for clause in request.clauses) or self._row_count > _SOUGHT:
+        if any(clause.when == "not matched by source" for clause in request.clauses) or self._row_count > SOUGHT:
             return None
         parts = tuple((request.target.columns[ours], self.schema.columns[theirs]) for ours, theirs in request.keys)
         if self.rows is not None:
@@ -78,7 +75,7 @@ class MergeSource:
         places = dict.fromkeys(theirs for _, theirs in request.keys)
         if self.rows is not None:
             return {place: self.rows.column(place).combine_chunks() for place in places}
-        if self._row_count > _SOUGHT:
+        if self._row_count > SOUGHT:
             return {}
         plan = self._scan(tuple(self.schema.columns[place].name for place in places))
         table = pa.Table.from_batches(read_plan(plan, self.storage), plan.shape.arrow_schema())

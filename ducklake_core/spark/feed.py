@@ -17,7 +17,7 @@ from ducklake_core.scan.change_plan import DELETE, INSERT, POSTIMAGE, PREIMAGE, 
 from ducklake_core.scan.snapshot_spans import covered
 from ducklake_core.spark.arrow_form import to_spark_form
 from ducklake_core.spark.bundles import INLINED_ROWS, deal, from_stream, split, to_stream
-from ducklake_core.spark.numbers import numbers, rows_of
+from ducklake_core.spark.numbers import numbers, size_of
 from ducklake_core.spark.scan_schema import FilteredColumns, arrow_form, filtered_columns, quoted, wants_exact
 from ducklake_core.storage.filesystems import Storage
 
@@ -51,10 +51,10 @@ def read_changes(plan: ChangePlan, storage: Storage, session: SparkSession) -> D
     branches = []
     bundles = _bundles(paired, [one for one, _ in inlined])
     if bundles:
-        branches.append(_with_updates(_frame(bundles, _rows_of(paired, plan), shape, columns, storage, session)))
+        branches.append(_with_updates(_frame(bundles, _size_of(paired, plan), shape, columns, storage, session)))
     bundles = _bundles(settled, [one for _, one in inlined])
     if bundles or not branches:
-        branches.append(_frame(bundles, _rows_of(settled, plan), shape, columns, storage, session))
+        branches.append(_frame(bundles, _size_of(settled, plan), shape, columns, storage, session))
     frame = reduce(lambda left, right: left.unionAll(right), branches)
     if predicate is not None:
         frame = frame.filter(to_sql(predicate, "spark"))
@@ -86,16 +86,16 @@ def _bundles(tasks: Sequence[ChangeTask], inlined: Sequence[InlinedChanges]) -> 
     return bundles
 
 
-def _rows_of(tasks: Sequence[ChangeTask], plan: ChangePlan) -> int:
-    inlined: int = sum(one.rows.num_rows for one in plan.inlined)
-    return rows_of(tasks) + inlined
+def _size_of(tasks: Sequence[ChangeTask], plan: ChangePlan) -> int:
+    inlined: int = sum(one.rows.nbytes for one in plan.inlined)
+    return size_of(tasks) + inlined
 
 
 def _frame(
-    bundles: Sequence[_Bundle], rows: int, shape: FeedShape, columns: FilteredColumns, storage: Storage, session: SparkSession
+    bundles: Sequence[_Bundle], size: int, shape: FeedShape, columns: FilteredColumns, storage: Storage, session: SparkSession
 ) -> DataFrame:
     reader = _reader(bundles, shape, storage, arrow_form(columns.schema), columns.again)
-    return numbers(session, len(bundles), rows).mapInArrow(reader, columns.schema)
+    return numbers(session, len(bundles), size).mapInArrow(reader, columns.schema)
 
 
 def _reader(

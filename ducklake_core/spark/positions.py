@@ -36,7 +36,7 @@ from ducklake_core.scan.plan import FileTask, ReadShape, ScanPlan
 from ducklake_core.spark.arrow_form import to_spark_form
 from ducklake_core.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
 from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
-from ducklake_core.spark.numbers import numbers, rows_of
+from ducklake_core.spark.numbers import numbers, size_of
 from ducklake_core.spark.scan_schema import arrow_form, quoted, spark_schema
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
@@ -178,7 +178,7 @@ def target_rows(
     for name in places:
         schema = schema.add(name, "long")
     reader = _position_reader(bundles, number_of, shape, storage, arrow_form(schema), keys)
-    return numbers(session, len(bundles), rows_of(plan.tasks, plan.inlined)).mapInArrow(reader, schema)
+    return numbers(session, len(bundles), size_of(plan.tasks, plan.inlined)).mapInArrow(reader, schema)
 
 
 def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: SparkSession, *, keep_predicate: bool) -> DataFrame:
@@ -189,7 +189,7 @@ def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: Spark
     bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(plan.tasks))), *inlined_bundles(plan.inlined)]
     schema = spark_schema(columns).add(_FILE, "long").add(_POSITION, "long")
     reader = _position_reader(bundles, number_of, shape, storage, arrow_form(schema))
-    return numbers(session, len(bundles), rows_of(plan.tasks, plan.inlined)).mapInArrow(reader, schema)
+    return numbers(session, len(bundles), size_of(plan.tasks, plan.inlined)).mapInArrow(reader, schema)
 
 
 def _position_reader(

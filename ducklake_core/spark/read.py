@@ -20,7 +20,7 @@ from ducklake_core.spark.bundles import Bundle, bundle_reader, deal, inlined_bun
 from ducklake_core.spark.field_ids import wants_native
 from ducklake_core.spark.hadoop_paths import native_schemes
 from ducklake_core.spark.native_read import read_natively
-from ducklake_core.spark.numbers import numbers, rows_of
+from ducklake_core.spark.numbers import numbers, size_of
 from ducklake_core.spark.scan_schema import arrow_form, filtered_columns, wants_exact
 from ducklake_core.storage.filesystems import Storage
 
@@ -49,8 +49,8 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
     branches = read_natively(plan, native, storage, session, schemes) if native else []
     bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(others))), *inlined_bundles(plan.inlined)]
     if bundles or not branches:
-        rows = rows_of(others, plan.inlined)
-        branches.append(_arrow(plan, bundles, rows, storage, session, wants_exact(session) if exact is None else exact))
+        size = size_of(others, plan.inlined)
+        branches.append(_arrow(plan, bundles, size, storage, session, wants_exact(session) if exact is None else exact))
     return reduce(lambda left, right: left.unionAll(right), branches)
 
 
@@ -69,7 +69,7 @@ def _ways(plan: ScanPlan, session: SparkSession, schemes: Mapping[str, str]) -> 
     return native, others
 
 
-def _arrow(plan: ScanPlan, bundles: list[Bundle], rows: int, storage: Storage, session: SparkSession, exact: bool) -> DataFrame:
+def _arrow(plan: ScanPlan, bundles: list[Bundle], size: int, storage: Storage, session: SparkSession, exact: bool) -> DataFrame:
     shape, filter_sql, condition = plan.shape, None, frozenset[int]()
     if plan.predicate is not None and needs_sql(plan.predicate):
         # Only Spark can evaluate it, so the columns that it reads have to come along.
@@ -77,5 +77,5 @@ def _arrow(plan: ScanPlan, bundles: list[Bundle], rows: int, storage: Storage, s
         shape = replace(shape, predicate=None, schema=plan.read_schema, virtual=shape.read_virtual)
     columns = filtered_columns(shape.schema, shape.virtual, condition, exact=exact)
     reader = bundle_reader(bundles, shape, storage, arrow_form(columns.schema), columns.again)
-    frame = numbers(session, len(bundles), rows).mapInArrow(reader, columns.schema)
+    frame = numbers(session, len(bundles), size).mapInArrow(reader, columns.schema)
     return frame if filter_sql is None else columns.selected(frame.filter(filter_sql), (*plan.schema.names, *plan.virtual))
