@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import time
 
-from sqlalchemy import BigInteger, Double, Executable, String, bindparam, column, func, select, table, true
+from sqlalchemy import BigInteger, DateTime, Double, Executable, String, bindparam, cast, column, func, select, table, true
 
 from ducklake_core.catalog.statements import Statements
 
 TURN_SECONDS = 30.0
 """How long a writer waits for those before it before it counts as an attempt that failed."""
-GIVE_WAY_SECONDS, GIVE_WAY_TIMES = 0.005, 3
-"""How long a writer that has its turn lets a transaction of another program end first, and how often."""
+PAUSE_SECONDS = 0.01
+"""How long a writer that has its turn leaves the lake to other programs."""
+GIVE_WAY_SECONDS, GIVE_WAY_TIMES = 0.005, 10
+"""How long it then waits for a transaction of theirs that began meanwhile, and how often."""
 _YOUNG_SECONDS = 0.25
 """An older transaction is not a commit that is about to end, but a reader's."""
 _REMEMBER_SECONDS = 60.0
+_PAUSED_UNTIL = "ducklake_core.paused_until"
 
 _ACTIVITY = table(
     "pg_stat_activity",
@@ -42,6 +45,8 @@ class Turns:
         """Wait for one's turn, which lasts to the end of the transaction, and then for others, should there be any."""
         statements.run("turn", _take, {"patience": f"{TURN_SECONDS * 1000:.0f}ms", "key": turn_key(schema)})
         if time.monotonic() < self._others_until:
+            # From here to COMMIT nobody else can begin a commit that succeeds; they get as much time in which they can.
+            statements.run("pause", _pause, {"pause": PAUSE_SECONDS})
             for _ in range(GIVE_WAY_TIMES):
                 statements.run("give way", _give_way, {"pause": GIVE_WAY_SECONDS, "young": _YOUNG_SECONDS})
 
@@ -58,8 +63,14 @@ def _take() -> Executable:
     return select(patience, func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger)))
 
 
+def _pause() -> Executable:
+    """Sleep, and note when that was over: who begins later is not waited for."""
+    over = func.set_config(_PAUSED_UNTIL, cast(func.clock_timestamp(), String), true())
+    return select(func.pg_sleep(bindparam("pause", type_=Double)), over)
+
+
 def _give_way() -> Executable:
-    """Sleep for a moment if another program is in a transaction that began just now."""
+    """Sleep for a moment if another program is in a transaction that began just before."""
     since = func.clock_timestamp() - func.make_interval(0, 0, 0, 0, 0, 0, bindparam("young", type_=Double))
     # A transaction goes on seeing this view as it was at first, unless it forgets that.
     return (
@@ -70,6 +81,7 @@ def _give_way() -> Executable:
             _ACTIVITY.c.application_name != func.current_setting("application_name"),
             _ACTIVITY.c.backend_type == "client backend",
             _ACTIVITY.c.xact_start > since,
+            _ACTIVITY.c.xact_start <= cast(func.current_setting(_PAUSED_UNTIL), DateTime(timezone=True)),
         )
         .limit(1)
     )
