@@ -13,6 +13,7 @@ from ducklake_core.errors import UsageError
 from ducklake_core.format.arrow_types import from_arrow_schema
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import BLOB, GEOMETRY, Field
 from ducklake_core.scan.plan import ScanPlan, written_plan
 
 if TYPE_CHECKING:
@@ -54,14 +55,19 @@ def schema_of(data: Any) -> Schema:
 
 
 def fitted_schema(data: Any, table: Schema) -> Schema:
-    """The frame's columns, where those without a type of their own (all NULL) take the type of the table's column."""
+    """The frame's columns, where those without a type of their own (all NULL) take the type of the table's column.
+
+    So do binaries where the table has geometries, which are well-known binary wherever there is no type for them.
+    """
     frame = schema_of(data)
     untyped = _untyped_columns(data)
-    columns = (
-        replace(column, type=known.type) if column.name in untyped and (known := table.find(column.name)) is not None else column
-        for column in frame
-    )
-    return Schema(columns=tuple(columns))
+
+    def fitted(column: Field) -> Field:
+        known = table.find(column.name)
+        takes = known is not None and (column.name in untyped or (column.type == BLOB and known.type == GEOMETRY))
+        return replace(column, type=known.type) if known is not None and takes else column
+
+    return Schema(columns=tuple(fitted(column) for column in frame))
 
 
 def _untyped_columns(data: Any) -> frozenset[str]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.arrow_cast import cast_to
-from ducklake_core.format.arrow_types import READ_ONLY_TYPES
+from ducklake_core.format.arrow_types import NO_KEY_TYPES
 from ducklake_core.format.schema import Schema
 
 _FOUND = "found"
@@ -56,7 +56,7 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
     """
     schema = table.select(on)
     for column in schema:
-        if not column.is_leaf or column.type in READ_ONLY_TYPES:
+        if not column.is_leaf or column.type in NO_KEY_TYPES:
             raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
     by_name = {name.casefold(): name for name in source.column_names}
     missing = [column.name for column in schema if column.name.casefold() not in by_name]

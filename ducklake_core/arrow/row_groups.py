@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.format import pruning, values
-from ducklake_core.format.arrow_types import READ_ONLY_TYPES, to_arrow_type
+from ducklake_core.format.arrow_types import NO_KEY_TYPES, to_arrow_type
 from ducklake_core.format.files import ColumnStatistics
 from ducklake_core.format.predicates import Predicate
 from ducklake_core.format.schema import Schema
@@ -78,7 +78,7 @@ def _usable_columns(
     leaf_of = {path: i for i, path in enumerate(paths) if counts[path] == 1}
     found: list[tuple[int, Field]] = []
     for column, place in zip(read_schema, places, strict=True):
-        if column.id not in wanted or place is None or not column.is_leaf or column.type in READ_ONLY_TYPES:
+        if column.id not in wanted or place is None or not column.is_leaf or column.type in NO_KEY_TYPES:
             continue
         held = file_schema.field(place)
         # Statistics in another type would have to be converted like the values; only NaN-free types are worth it.

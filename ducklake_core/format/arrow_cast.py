@@ -15,7 +15,7 @@ from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format import leaf_cast
 from ducklake_core.format.arrow_types import ArrowArray, ArrowType, is_list, to_arrow_schema, to_arrow_type
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import DataType, Field, ListType, MapType, StructType
+from ducklake_core.format.types import GEOMETRY, VARIANT, DataType, Field, ListType, MapType, StructType, children_of
 from ducklake_core.format.value_text import from_cast_text
 
 Data = TypeVar("Data", pa.RecordBatch, pa.Table)
@@ -96,7 +96,7 @@ def _absent(column: Field, arrow_type: ArrowType, length: int, *, physical: bool
 
 
 def _cast_column(column: ArrowArray, field: Field, arrow_type: ArrowType, *, physical: bool) -> ArrowArray:
-    if column.type == arrow_type:
+    if column.type == arrow_type and not (physical and _is_looked_at(field.type)):
         return column
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([cast_array(chunk, field, physical=physical) for chunk in column.chunks], arrow_type)
@@ -111,9 +111,14 @@ def _positions(names: list[str], where: str) -> dict[str, int]:
     return found
 
 
+def _is_looked_at(data_type: DataType) -> bool:
+    """Whether there are binaries that nobody could read if they were not what the type says."""
+    return data_type in (VARIANT, GEOMETRY) or any(_is_looked_at(child.type) for child in children_of(data_type))
+
+
 def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool) -> ArrowArray:
     arrow_type = to_arrow_type(data_type, physical=physical)
-    if array.type == arrow_type:
+    if array.type == arrow_type and not (physical and _is_looked_at(data_type)):
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), arrow_type)
@@ -129,7 +134,7 @@ def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool) 
         case MapType():
             return _cast_map(array, data_type, arrow_type, path, physical=physical)
         case _:
-            _check_container(not array.type.num_fields, array, data_type, path)
+            _check_container(not array.type.num_fields or data_type == VARIANT, array, data_type, path)
             return leaf_cast.cast_leaf(array, data_type, physical=physical)
 
 
@@ -137,12 +142,14 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
     _check_container(pa.types.is_struct(array.type), array, data_type, path)
     by_name = _positions([array.type.field(i).name for i in range(array.type.num_fields)], f"column {path!r}")
     children = []
+    # What stands below NULL structs is no value: it must not be looked at.
+    held = array.flatten() if array.null_count and _is_looked_at(data_type) else [array.field(i) for i in range(array.type.num_fields)]
     for field in data_type.fields:
         position = by_name.pop(field.name.casefold(), None)
         if position is None:
             children.append(pa.nulls(len(array), to_arrow_type(field.type, physical=physical)))
         else:
-            children.append(_cast(array.field(position), field.type, f"{path}.{field.name}", physical=physical))
+            children.append(_cast(held[position], field.type, f"{path}.{field.name}", physical=physical))
     if by_name:
         names = [f"{path}.{array.type.field(position).name}" for position in by_name.values()]
         raise SchemaError(f"the data has fields {names} that the table does not have", columns=names)

@@ -12,8 +12,8 @@ timestamp_s    timestamp[s]               timestamp[us]
 interval       month_day_nano_interval    string such as ``1 month 2 days 03:00:00.5`` (INTERVAL has only milliseconds)
 timetz         time64[us], in UTC         the same
 time_ns        time64[ns]                 none: the reference cannot write it to Parquet
-geometry       binary, WKB                none yet
-variant        struct<metadata, value>    none yet
+geometry       binary, WKB                the same, marked in the footer (storage/annotations.py)
+variant        struct<metadata, value>    the same, marked in the footer; never shredded
 =============  =========================  ====================================================================
 
 Geometries and variants are marked with the names of their Arrow extension types, ``geoarrow.wkb`` and ``arrow.parquet.variant``.
@@ -115,10 +115,10 @@ _LOGICAL: dict[str, pa.DataType] = {
     "geometry": pa.binary(),
     "variant": VARIANT_STORAGE,
 }
-READ_ONLY_TYPES = (TIME_NS, GEOMETRY, VARIANT)
-"""Types without a physical form: they are read, but not written."""
+NO_KEY_TYPES = (TIME_NS, GEOMETRY, VARIANT)
+"""Types that rows are not found by."""
 _PHYSICAL = {
-    **{name: arrow for name, arrow in _LOGICAL.items() if PrimitiveType(name=name) not in READ_ONLY_TYPES},
+    **{name: arrow for name, arrow in _LOGICAL.items() if name != "time_ns"},
     "int128": pa.string(),
     "uint128": pa.string(),
     "timestamp_s": pa.timestamp("us"),

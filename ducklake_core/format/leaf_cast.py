@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.arrow_types import HUGE_INTEGER, ArrowArray, ArrowType, to_arrow_type
+from ducklake_core.format.arrow_types import HUGE_INTEGER, VARIANT_STORAGE, ArrowArray, ArrowType, to_arrow_type
 from ducklake_core.format.interval_text import Interval, interval_text, parse_interval
 from ducklake_core.format.types import JSON, DataType, DecimalType, PrimitiveType
 from ducklake_core.format.value_text import from_text
+from ducklake_core.format.wkb import check_geometries
 
 _HUGE_BOUNDS = {"int128": (-(2**127), 2**127 - 1), "uint128": (0, 2**128 - 1)}
+_VARIANT_VERSIONS = pa.array([bytes([16 * flags + 1]) for flags in range(16)], pa.binary())
 _INFINITE_DATE = 2**31 - 1
 _INFINITE_TIMESTAMP = 2**63 - 1
 
@@ -35,6 +37,10 @@ def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arro
             return _to_huge(array, name, target)
         case PrimitiveType(name="interval"):
             return _to_interval(array, target)
+        case PrimitiveType(name="variant"):
+            return _to_variant(array)
+        case PrimitiveType(name="geometry"):
+            return _to_geometry(array)
         case PrimitiveType(name="uuid"):
             return _to_uuid(array, target)
         case PrimitiveType(name="timetz") if _is_text(array.type):
@@ -73,6 +79,34 @@ def from_values(values: Sequence[object], data_type: DataType, *, physical: bool
             storage = pa.string() if data_type == JSON else to_arrow_type(data_type)
             array = pa.array(values, storage)
     return cast_leaf(array, data_type, physical=physical)
+
+
+def _to_variant(array: ArrowArray) -> ArrowArray:
+    """The two binaries of unshredded variants, whatever their order is; a null variant is NULL."""
+    arrow = array.type
+    places = {arrow.field(place).name: place for place in range(arrow.num_fields)} if pa.types.is_struct(arrow) else {}
+    if set(places) != {"metadata", "value"}:
+        raise SchemaError(f"a variant is a struct of the binaries metadata and value, not {arrow}")
+    parts = {name: array.field(place).cast(pa.binary()) for name, place in places.items()}
+    # First bytes: the version of the encoding, and a null variant.
+    version: ArrowArray = pc.is_in(
+        pc.binary_slice(parts["metadata"], 0, 1), pa.array([bytes([16 * n + 1]) for n in range(16)], pa.binary())
+    )
+    is_null: ArrowArray = pc.or_kleene(array.is_null(), pc.fill_null(pc.equal(parts["value"], b"\0"), False))
+    missing: ArrowArray = pc.or_(parts["value"].is_null(), pc.equal(pc.fill_null(pc.binary_length(parts["value"]), 0), 0))
+    broken: ArrowArray = pc.and_(pc.invert(is_null), pc.or_(missing, pc.invert(pc.fill_null(version, False))))
+    if pc.any(broken).as_py():
+        raise SchemaError("a value is no variant: its metadata is not of version 1 of the encoding, or it has no value")
+    # Nothing may be NULL below a variant, NULL or not.
+    plain = [pc.if_else(is_null, pa.scalar(b"", pa.binary()), parts[name]) for name in ("metadata", "value")]
+    fields = [VARIANT_STORAGE.field(place) for place in range(2)]
+    return pa.StructArray.from_arrays(plain, fields=fields, mask=is_null)
+
+
+def _to_geometry(array: ArrowArray) -> ArrowArray:
+    found = array.cast(pa.binary())
+    check_geometries(found)
+    return found
 
 
 def _is_text(arrow: ArrowType) -> bool:

@@ -27,7 +27,7 @@ from ducklake_core.arrow.positions import (
 )
 from ducklake_core.arrow.read import read_inlined, read_task
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
-from ducklake_core.format.arrow_types import READ_ONLY_TYPES
+from ducklake_core.format.arrow_types import NO_KEY_TYPES
 from ducklake_core.format.predicate_sql import to_sql
 from ducklake_core.format.predicates import needs_sql
 from ducklake_core.format.schema import Schema
@@ -131,7 +131,7 @@ def _keys(data: DataFrame, schema: Schema) -> DataFrame:
     by_name = {name.casefold(): name for name in data.columns}
     selected: list[Column] = []
     for column, field in zip(schema, spark_schema(schema), strict=True):
-        if not column.is_leaf or column.type in READ_ONLY_TYPES:
+        if not column.is_leaf or column.type in NO_KEY_TYPES:
             raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
         if column.name.casefold() not in by_name:
             raise SchemaError(f"the data has no column {column.name!r}, which is part of the key", column=column.name)

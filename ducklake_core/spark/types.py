@@ -15,7 +15,8 @@ day-time and calendar interval                 interval
 year-month interval (top level only)           interval
 array, map, struct                             list, map, struct
 void                                           int32, as in the reference
-collations, variant, geometry, geography, UDT  refused by name
+variant                                        variant
+collations, geometry, geography, UDT           refused by name
 =============================================  ==========================================
 
 Reading (:func:`to_spark_type`): where Spark lacks the type, one that holds all values, and on request the nearest one of Spark's
@@ -60,6 +61,7 @@ from ducklake_core.format.types import (
     TIMESTAMP,
     TIMESTAMPTZ,
     VARCHAR,
+    VARIANT,
     DataType,
     DecimalType,
     Field,
@@ -91,6 +93,7 @@ _FROM_SPARK: dict[str, PrimitiveType] = {
     "DayTimeIntervalType": INTERVAL,
     "CalendarIntervalType": INTERVAL,
     "YearMonthIntervalType": INTERVAL,
+    "VariantType": VARIANT,
 }
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.statistics import truncate_bounds
-from ducklake_core.format.types import BLOB, FLOATS, JSON, VARCHAR, Field
+from ducklake_core.format.types import BLOB, FLOATS, GEOMETRY, JSON, VARCHAR, VARIANT, Field
 from ducklake_core.format.values import order_key, stat_value, to_text
 from ducklake_core.storage.leaf_arrays import leaf_arrays
 
@@ -89,8 +89,24 @@ class StatisticsCollector:
 
     def finish(self, metadata: pq.FileMetaData) -> tuple[ColumnStatistics, ...]:
         """Statistics of all leaves of user columns, from the finished file's footer."""
-        leaves = list(self.schema.leaves())
-        return tuple(self._leaf(metadata, position, leaf) for position, leaf in enumerate(leaves) if leaf.id not in _SYSTEM_COLUMNS)
+        found: list[ColumnStatistics] = []
+        position = 0
+        for leaf in self.schema.leaves():
+            if leaf.id not in _SYSTEM_COLUMNS:
+                found.append(self._variant(metadata, position, leaf) if leaf.type == VARIANT else self._leaf(metadata, position, leaf))
+            position += 2 if leaf.type == VARIANT else 1
+        return tuple(found)
+
+    def _variant(self, metadata: pq.FileMetaData, position: int, leaf: Field) -> ColumnStatistics:
+        """Both of its binaries; as in the reference a variant is a value, NULL too."""
+        groups = range(metadata.num_row_groups)
+        chunks = [metadata.row_group(number).column(place) for number in groups for place in (position, position + 1)]
+        return ColumnStatistics(
+            column_id=leaf.id,
+            column_size_bytes=sum(chunk.total_compressed_size for chunk in chunks),
+            value_count=sum(metadata.row_group(number).column(position).num_values for number in groups),
+            null_count=0,
+        )
 
     def _leaf(self, metadata: pq.FileMetaData, position: int, leaf: Field) -> ColumnStatistics:
         chunks = [metadata.row_group(number).column(position) for number in range(metadata.num_row_groups)]
@@ -114,6 +130,9 @@ class StatisticsCollector:
         )
 
     def _chunk_bounds(self, chunks: list[pq.ColumnChunkMetaData], leaf: Field) -> Iterator[tuple[object, object]]:
+        if leaf.type == GEOMETRY:
+            # The order of their bytes is none of geometries.
+            return
         for number, chunk in enumerate(chunks):
             long_bounds = self._long_bounds.get((number, leaf.id))
             found = chunk.statistics

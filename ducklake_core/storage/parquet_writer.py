@@ -18,7 +18,22 @@ from ducklake_core.format.encryption_key import EncryptionKey
 from ducklake_core.format.files import ROW_ID_FIELD_ID, WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import BLOB, BOOLEAN, DATE, FLOATS, INT128, INTEGERS, JSON, TIMESTAMPS, UINT128, VARCHAR, DataType, Field
+from ducklake_core.format.types import (
+    BLOB,
+    BOOLEAN,
+    DATE,
+    FLOATS,
+    INT128,
+    INTEGERS,
+    JSON,
+    TIMESTAMPS,
+    UINT128,
+    VARCHAR,
+    VARIANT,
+    DataType,
+    Field,
+)
+from ducklake_core.storage.annotations import AnnotatingSink, annotated_ids
 from ducklake_core.storage.file_statistics import StatisticsCollector
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.leaf_arrays import parquet_paths
@@ -73,6 +88,7 @@ class FileWriter:
         self.rows = 0
         self._key = EncryptionKey.random() if encrypted else None
         self._encrypting: EncryptingSink | None = None
+        self._annotating: AnnotatingSink | None = None
         self._full_path = directory + path
         self._storage = storage
         self._schema = schema
@@ -201,6 +217,10 @@ class FileWriter:
         if self._key is not None:
             self._encrypting = encrypting_sink(self._sink, self._full_path, self._key)
             target = pa.PythonFile(self._encrypting, mode="w")
+        marked = annotated_ids(self._schema)
+        if marked:
+            self._annotating = AnnotatingSink(self._sink if self._encrypting is None else self._encrypting, marked)
+            target = pa.PythonFile(self._annotating, mode="w")
         with self._storage.reporting("write", self._full_path):
             self._writer = pq.ParquetWriter(
                 target,
@@ -233,7 +253,10 @@ class FileWriter:
         if self._writer is None or self._sink is None:
             raise StorageError(f"no rows were written to {printable(self._full_path)}", path=printable(self._full_path))
         with self._storage.reporting("finish", self._full_path):
+            if self._annotating is not None:
+                self._annotating.hold()
             self._writer.close()
+            annotated = None if self._annotating is None else self._annotating.finish()
             end = None if self._encrypting is None else self._encrypting.finish()
             size = self._sink.tell()
             self._sink.close()
@@ -244,7 +267,7 @@ class FileWriter:
             path=self.path,
             record_count=footer.num_rows,
             file_size_bytes=size,
-            footer_size=footer_size(footer) if end is None else end.footer_size,
+            footer_size=end.footer_size if end is not None else annotated or footer_size(footer),
             statistics=self._statistics.finish(footer),
             partition_values=self._partition_values,
             row_ids_embedded=any(column.id == ROW_ID_FIELD_ID for column in self._schema),
@@ -285,7 +308,7 @@ def _encoding(leaf_type: DataType) -> str | None:
 
 
 def _repeats(leaf: Field, column: Field, sample: pa.Table) -> bool:
-    if leaf.type == BOOLEAN:
+    if leaf.type in (BOOLEAN, VARIANT):
         return False
     values = sample.column(column.name)
     if leaf is not column or isinstance(values.type, pa.BaseExtensionType):
