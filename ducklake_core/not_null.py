@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.predicate_builder import is_null
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
 
 
-def check_no_nulls(lake: DuckLake, committed: TableState, wanted: TableState, column_id: int) -> None:
+def check_no_nulls(lake: DuckLake, committed: TableState, wanted: TableState, column_id: int, session: Any = None) -> None:
     """Refuse a column that has NULL in a live row of the committed table.
 
     Files whose statistics say that they have none are not opened; of the others that one column is read, batch by batch, up to
@@ -25,6 +25,7 @@ def check_no_nulls(lake: DuckLake, committed: TableState, wanted: TableState, co
         committed: The table at the snapshot to look at.
         wanted: The table with its columns as they shall be.
         column_id: A top-level column of those.
+        session: A Spark session, whose executors look; this process does without it.
 
     Raises:
         SchemaError: There is one.
@@ -34,7 +35,8 @@ def check_no_nulls(lake: DuckLake, committed: TableState, wanted: TableState, co
     state = replace(committed, schema=committed_at(wanted.schema, committed.snapshot_id + 1))
     name = state.schema.by_id()[column_id].name
     scan = Scan(table=state, columns=[name], where=is_null(state.schema, (name,)), reader=lake.reader, storage=lake.storage)
-    if any(batch.num_rows for batch in scan.to_batches()):
+    found = any(batch.num_rows for batch in scan.to_batches()) if session is None else not scan.to_spark(session).isEmpty()
+    if found:
         raise SchemaError(
             f"column {name!r} of {committed.qualified_name} has NULL in it at snapshot {committed.snapshot_id}; "
             "give those rows a value, or delete them, before it becomes NOT NULL",

@@ -230,7 +230,7 @@ class Publication:
         altered = None if staged.committed is None else difference(staged.committed, staged.state)
         for column_id in altered.not_null if altered is not None else ():
             assert staged.committed is not None
-            check_no_nulls(self._lake, staged.committed, staged.state, column_id)
+            check_no_nulls(self._lake, staged.committed, staged.state, column_id, staged.looks)
 
     def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
         target = self._rows.targets[table_id]

@@ -111,6 +111,7 @@ class StagedTable:
         mappings: Name mappings that the table has at the base snapshot, once files of other writers are among the steps.
         exclusive: Full paths of such files that nothing else in the lake may have.
         written: Whether any call wrote to it.
+        looks: The Spark session that looks for NULLs when the transaction is planned again; None for this process.
         remembered: Whether ``committed`` was taken from memory, which is good for appends only (see known_tables.py).
     """
 
@@ -124,6 +125,7 @@ class StagedTable:
     mappings: tuple[NameMapping, ...] = ()
     exclusive: frozenset[str] = frozenset()
     written: bool = False
+    looks: Any = field(default=None, repr=False)
     remembered: bool = False
 
     @property

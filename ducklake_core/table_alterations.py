@@ -60,9 +60,9 @@ class TableAlterations(ABC):
         """Take away a column's default."""
         return self._alter(lambda tx: tx.drop_default(self.name, column), commit)
 
-    def set_not_null(self, column: ColumnName, **commit: Any) -> Snapshot | None:
-        """Make a column NOT NULL, after its data proves that it can be."""
-        return self._alter(lambda tx: tx.set_not_null(self.name, column), commit)
+    def set_not_null(self, column: ColumnName, *, spark: Any = None, **commit: Any) -> Snapshot | None:
+        """Make a column NOT NULL, after its data proves that it can be; with ``spark``, a session, its executors look."""
+        return self._alter(lambda tx: tx.set_not_null(self.name, column, spark=spark), commit)
 
     def drop_not_null(self, column: ColumnName, **commit: Any) -> Snapshot | None:
         """Let a column be NULL."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ducklake_core.commit import alterations
 from ducklake_core.commit.alterations import Alteration
@@ -109,10 +109,10 @@ class AlterationVerbs(OpenTransaction):
         """Take away a column's default: rows that lack it get NULL from now on."""
         self.set_default(table, column, None)
 
-    def set_not_null(self, table: str, column: ColumnName) -> None:
+    def set_not_null(self, table: str, column: ColumnName, *, spark: Any = None) -> None:
         """Make a column NOT NULL, after the data proves that it can be.
 
-        Rows that others add until the commit are looked at as well.
+        Rows that others add until the commit are looked at as well. With ``spark``, a session, its executors look.
 
         Raises:
             SchemaError: A row has NULL in it, or it is a field.
@@ -125,8 +125,9 @@ class AlterationVerbs(OpenTransaction):
         alteration = partial(alterations.set_nullable, path=path, nullable=False)
         wanted = alteration(staged.state)
         if staged.committed is not None:
-            check_no_nulls(self._lake, staged.committed, wanted, find_node(wanted.schema, path).id)
+            check_no_nulls(self._lake, staged.committed, wanted, find_node(wanted.schema, path).id, spark)
         staged.alter(alteration, forms=True)
+        staged.looks = spark
 
     def drop_not_null(self, table: str, column: ColumnName) -> None:
         """Let a column be NULL.

@@ -56,18 +56,20 @@ def test_few_rows_are_inlined_when_asked(spark: SparkSession, sqlite_address: La
 
 def test_not_null_and_defaults(spark: SparkSession, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    made = lake.create_table_as("t", spark.range(0, 1000, 1, 2).selectExpr("id AS k", "concat('v', id) AS s"))
+    made = lake.create_table_as("t", spark.range(0, 1000, 1, 2).selectExpr("id AS k", "nullif(concat('v', id), 'v500') AS s"))
     assert made.snapshot_id == 1
     assert (made.created_table, made.rows_added, lake.snapshot().id) == (True, 1000, 1)
     table = lake.table("t")
     table.add_column("d", "int32", default=7)
     table.set_default("d", 9)
-    table.set_not_null("k")
+    with pytest.raises(SchemaError, match=r"'s' of main\.t has NULL in it"):
+        table.set_not_null("s", spark=spark)
+    assert table.set_not_null("k", spark=spark) is not None
     files = set(Path(sqlite_address.data_path).rglob("*.parquet"))
     with pytest.raises(SchemaError, match=r"'k'.*NULL"):
         table.append(spark.range(0, 500, 1, 2).selectExpr("nullif(id, 499) AS k", "'x' AS s"))
     assert set(Path(sqlite_address.data_path).rglob("*.parquet")) == files
     table.append(spark.range(5000, 5002).selectExpr("id AS k"))
     with oracle(sqlite_address) as duck:
-        assert duck.rows("SELECT d, count(*), count(s), min(k) FROM t GROUP BY d ORDER BY d") == [(7, 1000, 1000, 0), (9, 2, 0, 5000)]
+        assert duck.rows("SELECT d, count(*), count(s), min(k) FROM t GROUP BY d ORDER BY d") == [(7, 1000, 999, 0), (9, 2, 0, 5000)]
     lake.close()
