@@ -20,6 +20,7 @@ from tests.support.postgres import PostgresServer
 
 Rows = set[int]
 OURS: dict[str, tuple[Callable[[DuckLake], object], Callable[[Rows], Rows]]] = {
+    "delete many": (lambda lake: lake.table("t").delete("i % 10 < 6 AND i < 20"), lambda rows: {i for i in rows if i % 10 > 5 or i >= 20}),
     "delete": (lambda lake: lake.table("t").delete("i IN (1, 12)"), lambda rows: rows - {1, 12}),
     "delete the same row": (lambda lake: lake.table("t").delete("i = 3"), lambda rows: rows - {3}),
     "end a file": (lambda lake: lake.table("t").delete("i < 10"), lambda rows: {i for i in rows if i >= 10}),
