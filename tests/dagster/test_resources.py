@@ -193,6 +193,7 @@ def test_other_addresses_are_refused_without_their_secrets(address: str) -> None
         DuckLakeResource(catalog=dg.EnvVar("LAKE_ADDRESS"), storage=LocalStorage(data_path="files/"))
 
 
+@pytest.mark.slow_on("sqlite", "postgresql")
 def test_a_lake_by_address_in_a_run(every_lake_address: LakeAddress) -> None:
     @dg.asset
     def numbers(lake: DuckLakeResource) -> None:

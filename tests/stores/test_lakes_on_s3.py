@@ -54,6 +54,7 @@ def test_on_spark(sqlite_address: LakeAddress, s3: S3Server, spark: SparkSession
     lake.close()
 
 
+@pytest.mark.slow
 def test_adding_what_spark_wrote(sqlite_address: LakeAddress, s3: S3Server, spark: SparkSession, tmp_path: Path) -> None:
     """A whole output directory of Spark's own, with ``_SUCCESS`` and checksums, partitioned by a column."""
     address = s3_lake(sqlite_address, "adding")

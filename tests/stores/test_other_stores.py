@@ -17,6 +17,7 @@ from tests.support.oracle import LakeAddress
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
+@pytest.mark.slow
 def test_google_cloud_storage(sqlite_address: LakeAddress) -> None:
     with gcs_server() as endpoint:
         options = {"gs": {"token": "anon", "endpoint_url": endpoint, "project": "test"}}

@@ -52,6 +52,7 @@ def local_spellings(path: str) -> list[str]:
     return [f"file://{path}", f"file:{path}", f"{parent}//{name}", f"{parent}/../t/{name}", os.path.relpath(path), f"local://{path}"]
 
 
+@pytest.mark.slow_on("1", "2", "3", "5")
 @pytest.mark.parametrize("number", range(6))
 def test_cleanup_keeps_a_live_file(sqlite_address: LakeAddress, number: int) -> None:
     lake = lake_of_files(sqlite_address)
