@@ -17,7 +17,6 @@ from ducklake_core.format.value_text import from_text
 from ducklake_core.format.wkb import check_geometries
 
 _HUGE_BOUNDS = {"int128": (-(2**127), 2**127 - 1), "uint128": (0, 2**128 - 1)}
-_VARIANT_VERSIONS = pa.array([bytes([16 * flags + 1]) for flags in range(16)], pa.binary())
 _INFINITE_DATE = 2**31 - 1
 _INFINITE_TIMESTAMP = 2**63 - 1
 

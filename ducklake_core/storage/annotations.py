@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from thrift.Thrift import TType
 
-from ducklake_core.format.schema import Schema
 from ducklake_core.format.types import GEOMETRY, VARIANT, DataType
 from ducklake_core.storage.encryption.compact import Struct, read_struct, write_struct
 
@@ -36,11 +35,6 @@ class Sink(Protocol):
 
     def write(self, data: Any, /) -> object:
         """Take bytes."""
-
-
-def annotated_ids(schema: Schema) -> dict[int, DataType]:
-    """Columns and nested nodes that need a mark, by their ids."""
-    return {node.id: node.type for node in schema.walk() if node.type in (GEOMETRY, VARIANT)}
 
 
 class AnnotatingSink(RawIOBase):

@@ -23,6 +23,7 @@ from ducklake_core.format.types import (
     BOOLEAN,
     DATE,
     FLOATS,
+    GEOMETRY,
     INT128,
     INTEGERS,
     JSON,
@@ -33,7 +34,6 @@ from ducklake_core.format.types import (
     DataType,
     Field,
 )
-from ducklake_core.storage.annotations import AnnotatingSink, annotated_ids
 from ducklake_core.storage.file_statistics import StatisticsCollector
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.leaf_arrays import parquet_paths
@@ -42,6 +42,7 @@ from ducklake_core.storage.parquet_output import encrypting_sink
 from ducklake_core.storage.uploads import discard
 
 if TYPE_CHECKING:
+    from ducklake_core.storage.annotations import AnnotatingSink
     from ducklake_core.storage.encryption.encrypting import EncryptingSink
 
 ROW_GROUP_ROWS = 1_048_576
@@ -217,8 +218,10 @@ class FileWriter:
         if self._key is not None:
             self._encrypting = encrypting_sink(self._sink, self._full_path, self._key)
             target = pa.PythonFile(self._encrypting, mode="w")
-        marked = annotated_ids(self._schema)
+        marked = {node.id: node.type for node in self._schema.walk() if node.type in (GEOMETRY, VARIANT)}
         if marked:
+            from ducklake_core.storage.annotations import AnnotatingSink
+
             self._annotating = AnnotatingSink(self._sink if self._encrypting is None else self._encrypting, marked)
             target = pa.PythonFile(self._annotating, mode="w")
         with self._storage.reporting("write", self._full_path):
