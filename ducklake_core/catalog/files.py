@@ -114,12 +114,7 @@ def _partition_may_match(file: DataFile, table: TableState, predicate: Predicate
 
 
 def may_match(reader: CatalogReader, table: TableState, predicate: Predicate, files: Sequence[DataFile]) -> frozenset[int]:
-    """Ids of those files that may hold a row satisfying a predicate, live or not.
-
-    Args:
-        predicate: Bound to ``table.schema``.
-        files: By ascending ids.
-    """
+    """Ids of those files (given by ascending ids, live or not) that may hold a row satisfying a predicate bound to ``table.schema``."""
     if not files:
         return frozenset()
     queries, ids = _Queries(reader, table, None), [file.id for file in files]

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, column, func, literal_column
 from sqlalchemy.sql import quoted_name
 
-from ducklake_core.format.types import BLOB, VARIANT, DataType, Field, ListType, MapType, StructType, children_of
+from ducklake_core.format.types import BLOB, VARIANT, DataType, Field, ListType, MapType, StructType, children_of, with_children
 
 NULL_VARIANT = b"\0"
 """The value of a variant that is null: as in files, it is NULL."""
@@ -25,15 +25,7 @@ def holds_variants(data_type: DataType) -> bool:
 
 def plain_type(data_type: DataType) -> DataType:
     """The type of what :func:`plain_cell` gives: two binaries in the place of each variant."""
-    match data_type:
-        case ListType(element=element):
-            return ListType(element=_plain_field(element))
-        case MapType(key=key, value=value):
-            return MapType(key=_plain_field(key), value=_plain_field(value))
-        case StructType(fields=fields):
-            return StructType(fields=tuple(_plain_field(field) for field in fields))
-        case _:
-            return _PLAIN if data_type == VARIANT else data_type
+    return _PLAIN if data_type == VARIANT else with_children(data_type, _plain_field)
 
 
 def _plain_field(field: Field) -> Field:

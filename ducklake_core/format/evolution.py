@@ -46,6 +46,7 @@ from ducklake_core.format.types import (
     ListType,
     MapType,
     StructType,
+    with_children,
 )
 
 Mode: TypeAlias = Literal["strict", "additive"]
@@ -252,17 +253,6 @@ class _Work:
         """The column with ids in pre-order; it is nullable, because older rows do not have it."""
         own = next(self.ids)
         place = len(self.added)
-        numbered = Field(id=own, name=column.name, type=self.numbered(column.type, own))
+        numbered = Field(id=own, name=column.name, type=with_children(column.type, lambda child: self.new(child, own)))
         self.added.insert(place, (numbered, parent))
         return numbered
-
-    def numbered(self, data_type: DataType, parent: int) -> DataType:
-        match data_type:
-            case StructType(fields=fields):
-                return StructType(fields=tuple(self.new(f, parent) for f in fields))
-            case ListType(element=element):
-                return ListType(element=self.new(element, parent))
-            case MapType(key=key, value=value):
-                return MapType(key=self.new(key, parent), value=self.new(value, parent))
-            case _:
-                return data_type

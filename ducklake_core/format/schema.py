@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ducklake_core.errors import NotFoundError, SchemaError
-from ducklake_core.format.types import DataType, Field, ListType, MapType, StructType
+from ducklake_core.format.types import Field, StructType, with_children
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,22 +67,9 @@ def with_ids(schema: Schema, first_id: int = 1) -> Schema:
 
     def number(field: Field) -> Field:
         own = next(counter)
-        return replace(field, id=own, type=_map_children(field.type, number))
+        return replace(field, id=own, type=with_children(field.type, number))
 
     return Schema(columns=tuple(number(column) for column in schema.columns))
-
-
-def _map_children(data_type: DataType, transform: object) -> DataType:
-    assert callable(transform)
-    match data_type:
-        case ListType(element=element):
-            return ListType(element=transform(element))
-        case MapType(key=key, value=value):
-            return MapType(key=transform(key), value=transform(value))
-        case StructType(fields=fields):
-            return StructType(fields=tuple(transform(f) for f in fields))
-        case _:
-            return data_type
 
 
 def committed_at(schema: Schema, snapshot_id: int) -> Schema:
@@ -90,7 +77,7 @@ def committed_at(schema: Schema, snapshot_id: int) -> Schema:
 
     def dated(field: Field) -> Field:
         begin = field.begin_snapshot or snapshot_id
-        return replace(field, begin_snapshot=begin, type=_map_children(field.type, dated))
+        return replace(field, begin_snapshot=begin, type=with_children(field.type, dated))
 
     return Schema(columns=tuple(dated(column) for column in schema.columns))
 

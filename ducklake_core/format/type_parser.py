@@ -10,7 +10,7 @@ import pyarrow as pa
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.arrow_types import from_arrow_field
 from ducklake_core.format.type_names import parse_leaf_type
-from ducklake_core.format.types import DataType, Field, ListType, MapType, StructType
+from ducklake_core.format.types import DataType, Field, ListType, MapType, StructType, with_children
 
 TypeLike: TypeAlias = "str | DataType | pa.DataType"
 
@@ -47,15 +47,7 @@ def data_type_of(given: TypeLike) -> DataType:
 
 def without_ids(data_type: DataType) -> DataType:
     """The same type with fields that belong to no table yet."""
-    match data_type:
-        case ListType(element=element):
-            return ListType(element=_bare(element))
-        case MapType(key=key, value=value):
-            return MapType(key=_bare(key), value=_bare(value))
-        case StructType(fields=fields):
-            return StructType(fields=tuple(_bare(field) for field in fields))
-        case _:
-            return data_type
+    return with_children(data_type, _bare)
 
 
 def _bare(field: Field) -> Field:

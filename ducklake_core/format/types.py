@@ -6,7 +6,7 @@ A type is a pure value.  Containers hold :class:`Field` children, because every 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -110,6 +110,19 @@ class Field:
     def leaves(self) -> Iterator[Field]:
         """The leaves at or below this node, in the order of the Parquet leaf columns."""
         return (node for node in self.walk() if node.is_leaf)
+
+
+def with_children(data_type: DataType, change: Callable[[Field], Field]) -> DataType:
+    """The same type with its children changed, in the order in which they are stored; types without children as they are."""
+    match data_type:
+        case ListType(element=element):
+            return ListType(element=change(element))
+        case MapType(key=key, value=value):
+            return MapType(key=change(key), value=change(value))
+        case StructType(fields=fields):
+            return StructType(fields=tuple(change(field) for field in fields))
+        case _:
+            return data_type
 
 
 def children_of(data_type: DataType) -> tuple[Field, ...]:

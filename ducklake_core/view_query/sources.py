@@ -10,9 +10,10 @@ from ducklake_core.catalog.state import TableState
 from ducklake_core.catalog.views import ViewState, find_view
 from ducklake_core.errors import NotFoundError
 from ducklake_core.format.names import DEFAULT_SCHEMA, folded
+from ducklake_core.format.type_parser import without_ids
 from ducklake_core.scan.virtual import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.view_query.scopes import OutputColumn, Relation
-from ducklake_core.view_query.typed import Refused, plain
+from ducklake_core.view_query.typed import Refused
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Sources:
         """One reference to a table: its text for FROM, and its columns."""
         source = TableSource(key=f"t{len(self.tables)}", table=table)
         self.tables.append(source)
-        columns = tuple(OutputColumn(name=column.name, sql=self.fresh(), type=plain(column.type)) for column in table.schema)
+        columns = tuple(OutputColumn(name=column.name, sql=self.fresh(), type=without_ids(column.type)) for column in table.schema)
         stored = {column.sql: column.name for column in columns if column.name is not None}
         virtual: dict[str, OutputColumn] = {}
 

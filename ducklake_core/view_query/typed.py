@@ -30,11 +30,7 @@ from ducklake_core.format.types import (
     VARCHAR,
     DataType,
     DecimalType,
-    Field,
-    ListType,
-    MapType,
     PrimitiveType,
-    StructType,
 )
 
 NULL_TYPE = PrimitiveType(name="null")
@@ -80,23 +76,6 @@ class Typed:
     def text(self) -> str | None:
         """The value of a bare quoted string."""
         return self.constant.text if isinstance(self.constant, QuotedText) else None
-
-
-def plain(data_type: DataType) -> DataType:
-    """A type without ids and defaults, so that equal types are equal values."""
-    match data_type:
-        case ListType(element=element):
-            return ListType(element=_plain_field(element))
-        case MapType(key=key, value=value):
-            return MapType(key=_plain_field(key), value=_plain_field(value))
-        case StructType(fields=fields):
-            return StructType(fields=tuple(_plain_field(field) for field in fields))
-        case _:
-            return data_type
-
-
-def _plain_field(field: Field) -> Field:
-    return Field(name=field.name, type=plain(field.type))
 
 
 def spark_name(data_type: DataType) -> str:
