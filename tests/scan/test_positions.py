@@ -169,5 +169,5 @@ def _first(staged: object) -> object:
 def test_sql_only_predicates_need_spark(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i AS a FROM range(10) r(i)")
-    with pytest.raises(UnsupportedFeatureError, match="% 2 = 0"):
-        DuckLake.connect(sqlite_address.url).table("t").delete("a % 2 = 0")
+    with pytest.raises(UnsupportedFeatureError, match=r"(?i)md5"):
+        DuckLake.connect(sqlite_address.url).table("t").delete("md5(CAST(a AS VARCHAR)) = 'x'")
