@@ -43,7 +43,8 @@ def wants_native(session: SparkSession) -> bool:
 
 
 def refusal(tasks: Sequence[FileTask], table: str, schema: StructType, storage: Storage, session: SparkSession) -> DataFrame:
-    """A frame without rows that fails when one of the files lacks field ids."""
+    """A frame without rows that fails when files lack field ids: one file of each commit is looked at, as a commit has one writer."""
+    tasks = tuple({(task.file.begin_snapshot, task.file.partial_max): task for task in tasks}.values())
     parts = [tasks[start : start + _FILES_PER_PARTITION] for start in range(0, len(tasks), _FILES_PER_PARTITION)]
     slices = tuple(pickle.dumps([task.file.path for task in part]) for part in parts)
     return session.range(0, len(slices), 1, len(slices)).mapInArrow(_checker(slices, table, storage), schema)
