@@ -206,6 +206,7 @@ def test_on_a_duckdb_file(every_lake_address: LakeAddress, oracle: Callable[...,
         assert duck.value("SELECT count(*) FROM t") == 41
 
 
+@pytest.mark.slow
 def test_on_spark(sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     for start in (0, 100, 200):
