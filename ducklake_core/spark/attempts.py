@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from ducklake_core.spark.sessions import is_connect
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -42,7 +44,7 @@ def speculates(session: SparkSession) -> bool:
 
 
 def _ran_anew(stages: set[int], session: SparkSession) -> bool:
-    if type(session).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(session):
         return False
     tracker = session.sparkContext.statusTracker()
     found = (tracker.getStageInfo(stage) for stage in stages)

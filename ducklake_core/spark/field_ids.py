@@ -1,6 +1,7 @@
 """Files that Spark's reader must not take: it matches columns by their field ids and gives NULL for those that lack one.
 
-No footer is opened to plan, so executors look, in the very job that reads the files.
+No footer is opened to plan, so it is looked at when the files are given to Spark: here when that is a handful, in the very job
+that reads them otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 from ducklake_core.arrow.conform import field_id
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError, UsageError
 from ducklake_core.scan.plan import FileTask
+from ducklake_core.spark.sessions import is_connect
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
 
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
 
 READER_CONF = "spark.ducklake.read.files"
 """Session setting: "native" (the default) leaves to Spark's own Parquet reader what it reads exactly, "arrow" leaves it nothing."""
-# Whoever takes only the first rows runs the first partition first: what it looks at stands before all rows.
 _FILES_PER_PARTITION = 4096
 _AT_ONCE = 16
+FILES_LOOKED_AT_HERE = 16
+"""As many footers take a few milliseconds here, where a task of executors takes fifty."""
 
 
 def wants_native(session: SparkSession) -> bool:
@@ -42,11 +45,24 @@ def wants_native(session: SparkSession) -> bool:
     return wanted == "native"
 
 
-def refusal(tasks: Sequence[FileTask], table: str, schema: StructType, storage: Storage, session: SparkSession) -> DataFrame:
-    """A frame without rows that fails when files lack field ids: one file of each commit is looked at, as a commit has one writer."""
-    tasks = tuple({(task.file.begin_snapshot, task.file.partial_max): task for task in tasks}.values())
-    parts = [tasks[start : start + _FILES_PER_PARTITION] for start in range(0, len(tasks), _FILES_PER_PARTITION)]
-    slices = tuple(pickle.dumps([task.file.path for task in part]) for part in parts)
+def refusal(tasks: Sequence[FileTask], table: str, schema: StructType, storage: Storage, session: SparkSession) -> DataFrame | None:
+    """Look whether files have field ids, at one of each commit, as a commit has one writer.
+
+    Returns:
+        A frame without rows that looks when it runs, and fails with what this raises; None when they were looked at here, where
+        they are few and the session is not a client of Spark Connect, which need not reach them.
+
+    Raises:
+        UnsupportedFeatureError: A file lacks field ids.
+        CorruptFileError: A file is no Parquet file.
+        NotFoundError: There is no such file.
+    """
+    paths = list({(task.file.begin_snapshot, task.file.partial_max): task.file.path for task in tasks}.values())
+    if len(paths) <= FILES_LOOKED_AT_HERE and not is_connect(session):
+        _check_all(paths, table, storage)
+        return None
+    parts = [paths[start : start + _FILES_PER_PARTITION] for start in range(0, len(paths), _FILES_PER_PARTITION)]
+    slices = tuple(pickle.dumps(part) for part in parts)
     return session.range(0, len(slices), 1, len(slices)).mapInArrow(_checker(slices, table, storage), schema)
 
 
@@ -54,14 +70,17 @@ def _checker(slices: tuple[bytes, ...], table: str, storage: Storage) -> Callabl
     def check(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                paths = pickle.loads(slices[number])  # noqa: S301 - made by our own function in the same job
-                # Stores take their time to answer, and one task does this while others read rows.
-                with ThreadPoolExecutor(_AT_ONCE) as pool:
-                    for _ in pool.map(lambda path: check_ids(path, table, storage), paths):
-                        pass
+                _check_all(pickle.loads(slices[number]), table, storage)  # noqa: S301 - made by our own function in the same job
         yield from ()
 
     return check
+
+
+def _check_all(paths: Sequence[str], table: str, storage: Storage) -> None:
+    # Stores take their time to answer.
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(lambda path: check_ids(path, table, storage), paths):
+            pass
 
 
 def check_ids(path: str, table: str, storage: Storage) -> None:

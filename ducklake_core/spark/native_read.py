@@ -62,7 +62,7 @@ _NEEDED_FACTS = (_KEY, _FIRST, _LAST, _DELETED)  # the others are of use for vir
 def read_natively(
     plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]
 ) -> list[DataFrame]:
-    """Frames that together hold the rows of the given files of a plan; no data file is opened before an action runs.
+    """Frames that together hold the rows of the given files of a plan; of their files, one or a few are looked into.
 
     Files without deletes make a frame of their own unless virtual columns are wanted: there is nothing to look up for them. So do
     files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader. ``schemes`` says how Hadoop
@@ -70,13 +70,15 @@ def read_natively(
     """
     session.conf.set(FIELD_ID_CONF, "true")
     columns = spark_schema(plan.schema, plan.virtual)
-    frames = [refusal(tasks, plan.table, columns, storage, session)]
+    frames: list[DataFrame] = []
     for alike in _alike(tasks, lambda task: (bool(plan.shape.read_virtual) or _has_deletes(task), not task.trusts_bounds)):
         if plan.shape.read_virtual or _has_deletes(alike[0]):
             frames.append(_result(_placed(plan, alike, storage, session, schemes), plan, alike))
         else:
             frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), alike, session, schemes), plan, alike))
-    return frames
+    check = refusal(tasks, plan.table, columns, storage, session)
+    # Whoever takes only the first rows runs the first partition first.
+    return frames if check is None else [check, *frames]
 
 
 def _alike(tasks: Sequence[FileTask], kind: Callable[[FileTask], tuple[bool, ...]]) -> list[list[FileTask]]:

@@ -22,6 +22,7 @@ from ducklake_core.spark.hadoop_paths import native_schemes
 from ducklake_core.spark.native_read import read_natively
 from ducklake_core.spark.numbers import numbers, size_of
 from ducklake_core.spark.scan_schema import arrow_form, filtered_columns, wants_exact
+from ducklake_core.spark.sessions import is_connect
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
-    """The rows of a plan as a DataFrame, classic or Connect; no file is opened before an action runs.
+    """The rows of a plan as a DataFrame, classic or Connect; no rows are read before an action runs.
 
     Columns have the types of spark/types.py and are nullable; the session's time zone changes no value. The session's
     ``spark.sql.parquet.fieldId.read.enabled`` is switched on, which changes nothing for files and schemas without ids.
@@ -41,7 +42,9 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
         exact: Whether columns must have types that hold every value; as the session's ``spark.ducklake.read.types`` says when None.
 
     Raises:
-        UnsupportedFeatureError: A predicate that has no Spark SQL.
+        UnsupportedFeatureError: A predicate has no Spark SQL, or columns of a file of the lake's own have no field ids (in a large scan
+            or a Connect session it is the action that fails of this).
+        NotFoundError: A file is gone, looked for as above.
         UsageError: The session has another setting than those that there are.
     """
     schemes = native_schemes(session)
@@ -63,8 +66,7 @@ def _ways(plan: ScanPlan, session: SparkSession, schemes: Mapping[str, str]) -> 
     for task in plan.tasks:
         reachable = task.native or (task.native_obstacle == REMOTE and protocol_of(task.file.path) in schemes)
         (native if reachable else others).append(task)
-    is_connect = type(session).__module__.startswith("pyspark.sql.connect")
-    if is_connect and prefers_arrow([task.file.file_size_bytes for task in native]):
+    if is_connect(session) and prefers_arrow([task.file.file_size_bytes for task in native]):
         return [], list(plan.tasks)
     return native, others
 

@@ -11,7 +11,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.spark import field_ids
 from ducklake_core.spark.field_ids import READER_CONF
 from tests.foreign.added import numbered, put, register
 from tests.support.oracle import LakeAddress, Oracle
@@ -22,7 +23,9 @@ OWN = "ducklake-0198c1f2-0000-7000-8000-{:012d}.parquet"
 IGNORE_CONF = "spark.sql.parquet.fieldId.read.ignoreMissing"
 
 
-def test_spark_refuses_or_reads_with_arrow(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
+def test_spark_refuses_or_reads_with_arrow(
+    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["x", None]})
     nested = pa.table({"a": pa.array([1], pa.int32()), "l": pa.array([[1, 2]], pa.list_(pa.int32()))})
     held = {
@@ -43,10 +46,15 @@ def test_spark_refuses_or_reads_with_arrow(oracle: OracleFactory, sqlite_address
         for name in held:
             scan = lake.scan(name)
             assert all(task.native for task in scan.plan().plan.tasks)
-            # The first rows alone would come from the other file.
-            for read in (scan.to_spark(spark).collect, lambda scan=scan: scan.to_spark(spark).take(1)):
-                with pytest.raises(PySparkException, match=rf"{OWN.format(list(held).index(name))} of table main\.{name} lacks a field id"):
-                    read()
+            refused = rf"{OWN.format(list(held).index(name))} of table main\.{name} lacks a field id"
+            with pytest.raises(UnsupportedFeatureError, match=refused):
+                scan.to_spark(spark)
+            with monkeypatch.context() as many:
+                many.setattr(field_ids, "FILES_LOOKED_AT_HERE", 0)
+                # The first rows alone would come from the other file.
+                for read in (scan.to_spark(spark).collect, lambda scan=scan: scan.to_spark(spark).take(1)):
+                    with pytest.raises(PySparkException, match=refused):
+                        read()
         with oracle(sqlite_address) as duck:
             spark.conf.set(READER_CONF, "arrow")
             for name in held:
