@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -70,22 +69,26 @@ class StatisticsCollector:
         for column, values in zip(self.schema, row_group.columns, strict=True):
             if not any(_needs_a_look(leaf) for leaf in column.leaves()):
                 continue
+            arrays: dict[int, tuple[Field, list[pa.Array]]] = {}
             for chunk in values.chunks:
                 for leaf, array in leaf_arrays(chunk, column):
-                    self._observe_leaf(number, leaf, array)
+                    arrays.setdefault(leaf.id, (leaf, []))[1].append(array)
+            for leaf, parts in arrays.values():
+                self._observe_leaf(number, leaf, parts)
 
-    def _observe_leaf(self, number: int, leaf: Field, array: pa.Array) -> None:
+    def _observe_leaf(self, number: int, leaf: Field, parts: list[pa.Array]) -> None:
+        """Look at one leaf of a row group, which is in one or more parts."""
         if leaf.type in FLOATS:
-            self._floats.setdefault(leaf.id, _Floats()).add(array)
-        elif _is_bytes(leaf) and array.nbytes > _UNTRUSTED_LENGTH:
-            storage = array.storage if isinstance(array, pa.ExtensionArray) else array
-            longest = pc.max(pc.binary_length(storage)).as_py()
-            if longest is not None and longest > _UNTRUSTED_LENGTH:
-                found = pc.min_max(storage)
-                low, high = found["min"].as_py(), found["max"].as_py()
-                key = (number, leaf.id)
-                old = self._long_bounds.get(key)
-                self._long_bounds[key] = (low, high) if old is None else (min(old[0], low), max(old[1], high))
+            for array in parts:
+                self._floats.setdefault(leaf.id, _Floats()).add(array)
+        elif _is_bytes(leaf):
+            values = [array.storage if isinstance(array, pa.ExtensionArray) else array for array in parts]
+            if any(_has_untrusted(array) for array in values):
+                # Of the other parts too: the footer has bounds of the whole row group, or none.
+                found = [pc.min_max(array) for array in values]
+                low = min(one["min"].as_py() for one in found if one["min"].is_valid)
+                high = max(one["max"].as_py() for one in found if one["max"].is_valid)
+                self._long_bounds[(number, leaf.id)] = (low, high)
 
     def finish(self, metadata: pq.FileMetaData) -> tuple[ColumnStatistics, ...]:
         """Statistics of all leaves of user columns, from the finished file's footer."""
@@ -114,7 +117,7 @@ class StatisticsCollector:
         slots = sum(chunk.num_values for chunk in chunks)
         floats = self._floats.get(leaf.id, _Floats()) if leaf.type in FLOATS else None
         values = sum(chunk.statistics.num_values for chunk in chunks) if floats is None else floats.values
-        bounds = _widest(self._chunk_bounds(chunks, leaf)) if floats is None else floats.bounds
+        bounds = self._bounds(chunks, leaf) if floats is None else floats.bounds
         low, high = (None, None) if bounds is None else (to_text(bounds[0], leaf.type), to_text(bounds[1], leaf.type))
         kept = truncate_bounds(low, high, leaf.type)
         return ColumnStatistics(
@@ -129,10 +132,12 @@ class StatisticsCollector:
             exact_max=kept.exact_max,
         )
 
-    def _chunk_bounds(self, chunks: list[pq.ColumnChunkMetaData], leaf: Field) -> Iterator[tuple[object, object]]:
+    def _bounds(self, chunks: list[pq.ColumnChunkMetaData], leaf: Field) -> tuple[object, object] | None:
+        """Least and greatest value; None when there is no value, or no bounds are known for some of them."""
         if leaf.type == GEOMETRY:
             # The order of their bytes is none of geometries.
-            return
+            return None
+        pairs: list[tuple[object, object]] = []
         for number, chunk in enumerate(chunks):
             long_bounds = self._long_bounds.get((number, leaf.id))
             found = chunk.statistics
@@ -140,22 +145,27 @@ class StatisticsCollector:
                 raw: tuple[object, object] = tuple(b.encode() if isinstance(b, str) else b for b in long_bounds)  # type: ignore[assignment]
             elif found.has_min_max:
                 raw = (found.min_raw, found.max_raw)
+            elif found.num_values:
+                return None
             else:
                 continue
             low, high = stat_value(raw[0], leaf.type), stat_value(raw[1], leaf.type)
-            if low is not None and high is not None:
-                yield low, high
-
-
-def _widest(bounds: Iterator[tuple[object, object]]) -> tuple[object, object] | None:
-    pairs = list(bounds)
-    if not pairs:
-        return None
-    return min((low for low, _ in pairs), key=order_key), max((high for _, high in pairs), key=order_key)
+            if low is None or high is None:
+                return None
+            pairs.append((low, high))
+        if not pairs:
+            return None
+        return min((low for low, _ in pairs), key=order_key), max((high for _, high in pairs), key=order_key)
 
 
 def _needs_a_look(leaf: Field) -> bool:
     return leaf.type in FLOATS or _is_bytes(leaf)
+
+
+def _has_untrusted(array: pa.Array) -> bool:
+    """Whether one of its values is so long that the footer may lack bounds."""
+    longest = pc.max(pc.binary_length(array)).as_py() if array.nbytes > _UNTRUSTED_LENGTH else None
+    return longest is not None and longest > _UNTRUSTED_LENGTH
 
 
 def _is_bytes(leaf: Field) -> bool:
