@@ -33,8 +33,8 @@ from ducklake_core.staged_view import StagedView
 if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
 
-REPLANS = 20
-_LONGEST_PAUSE = 2.0
+REPLANS = 60
+_LONGEST_PAUSE = 0.5
 
 
 class Publication:

@@ -65,9 +65,9 @@ class RowStaging:
         """
         rows = staged.rows
         match step:
-            case AddRows(files=files, inlined=inlined):
-                rows = rows.with_files(files)
-                staged.rows = rows if inlined is None else rows.with_inlined(inlined, staged.state.schema)
+            case AddRows(files=files, inlined=inlined, replaces=replaces):
+                rows = rows.with_files(files, depends=replaces)
+                staged.rows = rows if inlined is None else rows.with_inlined(inlined, staged.state.schema, depends=replaces)
                 return []
             case AddForeign(files=added):
                 staged.rows = rows.with_added(added)

@@ -81,10 +81,11 @@ Selection: TypeAlias = SelectRows | SelectKeys | ChangeRows | RestoreRows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddRows:
-    """Rows that a call has written, to files or for the catalog."""
+    """Rows that a call has written, to files or for the catalog; ``replaces`` other rows, be there any or none."""
 
     files: tuple[WrittenFile, ...] = ()
     inlined: InlinedRows | None = None
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -168,7 +169,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
                 predicate = partition_predicate(partitions, staged.state.partition_spec, staged.state.schema, staged.name)
             staged.written = True
             # The rows are written first: a key, or what satisfies the condition, is checked before anything is looked for.
-            written = self._write_rows(staged, data, predicate, inline)
+            written = replace(self._write_rows(staged, data, predicate, inline), replaces=mode != "append")
             base = self._catalog.base
             if mode == "upsert":
                 self._publication.stage(staged, SelectKeys(on=tuple(on), data=data, files=written.files), base)
@@ -227,7 +228,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             staged.written = True
             if overwrite:
                 self._publication.stage(staged, SelectRows(where=None), self._catalog.base)
-            self._publication.stage(staged, AddRows(files=tuple(files)), self._catalog.base)
+            self._publication.stage(staged, AddRows(files=tuple(files), replaces=overwrite), self._catalog.base)
 
     @contextmanager
     def _whole_or_nothing(self) -> Iterator[None]:

@@ -28,6 +28,8 @@ from ducklake_core.format.types import (
     DataType,
     DecimalType,
     Field,
+    StructType,
+    children_of,
 )
 from ducklake_core.format.value_text import from_cast_text, to_cast_text
 from ducklake_core.format.values import python_values
@@ -51,6 +53,8 @@ def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool =
     """
     if held == wanted:
         return array
+    if _same_values(held, wanted):
+        return cast_array(array, Field(id=0, name="value", type=wanted))
     if array.null_count == len(array):
         # An empty batch has to find out too what cannot be done.
         _check(held, wanted)
@@ -72,6 +76,21 @@ def text_value(text: str, wanted: DataType) -> Any:
         UsageError: The text is no value of that type.
     """
     return from_values([_read(text, wanted)], wanted)
+
+
+def _same_values(held: DataType, wanted: DataType) -> bool:
+    """Whether two nested types hold the same values: only ids, or the case and order of a struct's fields, tell them apart."""
+    ours, theirs = (
+        sorted(children_of(one), key=lambda field: field.name.casefold()) if isinstance(one, StructType) else children_of(one)
+        for one in (held, wanted)
+    )
+    if type(held) is not type(wanted) or not ours or len(ours) != len(theirs):
+        return held == wanted
+    named = isinstance(held, StructType)
+    return all(
+        (not named or one.name.casefold() == two.name.casefold()) and _same_values(one.type, two.type)
+        for one, two in zip(ours, theirs, strict=True)
+    )
 
 
 def _check(held: DataType, wanted: DataType) -> None:

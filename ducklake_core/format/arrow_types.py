@@ -115,7 +115,7 @@ _LOGICAL: dict[str, pa.DataType] = {
     "geometry": pa.binary(),
     "variant": VARIANT_STORAGE,
 }
-NO_KEY_TYPES = (TIME_NS, GEOMETRY, VARIANT)
+NO_KEY_TYPES = (TIME_NS, INTERVAL, GEOMETRY, VARIANT)
 """Types that rows are not found by."""
 _PHYSICAL = {
     **{name: arrow for name, arrow in _LOGICAL.items() if name != "time_ns"},
