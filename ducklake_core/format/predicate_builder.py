@@ -13,7 +13,7 @@ from ducklake_core.format.literals import number_literal, text_literal
 from ducklake_core.format.predicate_parser import bind_column
 from ducklake_core.format.predicates import FALSE, ColumnReference, Comparison, InList, IsNull, Literal, Operator, Predicate, conjunction
 from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import BLOB, BOOLEAN, DATE, FLOAT64, INT128, TIME, TIMESTAMP, TIMESTAMPTZ, UUID, DataType
+from ducklake_core.format.types import BLOB, BOOLEAN, DATE, FLOAT64, INT128, TIME, TIMESTAMP, TIMESTAMP_NS, TIMESTAMPTZ, UUID, DataType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -101,10 +101,7 @@ def _typed(value: object, data_type: DataType) -> Literal | None:
         case bytes():
             return Literal(value=value, type=BLOB)
         case datetime():
-            aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-            elapsed = aware - _EPOCH
-            units = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
-            return Literal(value=units, type=TIMESTAMPTZ if value.tzinfo else TIMESTAMP)
+            return _point_in_time(value)
         case date():
             return Literal(value=value.toordinal() - _EPOCH.toordinal(), type=DATE)
         case time() if value.tzinfo is None:
@@ -113,3 +110,17 @@ def _typed(value: object, data_type: DataType) -> Literal | None:
             return text_literal(str(value), data_type)
         case _:
             return None
+
+
+def _point_in_time(value: datetime) -> Literal | None:
+    if value != value:  # noqa: PLR0124 - as NaN
+        # What pandas has for NULL is an instance of datetime.
+        return None
+    aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+    elapsed = aware - _EPOCH
+    units = (elapsed.days * 86_400 + elapsed.seconds) * 1_000_000 + elapsed.microseconds
+    # Its times are finer than those of Python, which Arrow makes of nanoseconds where pandas is installed.
+    finer: int = getattr(value, "nanosecond", 0)
+    if not finer:
+        return Literal(value=units, type=TIMESTAMPTZ if value.tzinfo else TIMESTAMP)
+    return None if value.tzinfo else Literal(value=units * 1000 + finer, type=TIMESTAMP_NS)

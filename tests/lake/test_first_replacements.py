@@ -46,5 +46,7 @@ def test_rows_that_were_appended_meanwhile_are_replaced(sqlite_address: LakeAddr
     lake.create_table("t", pa.schema([("k", pa.int32()), ("v", pa.int32())]))
     with lake.transaction() as tx:
         replace_rows(tx, "where", 1)
-        DuckLake.connect(sqlite_address.url).table("t").append(pa.table({"k": pa.array([1, 2], pa.int32()), "v": pa.array([8, 9], pa.int32())}))
+        DuckLake.connect(sqlite_address.url).table("t").append(
+            pa.table({"k": pa.array([1, 2], pa.int32()), "v": pa.array([8, 9], pa.int32())})
+        )
     assert sorted(row["v"] for row in lake.table("t").scan().to_arrow().to_pylist()) == [1, 9]

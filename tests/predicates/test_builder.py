@@ -6,12 +6,14 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
 
+import pandas as pd
 import pytest
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.format.predicate_builder import between, compare, is_null, one_of
+from ducklake_core.format.predicate_builder import between, compare, is_null, literal, literal_of, one_of
 from ducklake_core.format.predicate_parser import parse_predicate, to_sql
-from ducklake_core.format.predicates import FALSE
+from ducklake_core.format.predicates import FALSE, Literal
+from ducklake_core.format.types import TIMESTAMP, TIMESTAMP_NS
 from tests.predicates.samples import SCHEMA
 
 
@@ -55,3 +57,12 @@ def test_what_cannot_be_compared_is_refused() -> None:
         compare(SCHEMA, "i32", "=", b"x")
     with pytest.raises(NotFoundError, match="nope"):
         compare(SCHEMA, "nope", "=", 1)
+
+
+def test_times_of_pandas_keep_their_nanoseconds() -> None:
+    moment = pd.Timestamp("1969-12-31 23:59:59.123456789")
+    assert literal(moment, TIMESTAMP_NS) == literal_of(moment) == Literal(value=-876_543_211, type=TIMESTAMP_NS)
+    assert literal(moment.floor("us"), TIMESTAMP_NS) == Literal(value=-876_544, type=TIMESTAMP)
+    for value in (moment.tz_localize("UTC"), pd.NaT):
+        with pytest.raises(UsageError, match="cannot be a constant"):
+            literal_of(value)
