@@ -30,8 +30,8 @@ class KeySet:
     keys: pa.Table
 
     def contains(self, batch: pa.RecordBatch) -> pa.Array[Any]:
-        """For each row of a batch with the key columns, whether its key is in the set; a NULL key never is."""
-        columns = [_comparable(batch.column(name)) for name in self.schema.names]
+        """For each row of a batch that begins with the key columns, whether its key is in the set; a NULL key never is."""
+        columns = [_comparable(column) for column in batch.columns[: len(self.schema)]]
         if len(columns) == 1:
             return pc.is_in(columns[0], value_set=self.keys.column(0).combine_chunks())
         names = self.keys.column_names
@@ -85,6 +85,6 @@ def _comparable(array: pa.Array[Any]) -> pa.Array[Any]:
     if pa.types.is_floating(array.type):
         # -0.0 equals 0.0 for SQL, but not for hashing.
         return pc.add(array, pa.scalar(0.0, array.type))
-    if pa.types.is_decimal256(array.type) or pa.types.is_interval(array.type):
+    if pa.types.is_decimal256(array.type):
         return array.cast(pa.string())
     return array

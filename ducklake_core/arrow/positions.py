@@ -179,7 +179,8 @@ def delete_in_file(
     parts: list[np.ndarray] = []
     for batch in read_task(task, shape, storage, threads=threads):
         matching = batch if keys is None else batch.filter(keys.contains(batch))
-        parts.append(matching.column(_POSITION).to_numpy(zero_copy_only=False))
+        # By place, here and below: a key may be called like a virtual column.
+        parts.append(matching.columns[-1].to_numpy(zero_copy_only=False))
     positions = np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
     return hide_positions(task.file, positions, shape, target, storage) if len(positions) else None
 
@@ -311,7 +312,8 @@ def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[
     found: dict[str, list[int]] = {}
     for batch in read_inlined(plan.inlined, shape):
         matching: pa.RecordBatch = batch if keys is None else batch.filter(keys.contains(batch))
-        for row_id, name in zip(matching.column("rowid").to_pylist(), matching.column("filename").to_pylist(), strict=True):
+        row_ids, names = matching.columns[-2:]
+        for row_id, name in zip(row_ids.to_pylist(), names.to_pylist(), strict=True):
             found.setdefault(name, []).append(row_id)
     return physical_rows(found)
 

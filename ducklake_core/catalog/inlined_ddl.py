@@ -19,7 +19,8 @@ from ducklake_core.format.types import DataType, DecimalType, Field, ListType, M
 _POSTGRESQL_NAME_BYTES = 63
 _MOST_COLUMNS = 1600
 """Of a table in PostgreSQL; in SQLite it is 2000. The reference fails beyond."""
-_RESERVED = frozenset({"row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
+_RESERVED = frozenset({"row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id", "rowid"})
+"""Names that the reference refuses; and one whose NULLs it does not find in SQLite, which calls the place of a row so."""
 _NEVER_INLINED = frozenset({"geometry", "variant"})
 
 _SQLITE_INTEGERS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})

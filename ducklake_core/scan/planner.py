@@ -52,7 +52,7 @@ def plan_scan(
         columns: Names to return, in order, without regard to case; all columns when None. A virtual column's name
             counts as such unless the table has a column of that name.
         where: Rows to keep: SQL text or a predicate; it may name virtual columns too.
-        virtual: Further virtual columns to return.
+        virtual: Further virtual columns to return, which may be called like a column.
 
     Raises:
         NotFoundError: An unknown column.
@@ -62,7 +62,7 @@ def plan_scan(
     """
     schema, named_virtual = _split(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
-    _check_projection(schema, wanted_virtual)
+    _check_projection((*schema.names, *named_virtual), virtual)
     predicate = None if where is None else as_filter(parse_predicate(where, with_virtual(table.schema)))
     read_schema = _read_schema(table.schema, schema, predicate)
     tasks, lives, report = _tasks(reader, table, read_schema, predicate)
@@ -90,12 +90,12 @@ def _split(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, tuple[
     return table.select(name for name in columns if name.lower() not in virtual or table.find(name) is not None), virtual
 
 
-def _check_projection(schema: Schema, virtual: Sequence[str]) -> None:
-    names = [name.casefold() for name in (*schema.names, *virtual)]
+def _check_projection(named: Sequence[str], virtual: Sequence[str]) -> None:
+    names = [name.casefold() for name in named]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"the scan names {', '.join(twice)} more than once")
-    if not names:
+    if not named and not virtual:
         raise UsageError("the scan names no column")
     unknown = sorted(set(virtual) - set(VIRTUAL_COLUMNS))
     if unknown:
