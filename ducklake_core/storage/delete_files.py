@@ -23,7 +23,7 @@ from ducklake_core.format.files import (
 from ducklake_core.format.paths import file_name
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
-from ducklake_core.storage.parquet_output import encrypting_sink
+from ducklake_core.storage.parquet_output import ONE_PAGE, encrypting_sink
 from ducklake_core.storage.roaring import read_deletion_vector
 from ducklake_core.storage.uploads import discard
 
@@ -92,7 +92,7 @@ def write_delete_file(
         pq.write_table(table, sink, compression="snappy", store_schema=False)
     else:
         encrypting = encrypting_sink(sink, path, key)
-        pq.write_table(table, pa.PythonFile(encrypting, mode="w"), compression="snappy", store_schema=False)
+        pq.write_table(table, pa.PythonFile(encrypting, mode="w"), compression="snappy", store_schema=False, **ONE_PAGE)
         encrypting.finish()
     content = sink.getvalue()
     output = storage.open_output(path)

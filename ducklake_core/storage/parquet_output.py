@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ducklake_core.storage.encryption.encrypting import EncryptingSink
 
 
+ONE_PAGE = {"data_page_size": 1 << 30, "max_rows_per_page": 1 << 31}
+"""For pyarrow: encrypted column chunks have one page. Where a filter finds nothing in a dictionary, the reference fails to skip another."""
+
+
 def encrypting_sink(sink: pa.NativeFile, path: str, key: EncryptionKey) -> EncryptingSink:
     """A sink for a plain Parquet file that writes the encrypted one to another.
 

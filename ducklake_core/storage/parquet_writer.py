@@ -38,7 +38,7 @@ from ducklake_core.storage.file_statistics import StatisticsCollector
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.leaf_arrays import parquet_paths
 from ducklake_core.storage.parquet_footer import footer_size
-from ducklake_core.storage.parquet_output import encrypting_sink
+from ducklake_core.storage.parquet_output import ONE_PAGE, encrypting_sink
 from ducklake_core.storage.uploads import discard
 
 if TYPE_CHECKING:
@@ -234,6 +234,7 @@ class FileWriter:
                 compression_level=options.parquet_compression_level,
                 # The reference cannot read all encrypted pages of version 2.
                 data_page_version="1.0" if self._key is not None else f"{options.parquet_version}.0",
+                **({} if self._key is None else ONE_PAGE),
                 use_dictionary=dictionaries,
                 write_statistics=_bounded_columns(self._schema),
                 column_encoding=_encodings(self._schema, dictionaries) if options.parquet_version == 2 else None,

@@ -117,6 +117,20 @@ def test_small_changes_to_inlined_rows(lake_address: LakeAddress) -> None:
     all_encrypted(lake_address)
 
 
+def test_filters_that_find_nothing(sqlite_address: LakeAddress) -> None:
+    """The reference cannot skip a whole column of several encrypted pages."""
+    lake = create(sqlite_address)
+    count = 50_000
+    rows = {"k": range(count), "s": ["ab"[n % 2] * (n % 5) for n in range(count)], "f": [float(n % 7) for n in range(count)]}
+    lake.write("t", pa.table(rows))
+    for delete in (None, "k % 2 = 0"):
+        if delete is not None:
+            lake.table("t").delete(delete)
+        with attached(sqlite_address) as duck:
+            for where in ("s = 'ba'", "f = 0.5", "s > 'aaaa' AND s < 'b'", "f = 0.5 AND k > 40000", "s = 'bbb'"):
+                assert_same_rows(duck, lake.table("t").scan(where=where).to_arrow(), f"SELECT * FROM t WHERE {where}")
+
+
 def test_maintenance(lake_address: LakeAddress) -> None:
     lake = create(lake_address)
     lake.set_option("data_inlining_row_limit", 0)
