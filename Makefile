@@ -9,6 +9,8 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 VENV := $(CURDIR)/.venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# The server that the tests of Azure talk to; the demo needs none.
+AZURITE := $(VENV)/azurite/package-lock.json
 EXTRAS := demo,dev
 # Two workers: one holds the Spark session, the other takes what needs none. `make PYTEST_FLAGS=... test` to choose otherwise.
 PYTEST_FLAGS ?= --numprocesses 2 --dist loadgroup
@@ -32,7 +34,11 @@ $(READY): pyproject.toml .ci/constraints.txt
 	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable ".[$(EXTRAS)]"
 	@touch "$@"
 
-install: $(READY)  ## Make .venv with everything in it
+$(AZURITE): $(READY) .ci/azurite/package-lock.json
+	@"$(BIN)/python" .ci/azurite.py
+	@touch "$@"
+
+install: $(READY) $(AZURITE)  ## Make .venv with everything in it
 
 demo: $(READY)  ## Run the demo: flights from raw files to tables, backfills, checks and maintenance, in this terminal
 	@$(JAVA) "$(BIN)/python" -m ducklake_dagster.demo
@@ -41,10 +47,10 @@ ui: $(READY)  ## Open the demo project in Dagster's web interface (http://127.0.
 	@mkdir -p .demo/dagster_home
 	@$(JAVA) DAGSTER_HOME="$(CURDIR)/.demo/dagster_home" "$(BIN)/dagster" dev --workspace workspace.yaml --host 127.0.0.1 --port 3000
 
-test: $(READY)  ## Run the tests, without the slow ones
+test: $(READY) $(AZURITE)  ## Run the tests, without the slow ones
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" $(PYTEST_FLAGS)
 
-test-all: $(READY)  ## Run all tests, slow ones and the browser too
+test-all: $(READY) $(AZURITE)  ## Run all tests, slow ones and the browser too
 	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS)
 
 bench: $(READY)  ## Run the benchmarks, each against its named baseline

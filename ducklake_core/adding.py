@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeAlias
 
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.locations import file_key, local_part, protocol_of
+from ducklake_core.format.locations import file_key, local_part, protocol_of, spelled_like
 from ducklake_core.storage.added_files import AddingRules, inspect_file
 from ducklake_core.storage.filesystems import Storage, printable
 
@@ -69,10 +69,9 @@ def inspect_files(storage: Storage, paths: Sequence[str], rules: AddingRules, sp
 def _expanded(storage: Storage, path: str) -> Iterator[str]:
     filesystem, inside = storage.filesystem(path)
     is_local = protocol_of(path) == "file"
-    prefix = "" if is_local else path.split("://", 1)[0] + "://"
 
     def full(found: str) -> str:
-        return os.path.abspath(found) if is_local else prefix + found.lstrip("/")
+        return os.path.abspath(found) if is_local else spelled_like(path, found)
 
     with storage.reporting("list", path):
         if filesystem.isfile(inside):

@@ -146,6 +146,8 @@ class MaintenanceVerbs:
     ) -> OrphansResult:
         """Delete files below the data path that the catalog does not name: what killed writers left behind. Makes no snapshot.
 
+        On S3 uploads that are as old and that nobody finished are aborted, so that the store deletes the parts that it has of them.
+
         A file is kept when any data file, delete file or scheduled file of the catalog has its name, in whatever directory, so
         that another spelling of the data path cannot make live files look orphaned. **Files of a write that is still running
         look like orphans**, and so do those of another lake with the same data path: only age tells the first apart, nothing

@@ -91,6 +91,7 @@ class AzureStorage(_Storage):
     account_key: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
     connection_string: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
     sas_token: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
+    account_host: str | None = Field(default=None, description="Host of the account, where it does not end in blob.core.windows.net.")
 
     def protocols(self) -> tuple[str, ...]:
         """fsspec protocols that the options are for."""
@@ -98,7 +99,7 @@ class AzureStorage(_Storage):
 
     def options(self) -> dict[str, Any]:
         """Options of adlfs."""
-        names = ("account_name", "account_key", "connection_string", "sas_token")
+        names = ("account_name", "account_key", "connection_string", "sas_token", "account_host")
         return {name: value for name in names if (value := getattr(self, name))}
 
 

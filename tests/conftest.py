@@ -15,6 +15,8 @@ from tests.support.postgres import PostgresServer, start_server
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.azure import AzureServer
+    from tests.support.object_stores import ObjectStore
     from tests.support.s3 import S3Server
 
 
@@ -74,6 +76,33 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def azure() -> Iterator[AzureServer]:
+    """The server of Azure's blob storage of this test run, with one container. Tests that write into it have a directory each."""
+    from tests.support.azure import azure_server
+
+    with azure_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def gcs() -> Iterator[str]:
+    """The address of the emulator of Google Cloud Storage of this test run, with one bucket."""
+    from tests.support.gcs import gcs_server
+
+    with gcs_server() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(params=["s3", "azure", "gcs"])
+def store(request: pytest.FixtureRequest) -> ObjectStore:
+    """Each object store in turn."""
+    from tests.support import object_stores
+
+    store: ObjectStore = getattr(object_stores, f"{request.param}_store")(request.getfixturevalue(request.param))
+    return store
 
 
 @pytest.fixture(scope="session")

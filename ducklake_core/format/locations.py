@@ -12,10 +12,11 @@ import re
 from collections.abc import Sequence
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.azure_paths import NAMES, azure_path
 
-_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs", "local": "file"}
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "local": "file", **dict.fromkeys(NAMES[1:], NAMES[0])}
 # Whoever may choose the host of these may make the reader ask any server.
-_OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb", "abfs"})
+_OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb"})
 
 
 def canonical_protocol(protocol: str) -> str:
@@ -101,7 +102,7 @@ def check_allowed(places: Sequence[str]) -> tuple[str, ...]:
 
 
 def _obstacle(path: str, data_path: str) -> str | None:
-    if _server(path) != _server(data_path):
+    if not _of_server(path, data_path):
         return "is in another kind of store than the data path"
     if _has_steps_up(path) and not _is_below(path, data_path):
         return "leaves the data path"
@@ -115,8 +116,11 @@ def file_key(path: str) -> str:
 
     >>> file_key("s3a://b/x/./y"), file_key("S3N://b//x/y") == file_key("s3://b/x/y"), file_key("/x/../y") == file_key("file:///y")
     ('s3:/b/x/y', True, True)
+    >>> file_key("https://me.blob.core.windows.net/c/x?sig=y"), file_key("abfss://c@me.dfs.core.windows.net/x")
+    ('abfs:/c/x', 'abfs:/c/x')
     """
-    return f"{protocol_of(path)}:{_resolved(path)}"
+    azure = azure_path(path)
+    return f"{protocol_of(path)}:{_resolved(path)}" if azure is None else f"{NAMES[0]}:{_resolved(f'az://{azure.inner}')}"
 
 
 def may_be_same(path: str, other: str) -> bool:
@@ -140,9 +144,22 @@ def spellings(path: str) -> tuple[str, ...]:
         plain = _resolved(path)
         found = [path, plain, *(f"{before}{plain}" for before in ("file://", "file://localhost", "file:", "local://"))]
     else:
-        rest = path.partition("://")[2]
-        found = [path, *(f"{name}://{rest}" for name in (protocol, *_ALIASES) if canonical_protocol(name) == protocol)]
+        azure = azure_path(path)
+        rests = [path.partition("://")[2], *([azure.inner] if azure else [])]
+        names = [name for name in (protocol, *_ALIASES) if canonical_protocol(name) == protocol]
+        found = [path, *(f"{name}://{rest}" for rest in rests for name in names)]
     return tuple(dict.fromkeys(found))
+
+
+def spelled_like(path: str, inner: str) -> str:
+    """A file of an object store, as the store's package calls it, in the spelling of another path of its bucket.
+
+    >>> spelled_like("s3a://b/x/", "b/x/y"), spelled_like("abfss://c@me.dfs.core.windows.net/x/", "c/x/y")
+    ('s3a://b/x/y', 'abfss://c@me.dfs.core.windows.net/x/y')
+    """
+    scheme, inner = path.partition("://")[0], inner.lstrip("/")
+    azure = azure_path(f"az://{inner}") if canonical_protocol(scheme.lower()) == NAMES[0] else None
+    return azure.spelled_like(path) if azure else f"{scheme}://{inner}"
 
 
 def _inside(path: str) -> str:
@@ -150,16 +167,23 @@ def _inside(path: str) -> str:
 
     Steps up are not taken: what is above a relative path is not known.
     """
-    plain = _plain(path) if protocol_of(path) == "file" else path.partition("://")[2]
+    azure = azure_path(path)
+    plain = azure.inner if azure else _plain(path).partition("://")[2] or _plain(path)
     return "/".join(part for part in plain.split("/") if part not in ("", "."))
+
+
+def _of_server(path: str, place: str) -> bool:
+    """Whether a path is on the server of a place; without an account of its own it is, as all files are looked for in one account."""
+    protocol, server = _server(path)
+    return (protocol, server) == _server(place) or (protocol == NAMES[0] == _server(place)[0] and not server)
 
 
 def _server(path: str) -> tuple[str, str]:
     protocol = protocol_of(path)
+    if protocol == NAMES[0]:
+        azure = azure_path(path)
+        return protocol, azure.account if azure else ""
     host = path.partition("://")[2].partition("/")[0]
-    if protocol == "abfs":
-        # container@account: the account is the server.
-        host = host.partition("@")[2].partition(".")[0]
     return protocol, host.lower() if protocol in _OF_MANY_SERVERS else ""
 
 
@@ -175,17 +199,15 @@ def _is_below(path: str, place: str) -> bool:
     >>> _is_below("s3a://b/x/y", "s3://b/x"), _is_below("s3://b/x/../../c", "s3://b")
     (True, False)
     """
-    found, inside = _server(path), _resolved(path)
-    return found == _server(place) and (inside == _resolved(place) or inside.startswith(_resolved(place).rstrip("/") + "/"))
+    inside = _resolved(path)
+    return _of_server(path, place) and (inside == _resolved(place) or inside.startswith(_resolved(place).rstrip("/") + "/"))
 
 
 def _resolved(path: str) -> str:
     if protocol_of(path) == "file":
         return os.path.abspath(_plain(path))
-    host, _, inside = path.partition("://")[2].partition("/")
-    if protocol_of(path) == "abfs":
-        host = host.partition("@")[0]
-    return posixpath.normpath(f"/{host}/{inside}")
+    azure = azure_path(path) if protocol_of(path) == NAMES[0] else None
+    return posixpath.normpath(f"/{azure.inner if azure else path.partition('://')[2]}")
 
 
 def _plain(path: str) -> str:

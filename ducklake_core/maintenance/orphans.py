@@ -13,12 +13,14 @@ from ducklake_core.catalog.database import Database
 from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.scheduled import every_file_name
 from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.errors import StorageError
 from ducklake_core.format.options import Options
 from ducklake_core.format.paths import file_name, has_writers_name
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
 from ducklake_core.maintenance.cleanup import LeftFile
 from ducklake_core.maintenance.words import size_text
 from ducklake_core.storage.filesystems import Storage, StoredFile, printable
+from ducklake_core.storage.unfinished import UnfinishedUpload, abort_upload, unfinished_uploads
 
 _BATCH = 500
 
@@ -42,6 +44,8 @@ class OrphansResult:
         failed: Those that could not be deleted.
         kept: Orphaned files that stay because nobody knows their age.
         too_young: Orphaned files that are not old enough; they may belong to a write that is still running.
+        uploads: Unfinished uploads to S3 that are aborted, or were.
+        uploads_unknown: Why nobody knows whether there are any: the store does not tell, or not to everybody.
     """
 
     dry_run: bool
@@ -49,6 +53,8 @@ class OrphansResult:
     failed: tuple[LeftFile, ...] = ()
     kept: tuple[LeftFile, ...] = ()
     too_young: int = 0
+    uploads: tuple[UnfinishedUpload, ...] = ()
+    uploads_unknown: str | None = None
 
     @property
     def bytes(self) -> int:
@@ -60,7 +66,11 @@ class OrphansResult:
         would = "would delete" if self.dry_run else "deleted"
         lines = [f"{would} {file.path}: {size_text(file.size)}, last changed {file.modified:%Y-%m-%d %H:%M:%S} UTC" for file in self.files]
         lines += [f"kept {file.path}: {file.reason}" for file in self.kept]
+        abort = "would abort" if self.dry_run else "aborted"
+        lines += [f"{abort} the upload of {upload.path}, begun {upload.started:%Y-%m-%d %H:%M:%S} UTC" for upload in self.uploads]
         lines += [f"FAILED {file.path}: {file.reason}" for file in self.failed]
+        if self.uploads_unknown:
+            lines.append(f"unfinished uploads were not looked for: {self.uploads_unknown}")
         counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough"
         return [*lines, f"{would} {len(self.files)} orphaned files ({size_text(self.bytes)}), {counts}"]
 
@@ -84,7 +94,8 @@ def delete_orphaned_files(
         options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
     limit = threshold(options.delete_older_than if older_than is None else older_than, now)
     check_floor("older_than", limit, now, min_age)
-    found = [file for file in storage.list(info.data_path) if _is_candidate(file, every_parquet=every_parquet)]
+    found = [file for file in storage.list(info.data_path) if _is_candidate(file.path, every_parquet=every_parquet)]
+    uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
     names = _Names(database, info)
     orphans = [file for file in found if not names.has(file.path)]
     ageless = tuple(
@@ -93,7 +104,14 @@ def delete_orphaned_files(
     old = [_orphan(file, file.modified) for file in orphans if file.modified and file.modified < limit]
     too_young = len(orphans) - len(ageless) - len(old)
     if dry_run:
-        return OrphansResult(dry_run=True, files=tuple(_printable(file) for file in old), kept=ageless, too_young=too_young)
+        return OrphansResult(
+            dry_run=True,
+            files=tuple(_printable(file) for file in old),
+            kept=ageless,
+            too_young=too_young,
+            uploads=uploads,
+            uploads_unknown=uploads_unknown,
+        )
     deleted: list[OrphanedFile] = []
     failed: list[LeftFile] = []
     for batch in (old[start : start + _BATCH] for start in range(0, len(old), _BATCH)):
@@ -102,7 +120,26 @@ def delete_orphaned_files(
         failures = dict(storage.delete([file.path for file in doomed]).failed)
         deleted += [_printable(file) for file in doomed if file.path not in failures]
         failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
-    return OrphansResult(dry_run=False, files=tuple(deleted), failed=tuple(failed), kept=ageless, too_young=too_young)
+    aborts = [(upload, abort_upload(storage, upload)) for upload in uploads]
+    failed += [LeftFile(path=printable(upload.path), reason=reason) for upload, reason in aborts if reason]
+    return OrphansResult(
+        dry_run=False,
+        files=tuple(deleted),
+        failed=tuple(failed),
+        kept=ageless,
+        too_young=too_young,
+        uploads=tuple(upload for upload, reason in aborts if not reason),
+        uploads_unknown=uploads_unknown,
+    )
+
+
+def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet: bool) -> tuple[tuple[UnfinishedUpload, ...], str | None]:
+    """Those to abort, and why they are not known. No file comes of an upload that is aborted, so the catalog has no say."""
+    try:
+        found = [upload for upload in unfinished_uploads(storage, data_path) if _is_candidate(upload.path, every_parquet=every_parquet)]
+    except StorageError as error:
+        return (), error.message
+    return tuple(upload for upload in found if upload.started < limit), None
 
 
 class _Names:
@@ -128,8 +165,8 @@ class _Names:
         return hash(file_name(path)) in self._hashes
 
 
-def _is_candidate(file: StoredFile, *, every_parquet: bool) -> bool:
-    return has_writers_name(file.path) or (every_parquet and file.path.endswith(".parquet"))
+def _is_candidate(path: str, *, every_parquet: bool) -> bool:
+    return has_writers_name(path) or (every_parquet and path.endswith(".parquet"))
 
 
 def _orphan(file: StoredFile, modified: datetime) -> OrphanedFile:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UsageError
+from ducklake_core.format.azure_paths import azure_path
 from ducklake_core.format.locations import canonical_protocol, protocol_of
 
 if TYPE_CHECKING:
@@ -47,4 +48,7 @@ def hadoop_path(path: str, schemes: Mapping[str, str]) -> str:
     ('s3a://b/a b', '/x')
     """
     protocol = protocol_of(path)
-    return path if protocol == "file" else f"{schemes[protocol]}://{path.partition('://')[2]}"
+    if protocol == "file":
+        return path
+    azure = azure_path(path)
+    return azure.for_hadoop(schemes[protocol]) if azure else f"{schemes[protocol]}://{path.partition('://')[2]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +17,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
-from ducklake_core.format.locations import canonical_protocol, local_part, printable, protocol_of
+from ducklake_core.format.azure_paths import azure_path
+from ducklake_core.format.locations import canonical_protocol, local_part, printable, protocol_of, spelled_like
+from ducklake_core.storage.azure import check_account, secret_parts, with_account
 from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
@@ -72,6 +75,7 @@ def _strings(value: object) -> Iterator[str]:
     match value:
         case str() if len(value) >= 6:
             yield value
+            yield from secret_parts(value)
         case Mapping():
             for inner in value.values():
                 yield from _strings(inner)
@@ -117,18 +121,27 @@ class Storage:
 
         Raises:
             UnsupportedFeatureError: The package for that protocol is not installed.
+            StorageError: The package cannot do with the options.
         """
         protocol = protocol_of(path)
         options = self.options.for_protocol(protocol)
+        azure = azure_path(path) if protocol == "abfs" else None
+        if azure is not None:
+            options = with_account(options, azure)
         try:
-            filesystem = fsspec.filesystem(protocol, **(_UNREMEMBERED | options if protocol in _EXTRAS else options))
+            kind = fsspec.get_filesystem_class(protocol)
         except (ImportError, ValueError) as error:
             extra = _EXTRAS.get(protocol)
             advice = f"install ducklake-dagster[{extra}]" if extra else "install an fsspec package for it"
             raise UnsupportedFeatureError(f"no support for {protocol}:// paths here: {advice}", protocol=protocol) from error
+        with self.reporting("reach the store of", path):
+            filesystem = kind(**(_UNREMEMBERED | options if protocol in _EXTRAS else options))
+        if azure is not None:
+            check_account(filesystem, azure, path)
+            return filesystem, azure.inner
         # Packages do not know every name of their protocol.
         known = f"{protocol}://{path.partition('://')[2]}" if protocol in _EXTRAS else path
-        return filesystem, str(type(filesystem)._strip_protocol(known))  # noqa: SLF001 - fsspec's documented way has no public name
+        return filesystem, str(kind._strip_protocol(known))  # noqa: SLF001 - fsspec's documented way has no public name
 
     def open_input(self, path: str) -> pa.NativeFile:
         """The file for random reads.
@@ -203,11 +216,9 @@ class Storage:
         filesystem, inside = self.filesystem(prefix)
         # Another writer's files may be newer than what a package remembers of a listing.
         filesystem.invalidate_cache()
-        scheme = prefix.split("://", 1)[0]
         for _, _, files in filesystem.walk(inside.rstrip("/"), detail=True):
             for info in files.values():
-                path = f"{scheme}://{str(info['name']).lstrip('/')}"
-                yield StoredFile(path=path, size=int(info["size"] or 0), modified=_modified(info))
+                yield StoredFile(path=spelled_like(prefix, str(info["name"])), size=int(info["size"] or 0), modified=_modified(info))
 
     def delete(self, paths: Iterable[str]) -> Deletion:
         """Delete files; what is missing counts as done, and one failure does not stop the others."""
@@ -277,14 +288,18 @@ class Storage:
         return error if self.options.redact(text) == text else None
 
 
-_STORE_PACKAGES = frozenset({"aiobotocore", "aiohttp", "azure", "adlfs", "botocore", "gcsfs", "google", "s3fs"})
+_STORE_PACKAGES = frozenset({"aiobotocore", "aiohttp", "azure", "adlfs", "botocore", "fsspec", "gcsfs", "google", "s3fs"})
 
 
 def _from_store(error: Exception) -> bool:
     """Whether an error comes from a store rather than from this library or a mistake in it."""
     if isinstance(error, DuckLakeError):
         return False
-    return isinstance(error, OSError | pa.ArrowException) or type(error).__module__.partition(".")[0] in _STORE_PACKAGES
+    if isinstance(error, OSError | pa.ArrowException) or type(error).__module__.partition(".")[0] in _STORE_PACKAGES:
+        return True
+    # adlfs tells of a failed upload by a RuntimeError, and of options that it cannot do with by a ValueError.
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    return str(last.f_globals.get("__name__")).partition(".")[0] in _STORE_PACKAGES
 
 
 def _list_local(directory: str) -> Iterator[StoredFile]:

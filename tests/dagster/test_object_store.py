@@ -1,4 +1,4 @@
-"""The resource and the IO manager on S3; credentials are in nothing that Dagster records."""
+"""The resource and the IO manager on object stores; credentials are in nothing that Dagster records."""
 
 from __future__ import annotations
 
@@ -9,16 +9,27 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.errors import DuckLakeError
-from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, S3Storage
+from ducklake_dagster import AzureStorage, DuckLakeIOManager, DuckLakeResource, S3Storage
 from tests.stores.secrets import WRONG, assert_secretless, chain
 from tests.stores.work import numbered, table_of
+from tests.support.object_stores import ObjectStore, Options
 from tests.support.oracle import LakeAddress
-from tests.support.s3 import KEY, SECRET, S3Server, s3_lake
+from tests.support.s3 import KEY
 
 
-def test_outputs_and_inputs_on_s3(
+def storage_of(store: ObjectStore, data_path: str, options: Options) -> S3Storage | AzureStorage:
+    if store.name == "azure":
+        return AzureStorage(data_path=data_path, connection_string=options["abfs"]["connection_string"])
+    given = options["s3"]
+    return S3Storage(
+        data_path=data_path, access_key_id=KEY, secret_access_key=given["secret"], endpoint_url=given["endpoint_url"], region="us-east-1"
+    )
+
+
+@pytest.mark.parametrize("store", ["s3", "azure"], indirect=True)
+def test_outputs_and_inputs(
     sqlite_address: LakeAddress,
-    s3: S3Server,
+    store: ObjectStore,
     instance: dg.DagsterInstance,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -27,13 +38,11 @@ def test_outputs_and_inputs_on_s3(
     monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
     caplog.set_level(logging.DEBUG, "ducklake_core")
     caplog.set_level(logging.DEBUG, "dagster")
-    address = s3_lake(sqlite_address, "dagster")
+    address = store.lake(sqlite_address, "dagster")
+    assert store.wrong is not None
 
-    def resource(secret: str, url: str) -> DuckLakeResource:
-        storage = S3Storage(
-            data_path=address.data_path, access_key_id=KEY, secret_access_key=secret, endpoint_url=s3.endpoint, region="us-east-1"
-        )
-        return DuckLakeResource(catalog=url, storage=storage, create_if_missing=True)
+    def resource(options: Options) -> DuckLakeResource:
+        return DuckLakeResource(catalog=address.url, storage=storage_of(store, address.data_path, options), create_if_missing=True)
 
     @dg.asset
     def numbers() -> pa.Table:
@@ -44,8 +53,8 @@ def test_outputs_and_inputs_on_s3(
         return numbers.slice(0, 50)
 
     told: list[object] = []
-    for secret in (SECRET, WRONG):
-        lake = resource(secret, address.url)
+    for options in (store.options, store.wrong):
+        lake = resource(options)
         told += [lake, lake.connect(), lake.connect().storage]
         run = dg.materialize(
             [numbers, more],
@@ -53,9 +62,9 @@ def test_outputs_and_inputs_on_s3(
             instance=instance,
             raise_on_error=False,
         )
-        assert run.success == (secret == SECRET)
+        assert run.success == (WRONG not in str(options))
         told += [str(entry) for entry in instance.all_logs(run.run_id)]
-    assert resource(SECRET, address.url).connect().table("more").scan().to_arrow().num_rows == 50
+    assert resource(store.options).connect().table("more").scan().to_arrow().num_rows == 50
     with pytest.raises(DuckLakeError) as caught:
-        resource(WRONG, address.url).connect().table("more").scan().to_arrow()
-    assert_secretless(*told, *chain(caught.value), caplog.text)
+        resource(store.wrong).connect().table("more").scan().to_arrow()
+    assert_secretless(store, *told, *chain(caught.value), caplog.text)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from tests.support.s3 import SECRET
+from tests.support.object_stores import WRONG, ObjectStore
 
-WRONG = "a-wrong-secret-of-test"
-SECRETS = (SECRET, WRONG)
+__all__ = ["WRONG", "assert_secretless", "chain"]
 
 
-def assert_secretless(*texts: object) -> None:
+def assert_secretless(store: ObjectStore, *texts: object) -> None:
     for text in texts:
         shown = f"{text} {text!r}"
-        assert [secret for secret in SECRETS if secret in shown] == []
+        assert [secret for secret in store.secrets if secret in shown] == []
 
 
 def chain(error: BaseException) -> list[object]:

@@ -1,4 +1,4 @@
-"""An S3 store of which every third call fails: each transaction is in the lake as a whole or not at all, and what is left over is swept."""
+"""A store of which every third call fails: each transaction is in the lake as a whole or not at all, and what is left over is swept."""
 
 from __future__ import annotations
 
@@ -6,41 +6,40 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import s3fs
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.scheduled import every_file_name
 from ducklake_core.errors import StorageError
 from tests.faults.checks import read
-from tests.faults.work import Model, frame, work
-from tests.stores.test_lakes_on_s3 import new_lake
+from tests.faults.work import NAMES, Model, frame, work
 from tests.stores.work import objects
+from tests.support.object_stores import ObjectStore
 from tests.support.oracle import LakeAddress
-from tests.support.s3 import S3Server, attached_on_s3, s3_lake
 
 _NOW = timedelta(0)
 
 
 @pytest.mark.slow
-def test_every_third_call_to_the_server_fails(sqlite_address: LakeAddress, s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = s3_lake(sqlite_address, "every_third")
-    lake = new_lake(address, s3)
+def test_every_third_call_to_the_server_fails(sqlite_address: LakeAddress, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = store.lake(sqlite_address, "every_third")
+    lake = store.create(address)
     model = Model()
     lake.create_table("added", frame(frozenset()).schema, partition_by=["owner"])
-    for name in ("replaced", "thinned"):
+    for name in NAMES[1:]:
         lake.write(name, frame(model.tables()[name]))
-    real, calls, failures = s3fs.S3FileSystem._call_s3, 0, 0
+    of, function = store.call
+    real, calls, failures = getattr(of, function), 0, 0
 
-    async def call(self: Any, method: str, *given: Any, **named: Any) -> Any:
+    async def call(*given: Any, **named: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls % 3 == 0:
-            raise PermissionError(f"{method}: the store is away")
-        return await real(self, method, *given, **named)
+            raise PermissionError("the store is away")
+        return await real(*given, **named)
 
     for turn in range(12):
         with monkeypatch.context() as patched:
-            patched.setattr(s3fs.S3FileSystem, "_call_s3", call)
+            patched.setattr(of, function, call)
             calls = turn
             try:
                 work(lake, model)
@@ -48,7 +47,7 @@ def test_every_third_call_to_the_server_fails(sqlite_address: LakeAddress, s3: S
             except StorageError as error:
                 assert "the store is away" in str(error)
                 failures += 1
-        other = DuckLake.connect(address.url, storage_options=s3.options())
+        other = DuckLake.connect(address.url, storage_options=store.options)
         assert read(other) == model.tables()
         other.close()
     assert failures > 0
@@ -56,8 +55,9 @@ def test_every_third_call_to_the_server_fails(sqlite_address: LakeAddress, s3: S
     with lake.reader() as reader:
         assert objects(lake) == set(every_file_name(reader.connection, lake.database.tables))
     assert read(lake) == model.tables()
-    with attached_on_s3(address, s3) as duck:
-        assert {name: frozenset(duck.rows(f"SELECT k, owner FROM {name}")) for name in model.tables()} == model.tables()
+    if store.know is not None:
+        with store.attached(address) as duck:
+            assert {name: frozenset(duck.rows(f"SELECT k, owner FROM {name}")) for name in model.tables()} == model.tables()
     work(lake, model)
     assert read(lake) == model.after().tables()
     lake.close()

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from ducklake_core.errors import UsageError
 from ducklake_core.spark.hadoop_paths import SCHEMES_CONF, parse_schemes
-from tests.stores.test_lakes_on_s3 import new_lake
 from tests.stores.work import change, found, table_of
+from tests.support.object_stores import s3_store
 from tests.support.oracle import LakeAddress
-from tests.support.s3 import BUCKET, S3Server, s3_lake
+from tests.support.s3 import BUCKET, S3Server
 
 
 @pytest.fixture
@@ -28,8 +28,8 @@ def mounted(spark: SparkSession, s3: S3Server) -> SparkSession:
 
 @pytest.mark.slow
 def test_both_ways_give_the_same_rows(sqlite_address: LakeAddress, s3: S3Server, mounted: SparkSession) -> None:
-    address = s3_lake(sqlite_address, "native")
-    lake = new_lake(address, s3)
+    store = s3_store(s3)
+    lake = store.create(store.lake(sqlite_address, "native"))
     expected = change(lake, table_of, None)
     scan = lake.table("t").scan(columns=["k", "v", "rowid", "filename", "file_row_number"])
 

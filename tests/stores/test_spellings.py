@@ -17,9 +17,10 @@ from sqlalchemy import insert, update
 from ducklake_core import DuckLake
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError
 from tests.maintenance.lakes import files_on_disk, opened
+from tests.support.azure import ACCOUNT
 from tests.support.lakes import lake_of_files
+from tests.support.object_stores import ObjectStore
 from tests.support.oracle import LakeAddress
-from tests.support.s3 import S3Server, s3_lake
 
 _NOW = timedelta(0)
 DATA = pa.table({"a": [1, 2, 3]})
@@ -85,31 +86,40 @@ def test_cleanup_waits_for_the_later_end_of_a_file_that_was_there_twice(sqlite_a
     lake.close()
 
 
-def test_in_a_bucket(sqlite_address: LakeAddress, s3: S3Server) -> None:
-    address = s3_lake(sqlite_address, "spellings")
-    lake = DuckLake.create(address.url, data_path=address.data_path, storage_options=s3.options())
+@pytest.mark.slow_on("gcs")
+def test_in_a_bucket(sqlite_address: LakeAddress, store: ObjectStore) -> None:
+    address = store.lake(sqlite_address, "spellings")
+    lake = store.create(address)
     lake.create_table("t", DATA.schema)
     lake.create_table("u", DATA.schema)
-    added = "s3n://lake/elsewhere/x.parquet"
-    with lake.storage.open_output(added) as sink:
+    names = [f"{scheme}://lake/elsewhere/" for scheme in store.schemes]
+    if store.name == "azure":
+        names += [f"abfss://lake@{ACCOUNT}.dfs.core.windows.net/elsewhere/", f"az://{ACCOUNT}.blob.core.windows.net/lake/elsewhere/"]
+    with lake.storage.open_output(names[-1] + "x.parquet") as sink:
         pq.write_table(DATA, sink)
-    assert lake.add_data_files("t", [added, "s3://lake/elsewhere/x.parquet", "s3a://lake/elsewhere/"]).files_added == 1
-    for again in ("s3://lake/elsewhere/x.parquet", "s3a://lake/elsewhere/"):
+    allowed = DuckLake.connect(address.url, storage_options=store.options, allowed_paths=names)
+    assert allowed.add_data_files("t", [names[-1] + "x.parquet", names[0] + "x.parquet", names[1]]).files_added == 1
+    for again in (*names, *(f"{name}x.parquet" for name in names)):
         with pytest.raises(AlreadyExistsError, match=r"a data file of table main\.t"):
-            lake.add_data_files("u", again)
-    for spelling in ("s3", "s3a", "s3n"):
-        schedule(address, f"{spelling}://lake/elsewhere/x.parquet")
-    assert len(lake.cleanup_old_files(older_than=_NOW, min_age=_NOW).kept) == 3
-    assert lake.table("t").scan().to_arrow().equals(DATA)
+            allowed.add_data_files("u", again)
+    if store.name == "azure":
+        names.append(f"https://{ACCOUNT}.blob.core.windows.net/lake/elsewhere/")
+    for spelling in names:
+        schedule(address, f"{spelling}x.parquet")
+    assert len(allowed.cleanup_old_files(older_than=_NOW, min_age=_NOW).kept) == len(names)
+    assert allowed.table("t").scan().to_arrow().equals(DATA)
+    allowed.close()
     lake.close()
     # The same lake under another spelling of its data path.
-    lake = DuckLake.connect(address.url, data_path="s3a://lake/spellings/", override_data_path=True, storage_options=s3.options())
-    lake.set_option("data_inlining_row_limit", 0)
-    lake.write("u", DATA)
-    assert not lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW, every_parquet=True).files
-    assert len(lake.cleanup_old_files(older_than=_NOW, min_age=_NOW).kept) == 3
-    assert lake.table("u").scan().to_arrow().equals(DATA)
-    lake.close()
+    for other in (address.data_path.replace(store.schemes[0], store.schemes[1], 1), names[-2].replace("elsewhere", "spellings")):
+        lake = DuckLake.connect(address.url, data_path=other, override_data_path=True, storage_options=store.options, allowed_paths=names)
+        lake.set_option("data_inlining_row_limit", 0)
+        lake.write("u", DATA, mode="overwrite")
+        assert not lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW, every_parquet=True).files
+        assert len(lake.cleanup_old_files(older_than=_NOW, min_age=_NOW).kept) == len(names)
+        assert lake.table("u").scan().to_arrow().equals(DATA)
+        assert all(file.path.startswith(other) for file in lake.storage.list(other))
+        lake.close()
 
 
 @contextmanager

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,7 +12,8 @@ from typing import Any
 from duckdb_extensions import import_extension
 
 from ducklake_core.storage.filesystems import Storage, StorageOptions
-from tests.support.oracle import LakeAddress, Oracle, attached
+from tests.support.oracle import LakeAddress
+from tests.support.servers import free_port, serving
 
 KEY, SECRET = "access-key-of-test", "secret-key-of-test"
 BUCKET = "lake"
@@ -44,6 +42,15 @@ class S3Server:
         """The same as a Storage."""
         return Storage(options=StorageOptions(by_protocol=self.options(secret, **more)))
 
+    def know(self, connection: Any) -> None:
+        """Tell DuckDB of it."""
+        import_extension("httpfs", con=connection)
+        connection.execute("LOAD httpfs")
+        host = self.endpoint.removeprefix("http://")
+        known = {"KEY_ID": KEY, "SECRET": SECRET, "ENDPOINT": host, "URL_STYLE": "path", "REGION": "us-east-1"}
+        settings = ", ".join(f"{name} '{value}'" for name, value in known.items())
+        connection.execute(f"CREATE SECRET (TYPE s3, {settings}, USE_SSL false)")
+
     def on_disk(self, path: str) -> Path:
         """Where the server keeps an object."""
         return self.root / path.partition("://")[2]
@@ -53,37 +60,13 @@ class S3Server:
 def s3_server(root: Path) -> Iterator[S3Server]:
     """Serve a directory until the end of the block."""
     (root / BUCKET).mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
+    port = free_port()
     rclone = str(Path(sys.executable).parent / "rclone")
     command = [rclone, "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}", str(root)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        for _ in range(200):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+    with serving(command, port):
         yield S3Server(endpoint=f"http://127.0.0.1:{port}", root=root)
-        server.terminate()
 
 
 def s3_lake(address: LakeAddress, prefix: str, scheme: str = "s3") -> LakeAddress:
     """The same catalog, its files in the bucket."""
     return replace(address, data_path=f"{scheme}://{BUCKET}/{prefix}/")
-
-
-@contextmanager
-def attached_on_s3(address: LakeAddress, server: S3Server, options: str = "") -> Iterator[Oracle]:
-    """DuckDB attached to a lake whose files are on the server."""
-    with attached(address, options, before=lambda connection: _know(connection, server)) as duck:
-        yield duck
-
-
-def _know(connection: Any, server: S3Server) -> None:
-    import_extension("httpfs", con=connection)
-    connection.execute("LOAD httpfs")
-    host = server.endpoint.removeprefix("http://")
-    known = {"KEY_ID": KEY, "SECRET": SECRET, "ENDPOINT": host, "URL_STYLE": "path", "REGION": "us-east-1"}
-    settings = ", ".join(f"{name} '{value}'" for name, value in known.items())
-    connection.execute(f"CREATE SECRET (TYPE s3, {settings}, USE_SSL false)")
