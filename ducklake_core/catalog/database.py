@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import sqlite3
 import threading
 import time
 import weakref
@@ -24,6 +23,7 @@ from ducklake_core.catalog import duckdb_file
 from ducklake_core.catalog.abilities import Abilities, abilities_of
 from ducklake_core.catalog.earlier_tables import earlier_tables
 from ducklake_core.catalog.failures import Failure, classify, wrapped
+from ducklake_core.catalog.sqlite_file import sqlite_engine
 from ducklake_core.catalog.statements import PipelinedStatements, PlainStatements, Statements
 from ducklake_core.catalog.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.turns import Turns
@@ -47,7 +47,7 @@ class Database:
 
     Args:
         address: Where it is.
-        pool_size: Connections that are kept open between transactions, for server databases.
+        pool_size: Connections that are kept open between transactions. A DuckDB file has none.
         connect_timeout: Seconds to wait for a server's first answer.
     """
 
@@ -242,15 +242,20 @@ class Database:
             return self._engine
 
     def _new_engine(self) -> Engine:
+        engine = self._pooling_engine()
+        # Who was in a transaction when the database was closed gives a connection back that nobody would close any more.
+        closed = threading.Event()
+        event.listen(engine, "engine_disposed", lambda _engine: closed.set())
+        event.listen(engine, "checkin", lambda _connection, record: record.invalidate() if closed.is_set() else None)
+        return engine
+
+    def _pooling_engine(self) -> Engine:
         if self._is_duckdb:
             engine = create_engine(self.address.engine_url, poolclass=NullPool, hide_parameters=True)
             event.listen(engine, "begin", _announce_duckdb)
             return engine
         if self.abilities.is_file:
-            file = Path(str(self.address.url.database)).as_uri() + "?mode=rw"
-            engine = create_engine(self.address.url, creator=lambda: _open_sqlite(file), poolclass=NullPool, hide_parameters=True)
-            event.listen(engine, "begin", _begin_sqlite)
-            return engine
+            return sqlite_engine(self.address.url, pool_size=self._pool_size)
         defaults = {"connect_timeout": self._connect_timeout, "application_name": "ducklake-core"}
         engine = create_engine(
             self.address.url,
@@ -300,20 +305,15 @@ def _reopen(address: CatalogAddress, pool_size: int, connect_timeout: int, layou
     return database
 
 
+_of_parents: list[pool.Pool] = []
+
+
 def _dispose(engine: Engine, process: int) -> None:
-    # In a forked child these sockets are the parent's: drop them without a goodbye to the server.
-    engine.dispose(close=process == os.getpid())
-
-
-def _open_sqlite(file: str) -> sqlite3.Connection:
-    # mode=rw: a mistyped path must fail instead of leaving an empty database behind. isolation_level None: BEGIN is ours.
-    return sqlite3.connect(file, uri=True, isolation_level=None, check_same_thread=False)
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(options['ducklake_busy'] * 1000)}")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if options["ducklake_write"] else "BEGIN")
+    is_ours = process == os.getpid()
+    if not is_ours:
+        # In a forked child these connections are the parent's: no goodbye to the server, no close of a file, which garbage would get.
+        _of_parents.append(engine.pool)
+    engine.dispose(close=is_ours)
 
 
 def _announce_duckdb(connection: Connection) -> None:
