@@ -67,7 +67,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
                 ``main`` when not given.
             storage_options: fsspec options by protocol, e.g. ``{"s3": {"key": ...}}``; masked in every repr.
             encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
-            indexes: Whether to make an index that the format does not ask for; see :meth:`create_indexes`.
+            indexes: Whether to make indexes that the format does not ask for; see :meth:`create_indexes`.
 
         Raises:
             AlreadyExistsError: There is a lake already.

@@ -61,11 +61,8 @@ def measure(backend: str, new_place: Callable[[Path], LakeAddress]) -> list[Resu
         found = []
         for name, kind in (("t", "row kept in the catalog"), ("f", "into a Parquet file")):
             contenders = {f"lake of {TABLES} tables": appending(lakes[1], name), "lake of one table": appending(lakes[0], name)}
-            found.append(
-                compare(
-                    f"{APPENDS_PER_ROUND} one-row appends on {backend}, {kind}", contenders, baseline="lake of one table", promised_ratio=2.0
-                )
-            )
+            title = f"{APPENDS_PER_ROUND} one-row appends on {backend}, {kind}"
+            found.append(compare(title, contenders, baseline="lake of one table", promised_ratio=2.0))
         for lake in lakes:
             stack.callback(lake.close)
         duck = stack.enter_context(attached(many))
@@ -75,9 +72,8 @@ def measure(backend: str, new_place: Callable[[Path], LakeAddress]) -> list[Resu
                 duck.run("INSERT INTO t VALUES (1, 'x')")
 
         contenders = {"ducklake_core": appending(lakes[1], "t"), "DuckDB": append_duck}
-        found.append(
-            compare(f"the same beside DuckDB, {TABLES} tables on {backend}", contenders, baseline="DuckDB", promised_ratio=0.5, rounds=3)
-        )
+        title = f"the same beside DuckDB, {TABLES} tables on {backend}"
+        found.append(compare(title, contenders, baseline="DuckDB", promised_ratio=0.5, rounds=3))
         return found
 
 

@@ -7,9 +7,11 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +92,8 @@ def test_between_transactions_nothing_is_locked(database: Database, file: Path) 
     with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as other:
         other.execute("BEGIN EXCLUSIVE")
         other.execute("COMMIT")
-    with pytest.raises(CatalogUnavailableError), database.write() as connection:
-        connection.execute(text("SELECT 1"))
-        raise CatalogUnavailableError("lost")
+    with suppress(ZeroDivisionError), database.write() as connection:
+        raise ZeroDivisionError
     with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as other:
         other.execute("BEGIN EXCLUSIVE")
     assert rows is not None
@@ -267,8 +268,5 @@ def test_a_forked_child_leaves_its_parents_connection_alone(database: Database, 
 def _take_lock(file: Path, answers: Any) -> None:
     # A process of its own: this one has no connection to the file but in its parent's memory.
     program = f"import sqlite3; sqlite3.connect({str(file)!r}, isolation_level=None, timeout=0).execute('BEGIN IMMEDIATE')"
-    import subprocess
-    import sys
-
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     answers.put("SQLITE_BUSY" if "database is locked" in done.stderr else done.stderr or "free")
