@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar
 
+import duckdb
 import pyarrow as pa
 from hypothesis import note
 from hypothesis import strategies as st
@@ -99,7 +100,14 @@ class LakeMachine(RuleBasedStateMachine):
 
     @rule(call=st.sampled_from(["ducklake_flush_inlined_data", "ducklake_merge_adjacent_files", "ducklake_rewrite_data_files"]))
     def duckdb_maintains(self, call: str) -> None:
-        self.duck.run(f"CALL {call}('lake')")
+        try:
+            self.duck.run(f"CALL {call}('lake')")
+        except duckdb.TransactionException as error:
+            # The reference cannot rewrite files while rows are inlined that lack a column of today (docs/differences.md).
+            if "inlined-data aggregates" not in str(error):
+                raise
+            note("it had to be flushed first")
+            self.duck.run("CALL ducklake_flush_inlined_data('lake')", f"CALL {call}('lake')")
 
     @rule()
     def we_maintain(self) -> None:
@@ -164,5 +172,12 @@ class LakeMachine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(sorted(self.history)))
         for name, table in self.history[number].tables.items():
             assert self._read(name, number) == table.visible(), f"we, {name} at {number}"
-            theirs = self.duck.rows(f"SELECT * FROM {name} AT (VERSION => {number})")
-            assert sorted(theirs, key=repr) == table.visible(), f"DuckDB, {name} at {number}"
+            if not self._has_two_delete_files(number):
+                theirs = self.duck.rows(f"SELECT * FROM {name} AT (VERSION => {number})")
+                assert sorted(theirs, key=repr) == table.visible(), f"DuckDB, {name} at {number}"
+
+    def _has_two_delete_files(self, number: int) -> bool:
+        """Whether a flush of the reference has left a data file two delete files in the past: it then reads its rows twice."""
+        live = f"begin_snapshot <= {number} AND (end_snapshot IS NULL OR end_snapshot > {number})"
+        files = f"SELECT data_file_id FROM __ducklake_metadata_lake.ducklake_delete_file WHERE {live}"
+        return bool(self.duck.value(f"SELECT count(*) FROM ({files} GROUP BY data_file_id HAVING count(*) > 1)"))
