@@ -35,8 +35,7 @@ $(READY): pyproject.toml .ci/constraints.txt
 	@touch "$@"
 
 $(AZURITE): $(READY) .ci/azurite/package-lock.json
-	@"$(BIN)/python" .ci/azurite.py
-	@touch "$@"
+	@"$(BIN)/python" .ci/azurite.py && touch "$@" || echo "Azurite could not be installed from npm: the tests of Azure will fail." >&2
 
 install: $(READY) $(AZURITE)  ## Make .venv with everything in it
 
