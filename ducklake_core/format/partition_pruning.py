@@ -58,9 +58,8 @@ def partition_may_match(
             column's present type, because another type may hash otherwise; without it they count for types that nothing
             widens into.
     """
-    bound = _decide_buckets(predicate, _buckets(spec, values, schema, file_begin_snapshot))
-    bound = _decide_keys(bound, _Keys(spec=spec, values=tuple(values), schema=schema, file_begin_snapshot=file_begin_snapshot))
-    return pruning.may_match(bound, partition_statistics(spec, values, schema), 1)
+    decided = _decided(predicate, spec, values, schema, file_begin_snapshot)
+    return pruning.may_match(decided, partition_statistics(spec, values, schema), 1)
 
 
 def partition_must_match(
@@ -71,9 +70,31 @@ def partition_must_match(
     file_begin_snapshot: int | None = None,
 ) -> bool:
     """Whether these partition values prove that every row satisfies the predicate; never True wrongly."""
-    bound = _decide_buckets(predicate, _buckets(spec, values, schema, file_begin_snapshot))
-    bound = _decide_keys(bound, _Keys(spec=spec, values=tuple(values), schema=schema, file_begin_snapshot=file_begin_snapshot))
-    return pruning.must_match(bound, partition_statistics(spec, values, schema), 1)
+    decided = _decided(predicate, spec, values, schema, file_begin_snapshot)
+    return pruning.must_match(decided, partition_statistics(spec, values, schema), 1)
+
+
+def _decided(
+    predicate: Predicate, spec: PartitionSpec, values: Sequence[str | None], schema: Schema, file_begin_snapshot: int | None
+) -> Predicate:
+    """The predicate with constants in the place of what the file's buckets and keys decide."""
+    buckets = _buckets(spec, values, schema, file_begin_snapshot)
+    keys = _Keys(spec=spec, values=tuple(values), schema=schema, file_begin_snapshot=file_begin_snapshot)
+
+    def decided(part: Predicate) -> Predicate:
+        match part:
+            case And(operands=operands):
+                return conjunction(decided(operand) for operand in operands)
+            case Or(operands=operands):
+                return disjunction(decided(operand) for operand in operands)
+            case Not(operand=operand):
+                return negation(decided(operand))
+            case SqlExpression():
+                return _by_key(part, keys)
+            case _:
+                return _by_bucket(part, buckets)
+
+    return decided(predicate)
 
 
 def partition_statistics(
@@ -195,17 +216,9 @@ def _buckets(
     return found
 
 
-def _decide_buckets(predicate: Predicate, buckets: Mapping[int, list[_Bucket]]) -> Predicate:
-    """The predicate with equalities that the file's buckets rule out as FALSE; its rows are not NULL in these columns."""
-    if not buckets:
-        return predicate
+def _by_bucket(predicate: Predicate, buckets: Mapping[int, list[_Bucket]]) -> Predicate:
+    """FALSE for an equality that the file's buckets rule out; its rows are not NULL in these columns."""
     match predicate:
-        case And(operands=operands):
-            return conjunction(_decide_buckets(o, buckets) for o in operands)
-        case Or(operands=operands):
-            return disjunction(_decide_buckets(o, buckets) for o in operands)
-        case Not(operand=operand):
-            return negation(_decide_buckets(operand, buckets))
         case Comparison(left=ColumnReference() as column, operator="=" | "<>" as op, right=Literal() as literal):
             return Constant(value=op == "<>") if _excluded(column, literal, buckets) else predicate
         case Comparison(left=Literal() as literal, operator="=" | "<>" as op, right=ColumnReference() as column):
@@ -240,20 +253,12 @@ class _Keys:
         return None
 
 
-def _decide_keys(predicate: Predicate, keys: _Keys) -> Predicate:
-    """The predicate with tests of partition keys as TRUE or FALSE, where the file's own partition values decide them."""
-    match predicate:
-        case And(operands=operands):
-            return conjunction(_decide_keys(o, keys) for o in operands)
-        case Or(operands=operands):
-            return disjunction(_decide_keys(o, keys) for o in operands)
-        case Not(operand=operand):
-            return negation(_decide_keys(operand, keys))
-        case SqlExpression(scalar=KeyValue() as wanted):
-            known = keys.text_of(wanted)
-            return predicate if known is None else Constant(value=known[0] == wanted.text)
-        case _:
-            return predicate
+def _by_key(predicate: SqlExpression, keys: _Keys) -> Predicate:
+    """TRUE or FALSE for a test of a partition key, where the file's own partition values decide it."""
+    if not isinstance(predicate.scalar, KeyValue):
+        return predicate
+    known = keys.text_of(predicate.scalar)
+    return predicate if known is None else Constant(value=known[0] == predicate.scalar.text)
 
 
 def _excluded(column: ColumnReference, literal: Literal, buckets: Mapping[int, list[_Bucket]]) -> bool:
