@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -15,142 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.commit.committer import Committer
 from ducklake_core.errors import (
     AlreadyExistsError,
-    CommitConflictError,
-    CommitOutcomeUnknownError,
     NotFoundError,
     SchemaError,
     UnsupportedFeatureError,
     UsageError,
 )
 from ducklake_core.known_tables import RECENT_SECONDS
+from tests.lake.days import files_of, keys, rows
 from tests.support.oracle import LakeAddress
 
 Attach = Callable[..., Any]
-
-
-def rows(start: int, stop: int, day: date = date(2013, 1, 1)) -> pa.Table:
-    return pa.table(
-        {
-            "k": pa.array(range(start, stop), pa.int64()),
-            "day": pa.array([day + timedelta(days=k % 3) for k in range(start, stop)], pa.date32()),
-            "s": pa.array([f"value {k}" for k in range(start, stop)], pa.string()),
-        }
-    )
-
-
-@pytest.fixture
-def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
-    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def small(sqlite_address: LakeAddress) -> Iterator[DuckLake]:
-    """A lake for what does not depend on the database."""
-    made = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    yield made
-    made.close()
-
-
-def files_of(address: LakeAddress) -> set[Path]:
-    return set(Path(address.data_path).rglob("*.parquet"))
-
-
-def keys(duck: Any, table: str = "t", where: str = "true") -> list[int]:
-    return [row[0] for row in duck.rows(f"SELECT k FROM {table} WHERE {where} ORDER BY k")]
-
-
-def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    first = lake.write("t", rows(0, 30), partition_by=["day"])
-    assert (first.created_table, first.rows_added, first.files_added) == (True, 30, 3)
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
-        duck.run("INSERT INTO t VALUES (100, DATE '2013-01-01', 'inlined'), (101, DATE '2013-01-02', 'inlined')")
-        done = lake.table("t").overwrite(rows(200, 201, date(2012, 12, 30)), where="day = DATE '2013-01-01'")
-        assert (done.rows_deleted, done.rows_added, done.files_removed, done.delete_files_added) == (11, 1, 1, 0)
-        assert keys(duck) == sorted([k for k in range(30) if k % 3] + [101, 200])
-        assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 30
-
-
-def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    lake.set_option("data_inlining_row_limit", 0)
-    table = lake.create_table("t", rows(0, 0))
-    table.append(rows(0, 30))
-    first = table.delete("k < 5")
-    second = table.delete("k IN (6, 8, 10)")
-    assert (first.rows_deleted, first.delete_files_added, second.rows_deleted, second.delete_files_added) == (5, 1, 3, 1)
-    with oracle(lake_address) as duck:
-        assert keys(duck) == [k for k in range(5, 30) if k not in (6, 8, 10)]
-        assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 25
-        duck.run("DELETE FROM t WHERE k = 29")
-        table.delete(None)
-        assert keys(duck) == []
-    assert lake.table_info("t").row_count == 0
-
-
-def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    lake.set_option("data_inlining_row_limit", 0)
-    lake.write("t", rows(0, 30))
-    lake.write("other", rows(0, 3))
-    lake.table("t").delete("k < 5")
-    with lake.transaction() as tx:
-        tx.delete("t", "k = 7")
-        between = lake.table("other").append(rows(3, 4))
-    assert tx.result.snapshot is not None
-    assert tx.result.snapshot.id == between.snapshot_id + 1
-    with oracle(lake_address) as duck:
-        assert 7 in keys(duck, f"t AT (VERSION => {between.snapshot_id})")
-        assert keys(duck) == [k for k in range(5, 30) if k != 7]
-    named = {row["path"] for row in _live_delete_files(lake)}
-    on_disk = {path.name for path in files_of(lake_address) if path.name.endswith("-delete.parquet")}
-    scheduled = 1
-    assert named < on_disk
-    assert len(on_disk) == len(named) + scheduled
-
-
-def _live_delete_files(lake: DuckLake) -> list[Any]:
-    from sqlalchemy import select
-
-    with lake.database.read() as connection:
-        return list(connection.execute(select(lake.database.tables["delete_file"])).mappings())
-
-
-def test_upsert_replaces_matching_rows_and_adds_the_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    lake.write("t", rows(0, 20))
-    with oracle(lake_address) as duck:
-        duck.run("INSERT INTO t VALUES (50, DATE '2013-01-01', 'inlined')")
-        new = pa.table({"K": pa.array([3, 50, 70], pa.int64()), "day": [date(2020, 1, 1)] * 3, "s": ["new"] * 3})
-        done = lake.write("t", new, mode="upsert", on=["k"])
-        assert (done.rows_added, done.rows_deleted) == (3, 2)
-        assert keys(duck) == [*range(20), 50, 70]
-        assert keys(duck, where="s = 'new'") == [3, 50, 70]
-
-
-@pytest.mark.parametrize(
-    ("bad", "match"),
-    [({"k": [1, 1]}, "more than once"), ({"k": [1, None]}, "NULL")],
-)
-def test_keys_of_an_upsert_must_be_unique_and_known(small: DuckLake, sqlite_address: LakeAddress, bad: dict[str, Any], match: str) -> None:
-    small.write("t", rows(0, 3))
-    before = files_of(sqlite_address)
-    data = pa.table({"k": pa.array(bad["k"], pa.int64()), "day": [date(2020, 1, 1)] * 2, "s": ["x"] * 2})
-    with pytest.raises(SchemaError, match=match):
-        small.table("t").upsert(data, on=["k"])
-    assert files_of(sqlite_address) == before
-    with pytest.raises(UsageError, match="key columns"):
-        small.table("t").upsert(data, on=[])
-
-
-def test_rows_outside_the_slice_are_refused_and_leave_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
-    small.write("t", rows(0, 9))
-    before, snapshot = files_of(sqlite_address), small.snapshot()
-    with pytest.raises(UsageError, match=r"2013, 1, 2.*outside"):
-        small.table("t").overwrite(rows(0, 9), where="day = DATE '2013-01-01'")
-    assert files_of(sqlite_address) == before
-    assert small.snapshot() == snapshot
 
 
 def test_first_write_creates_schema_and_table_and_rows_at_once(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
@@ -259,14 +133,6 @@ def test_nothing_to_change_is_no_snapshot(small: DuckLake) -> None:
     assert small.snapshot().id == 1
 
 
-def test_overwriting_with_no_rows_empties_the_slice(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    lake.write("t", rows(0, 9))
-    done = lake.table("t").overwrite(rows(0, 0), where="day = DATE '2013-01-01'")
-    assert (done.rows_deleted, done.committed) == (3, True)
-    with oracle(lake_address) as duck:
-        assert keys(duck) == [1, 2, 4, 5, 7, 8]
-
-
 def test_time_travel_and_history(lake: DuckLake) -> None:
     lake.write("t", rows(0, 3))
     lake.table("t").append(rows(3, 6))
@@ -355,91 +221,3 @@ def test_lakes_are_picklable_and_quiet_about_passwords() -> None:
     copy = pickle.loads(pickle.dumps(lake))
     for text in (repr(lake), repr(copy), repr(copy.storage)):
         assert "hunter" not in text
-
-
-def test_overwrites_of_different_slices_both_succeed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    lake.write("t", rows(0, 30))
-    errors: list[BaseException] = []
-
-    def overwrite(number: int) -> None:
-        try:
-            own = DuckLake.connect(lake_address.url)
-            day = date(2013, 1, 1) + timedelta(days=number)
-            fresh = pa.table({"k": pa.array([1000 + number], pa.int64()), "day": [day], "s": ["fresh"]})
-            own.table("t").overwrite(fresh, where=f"day = DATE '{day}'")
-            own.close()
-        except BaseException as error:  # noqa: BLE001
-            errors.append(error)
-
-    threads = [threading.Thread(target=overwrite, args=(number,)) for number in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    with oracle(lake_address) as duck:
-        assert keys(duck) == [1000, 1001, 1002]
-
-
-def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    lake.write("t", rows(0, 30))
-    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        with lake.transaction() as tx:
-            tx.overwrite("t", rows(90, 93), where="k < 10 OR k >= 90")
-            late = "(5, DATE '2013-01-01', 'late'), (40, DATE '2013-01-01', 'late')"
-            duck.run("DELETE FROM t WHERE k IN (3, 12)", f"INSERT INTO t VALUES {late}")
-        assert keys(duck) == sorted([*(k for k in range(10, 30) if k != 12), 40, 90, 91, 92])
-        assert tx.result.writes[0].rows_deleted == 10
-        with lake.transaction() as tx:
-            tx.append("t", rows(200, 202))
-            duck.run("DELETE FROM t WHERE k = 11")
-        assert keys(duck, where="k IN (11, 200, 201)") == [200, 201]
-
-
-def test_changed_columns_are_a_conflict_and_own_files_go(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    lake.write("t", rows(0, 30))
-    before = files_of(lake_address)
-
-    def race(duck: Any) -> None:
-        with lake.transaction() as tx:
-            tx.append("t", rows(30, 33))
-            duck.run("ALTER TABLE t ADD COLUMN late INT")
-
-    with oracle(lake_address) as duck, pytest.raises(CommitConflictError, match=r"main\.t.*altered it in snapshot 2"):
-        race(duck)
-    assert files_of(lake_address) == before
-
-
-def test_two_first_writes_share_the_table(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
-    with lake.transaction() as tx:
-        tx.write("s.t", rows(0, 3), partition_by=["month(day)"])
-        other = DuckLake.connect(lake_address.url)
-        other.write("s.t", rows(3, 6), partition_by=["month(day)"])
-        other.close()
-    assert tx.result.writes[0].created_table is False
-    with oracle(lake_address) as duck:
-        assert keys(duck, "s.t") == [*range(6)]
-
-
-def test_two_different_tables_of_one_name_are_a_conflict(small: DuckLake) -> None:
-    def race() -> None:
-        with small.transaction() as tx:
-            tx.write("u", rows(0, 3))
-            small.write("u", pa.table({"different": [1]}))
-
-    with pytest.raises(CommitConflictError, match="created or renamed a table to this name"):
-        race()
-
-
-def test_files_stay_when_the_outcome_is_unknown(small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    small.set_option("data_inlining_row_limit", 0)
-    small.write("t", rows(0, 3))
-    before = files_of(sqlite_address)
-
-    def lose(self: Committer, transaction: object) -> None:
-        raise CommitOutcomeUnknownError("lost")
-
-    monkeypatch.setattr(Committer, "commit", lose)
-    with pytest.raises(CommitOutcomeUnknownError):
-        small.table("t").append(rows(3, 6))
-    assert len(files_of(sqlite_address)) == len(before) + 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,36 +13,19 @@ from sqlalchemy import String, cast, inspect, select
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.inlined import stored_array
-from ducklake_core.catalog.inlined_encoding import is_readable, nested_text
-from ducklake_core.catalog.nested_text import parse_nested
 from ducklake_core.commit.actions import InsertInlined
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.transaction import StagedTransaction
 from ducklake_core.errors import NotFoundError, SchemaError, UsageError
 from ducklake_core.format.inlined_rows import inlined_rows_of
 from ducklake_core.format.schema import Schema, with_ids
-from ducklake_core.format.types import INT32, JSON, TIME_NS, VARCHAR, DataType, Field, ListType, MapType, StructType
+from ducklake_core.format.types import INT32, JSON, TIME_NS, Field, ListType, MapType, StructType
 from ducklake_core.format.values import from_cast_text
 from tests.support.catalog_dump import dump_catalog
 from tests.support.oracle import LakeAddress, attached, file_lake
 from tests.types.samples import TYPES, constant, rows_of, table_texts, texts_of
 
 Attach = Callable[..., Any]
-
-
-@pytest.fixture
-def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
-    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def small(sqlite_address: LakeAddress) -> Iterator[DuckLake]:
-    """A lake for what does not depend on the database."""
-    made = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -343,69 +325,3 @@ def test_refusals_are_those_of_files(small: DuckLake) -> None:
     with pytest.raises(SchemaError, match="nanoseconds"):
         small.write("i", pa.table({"i": pa.array([pa.MonthDayNano([1, 2, 3])])}))
     assert small.table("t").scan().to_arrow()["a"].to_pylist() == [1]
-
-
-def test_nested_text_is_read_by_the_reference_and_by_us() -> None:
-    """Random values of random types: whatever is called readable, DuckDB reads; we read all of it."""
-    dice = random.Random(20260101)
-    letters = "ab'\\\"[]{}(),:= \nNüCAST::null"
-
-    def field(data_type: DataType, name: str = "x") -> Field:
-        return Field(name=name, type=data_type)
-
-    def structure(inner: DataType) -> DataType:
-        return StructType(fields=(field(inner), field(VARCHAR, "y'\\ {z"), field(INT32, "n")))
-
-    containers: list[Callable[[DataType], DataType]] = [
-        lambda inner: ListType(element=field(inner)),
-        lambda inner: MapType(key=field(INT32), value=field(inner)),
-        structure,
-    ]
-
-    def value(data_type: DataType) -> Any:
-        if dice.random() < 0.1:
-            return None
-        match data_type:
-            case ListType(element=element):
-                return [value(element.type) for _ in range(dice.randint(0, 3))]
-            case MapType(value=item):
-                return [(key, value(item.type)) for key in range(dice.randint(0, 3))]
-            case StructType(fields=fields):
-                return {member.name: value(member.type) for member in fields}
-            case _:
-                return dice.randint(0, 9) if data_type == INT32 else "".join(dice.choice(letters) for _ in range(dice.randint(0, 6)))
-
-    def sql(data_type: DataType) -> str:
-        match data_type:
-            case ListType(element=element):
-                return f"{sql(element.type)}[]"
-            case MapType(value=item):
-                return f"MAP(INT, {sql(item.type)})"
-            case StructType(fields=fields):
-                members = (f'"{member.name}" {sql(member.type)}' for member in fields)
-                return f"STRUCT({', '.join(members)})"
-            case _:
-                return "INT" if data_type == INT32 else "VARCHAR"
-
-    def plain(found: Any) -> Any:
-        if isinstance(found, list):
-            return {k: plain(v) for k, v in found} if found and isinstance(found[0], tuple) else [plain(item) for item in found]
-        return {k: plain(v) for k, v in found.items()} or [] if isinstance(found, dict) else found
-
-    duck = duckdb.connect()
-    readable = 0
-    for _ in range(3000):
-        data_type: DataType = VARCHAR
-        for _ in range(dice.randint(1, 3)):
-            data_type = dice.choice(containers)(data_type)
-        held = value(data_type)
-        if held is None:
-            continue
-        text = nested_text(held, data_type)
-        assert parse_nested(text, data_type) == held, text
-        if is_readable(held, data_type):
-            readable += 1
-            (found,) = duck.execute(f"SELECT CAST(? AS {sql(data_type)})", [text]).fetchone() or (None,)
-            assert plain(found) == plain(held), text
-    assert readable > 1000
-    duck.close()
