@@ -14,6 +14,7 @@ from ducklake_core.format.inlined_rows import MOST_BYTES, InlinedRows, inlined_r
 
 if TYPE_CHECKING:
     from ducklake_core.arrow.write_state import WriteState
+    from ducklake_core.format.schema import Schema
 
 
 def inlined_part(data: Any, state: WriteState, inline: bool | None = None) -> tuple[InlinedRows | None, Any]:
@@ -52,8 +53,13 @@ def inlined_part(data: Any, state: WriteState, inline: bool | None = None) -> tu
     if state.promise is not None:
         check_promise(logical, state, state.promise)
     rows = inlined_rows_of(logical, state.schema)
-    nested = [(values, column.type) for values, column in zip(rows.columns, state.schema, strict=True) if not column.is_leaf]
-    return (rows, None) if all(is_readable(value, kind) for values, kind in nested for value in values) else (None, data)
+    return (rows, None) if has_readable_text(rows, state.schema) else (None, data)
+
+
+def has_readable_text(rows: InlinedRows, schema: Schema) -> bool:
+    """Whether the reference reads all values of rows that have the columns of a schema, once they are in the catalog."""
+    nested = [(values, column.type) for values, column in zip(rows.columns, schema, strict=True) if not column.is_leaf]
+    return all(is_readable(value, kind) for values, kind in nested for value in values)
 
 
 def _few_rows(data: Any, limit: int) -> tuple[pa.Table | None, Any]:

@@ -16,12 +16,10 @@ from ducklake_core.catalog.reader import CatalogReader
 from ducklake_core.catalog.state import Snapshot, TableState
 from ducklake_core.commit.actions import Action, CreateMacro, StagedDeleteFile
 from ducklake_core.commit.committer import Committed, Committer
-from ducklake_core.commit.difference import difference
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.transaction import StagedTransaction, stored_extra_info
 from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError
 from ducklake_core.format.predicates import Predicate
-from ducklake_core.not_null import check_no_nulls
 from ducklake_core.rebase import check_names, rebase_definitions, rebase_table, rebase_view
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.row_staging import RowStaging
@@ -29,6 +27,7 @@ from ducklake_core.scan.plan import ScanPlan
 from ducklake_core.staged_rows import StagedRows
 from ducklake_core.staged_table import StagedTable, Step
 from ducklake_core.staged_view import StagedView
+from ducklake_core.tables_read import TablesRead
 
 if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
@@ -66,7 +65,7 @@ class Publication:
         self._delete_files: list[str] = []
         self._rewritten: dict[str, str] = {}
         self._rows = RowStaging(lake)
-        self._has_read = False
+        self._read = TablesRead()
 
     def own(self, files: Iterable[str]) -> None:
         """Note data files that exist only for this transaction."""
@@ -100,7 +99,7 @@ class Publication:
         del self._delete_files[delete_files:]
 
     def stage(self, staged: StagedTable, step: Step, base: Snapshot) -> None:
-        """Carry out a step on a table's rows, and remember it."""
+        """Carry out a step on a table, and remember it."""
         self._delete_files += self._rows.carry_out(staged, step, base)
         staged.steps = (*staged.steps, step)
 
@@ -110,7 +109,7 @@ class Publication:
 
     def overlay(self, staged: StagedTable, plan: ScanPlan) -> ScanPlan:
         """A scan of a table for the user, with what is staged laid over it."""
-        self._has_read = True
+        self._read.add(staged.start)
         return staged.rows.over(plan, staged.state.path, staged.mapped())
 
     def publish(
@@ -151,18 +150,25 @@ class Publication:
             except CommitConflictError as conflict:
                 if replan == REPLANS:
                     raise
-                if self._has_read:
-                    raise _after_reading(conflict) from conflict
                 # The commit surely failed: whatever goes wrong before the next one, nobody needs its files.
                 with self._discarding():
                     time.sleep(min(0.02 * 1.5**replan, _LONGEST_PAUSE) * random.uniform(0.3, 1.0))  # noqa: S311
-                    base = self._newest()
+                    before, base = base, self._newest()
                     # From here on the commit looks at later snapshots only, and another run of this step may be an earlier one.
                     repeated = committer.find_commit(self.commit_id) if self.given else None
                     if repeated is not None:
                         return Committed(snapshot=repeated, ids={}, repeated=True)
+                    self._check_reads(before, base, conflict)
                     definitions = self._replan(base, definitions, tables, views, conflict)
         raise AssertionError("the loop above returns or raises")
+
+    def _check_reads(self, base: Snapshot, newest: Snapshot, conflict: CommitConflictError) -> None:
+        with self._lake.reader() as reader:
+            changed = self._read.changed(reader, base, newest)
+        if changed is not None:
+            text = f"The transaction has read rows of {changed}, which others have changed since, so it cannot be planned again by itself"
+            message = f"{conflict.message}. {text}: what was done with the rows may be different now"
+            raise CommitConflictError(message, **conflict.details) from conflict
 
     def _staged(
         self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView]
@@ -214,23 +220,14 @@ class Publication:
             exclusive = [path for staged in tables for path in staged.exclusive]
             if exclusive and named_already(reader, exclusive) is not None:
                 raise conflict
-        for staged in tables:
-            self._check_not_null(staged)
         # Those that the failed commit has written again for its snapshot are among them.
         self._discard_after(len(self._data_files), 0)
         self._rewritten = {}
         for staged in tables:
-            staged.rows = StagedRows()
+            staged.rows, staged.state = StagedRows(), staged.start
             for step in staged.steps:
                 self._delete_files += self._rows.carry_out(staged, step, base)
         return definitions
-
-    def _check_not_null(self, staged: StagedTable) -> None:
-        """Look at the rows that came meanwhile, for columns that become NOT NULL."""
-        altered = None if staged.committed is None else difference(staged.committed, staged.state)
-        for column_id in altered.not_null if altered is not None else ():
-            assert staged.committed is not None
-            check_no_nulls(self._lake, staged.committed, staged.state, column_id, staged.looks)
 
     def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
         target = self._rows.targets[table_id]
@@ -268,11 +265,6 @@ def _current(reader: CatalogReader, staged: StagedTable, base: Snapshot) -> Tabl
 
 def _nothing(staged: StagedTable, base: Snapshot) -> WriteResult:
     return WriteResult(table=staged.name, table_id=staged.state.id, snapshot=base, committed=False)
-
-
-def _after_reading(conflict: CommitConflictError) -> CommitConflictError:
-    text = "The transaction has read rows, so it cannot be planned again by itself: what was done with them may be different now"
-    return CommitConflictError(f"{conflict.message}. {text}", **conflict.details)
 
 
 def _result(staged: StagedTable, committed: Committed) -> WriteResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 
 from ducklake_core.catalog.macros import macros
 from ducklake_core.catalog.reader import CatalogReader
@@ -12,11 +11,11 @@ from ducklake_core.catalog.state import SchemaState, Snapshot, TableState
 from ducklake_core.catalog.views import ViewState, find_view
 from ducklake_core.catalog.views import views as all_views
 from ducklake_core.commit.actions import Action, CreateMacro, CreateSchema, DropMacro, DropSchema, DropTable, DropView
-from ducklake_core.commit.difference import settled
+from ducklake_core.commit.difference import difference, settled
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, DuckLakeError, NotFoundError
 from ducklake_core.format.names import folded
 from ducklake_core.format.paths import join
-from ducklake_core.staged_table import StagedTable
+from ducklake_core.staged_table import Altered, StagedTable, Step
 from ducklake_core.staged_view import StagedView
 
 
@@ -73,6 +72,7 @@ def _use_schema(action: CreateSchema, theirs: SchemaState, tables: Sequence[Stag
                 raise conflict
             staged.create = replace(staged.create, schema_id=theirs.id, schema_name=theirs.name)
             staged.state = replace(staged.state, schema_id=theirs.id, schema_name=theirs.name)
+            staged.start = replace(staged.start, schema_id=theirs.id, schema_name=theirs.name)
 
 
 def _check_macro(
@@ -170,38 +170,41 @@ def rebase_table(staged: StagedTable, current: TableState | None, conflict: Comm
     Raises:
         AlreadyExistsError: The table was to be new, and another writer has created it meanwhile.
     """
-    if current is None:
-        if staged.create is None:
-            raise conflict
-        return
-    if staged.create is not None and not staged.create.or_existing:
+    if current is None and staged.create is None:
+        raise conflict
+    if current is not None and staged.create is not None and not staged.create.or_existing:
         message = f"there is a table {staged.name} already: another writer has created it meanwhile, snapshot {current.snapshot_id} has it"
         raise AlreadyExistsError(message, table=staged.name, snapshot_id=current.snapshot_id) from conflict
-    if staged.alterations:
-        _alter_again(staged, current, conflict)
-        return
-    if _fits(staged.state, current):
+    if current is not None and staged.committed is not None and staged.is_altered and not _same_name(staged.committed, current):
+        raise conflict
+    start = staged.start if current is None else current
+    if staged.create is not None and not _fits(staged.start, start):
+        raise conflict
+    staged.state, staged.steps = _begun_again(staged, start, conflict)
+    staged.start = start
+    if current is not None:
         # What both have created or added alike is theirs now, and our rows go there.
-        staged.create, staged.differences = None, ()
-        staged.state = staged.committed = current
-        return
-    if not staged.differences or staged.committed is None or not _fits(staged.committed, current):
-        raise conflict
-    staged.state = replace(current, schema=staged.state.schema, next_column_id=staged.state.next_column_id)
-    staged.committed = current
+        staged.create, staged.committed = None, current
+        staged.differences = staged.differences if difference(current, staged.state) is not None else ()
 
 
-def _alter_again(staged: StagedTable, current: TableState, conflict: CommitConflictError) -> None:
-    """Ask for the same alterations of the newer state, as if the transaction had begun after the other one."""
-    if staged.committed is not None and not _same_name(staged.committed, current):
-        raise conflict
-    try:
-        altered = reduce(lambda state, alteration: alteration(state), staged.alterations, current)
-    except DuckLakeError as problem:
-        raise conflict from problem
-    if staged.differences or (staged.written and not _fits(staged.state, altered)):
-        raise conflict
-    staged.create, staged.state, staged.committed = None, settled(current, altered), current
+def _begun_again(staged: StagedTable, start: TableState, conflict: CommitConflictError) -> tuple[TableState, tuple[Step, ...]]:
+    """The steps from another state on, as if the transaction had begun after the other one: what they lead to, and the steps."""
+    before, now = staged.start, start
+    steps: list[Step] = []
+    for step in staged.steps:
+        if not isinstance(step, Altered):
+            if not _fits(before, now):
+                raise conflict
+            steps.append(step)
+            continue
+        try:
+            after = settled(start, step.alteration(now))
+        except DuckLakeError as problem:
+            raise conflict from problem
+        before, now = step.after, after
+        steps.append(replace(step, after=after))
+    return now, tuple(steps)
 
 
 def _same_name(one: TableState, two: TableState) -> bool:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, assert_never
+
+import pyarrow as pa
 
 from ducklake_core.arrow.changed_rows import ChangedRows, write_updated
 from ducklake_core.arrow.positions import DeleteTarget, Deletions
@@ -16,11 +20,13 @@ from ducklake_core.format.files import ROW_ID_COLUMN, WrittenFile
 from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.options import Options
 from ducklake_core.format.schema import committed_at
-from ducklake_core.inlining import inlined_part
-from ducklake_core.staged_rows import StagedRows
+from ducklake_core.inlining import has_readable_text, inlined_part
+from ducklake_core.not_null import check_no_nulls
+from ducklake_core.staged_rows import StagedInlined, StagedRows
 from ducklake_core.staged_table import (
     AddForeign,
     AddRows,
+    Altered,
     ChangeRows,
     RestoreRows,
     Selection,
@@ -33,8 +39,6 @@ from ducklake_core.storage.sweeping import sweep
 from ducklake_core.write_target import new_write_state
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ducklake_core.arrow.write_state import WriteState
     from ducklake_core.catalog.state import Snapshot, TableState
     from ducklake_core.format.predicates import Predicate
@@ -58,7 +62,7 @@ class RowStaging:
         self.targets: dict[int, DeleteTarget] = {}
 
     def carry_out(self, staged: StagedTable, step: Step, base: Snapshot) -> list[str]:
-        """Carry out a step on a table's rows; files that fail to come about are swept.
+        """Carry out a step on a table; files that fail to come about are swept.
 
         Returns:
             Full paths of the files that it has written, which are written again when it is carried out again.
@@ -66,16 +70,40 @@ class RowStaging:
         rows = staged.rows
         match step:
             case AddRows(files=files, inlined=inlined, replaces=replaces):
-                rows = rows.with_files(files, depends=replaces)
+                rows = rows.with_files(files, staged.state, depends=replaces)
                 staged.rows = rows if inlined is None else rows.with_inlined(inlined, staged.state.schema, depends=replaces)
                 return []
             case AddForeign(files=added):
-                staged.rows = rows.with_added(added)
+                staged.rows = rows.with_added(added, staged.state)
                 return []
+            case Altered():
+                return self._alter(staged, step, base)
             case SelectRows() | SelectKeys() | ChangeRows() | RestoreRows():
                 return self._select(staged, step, base)
             case _:
                 assert_never(step)
+
+    def _alter(self, staged: StagedTable, step: Altered, base: Snapshot) -> list[str]:
+        """Change the definition; rows for the catalog that were staged before get the columns of now."""
+        if step.proves is not None:
+            overlay = partial(self._over, staged)
+            check_no_nulls(self._lake, readable(staged, base), step.proves[0], step.session, overlay)
+        rows = (staged.rows.without_additions() if step.discards else staged.rows).in_columns(step.after.schema)
+        staged.state = step.after
+        fits = [may_inline(part.schema) and has_readable_text(part.rows, part.schema) for part in rows.inlined]
+        staged.rows = replace(rows, inlined=tuple(compress(rows.inlined, fits)))
+        return [path for part, stays in zip(rows.inlined, fits, strict=True) if not stays for path in self._move_to_files(staged, part)]
+
+    def _move_to_files(self, staged: StagedTable, part: StagedInlined) -> list[str]:
+        """Write staged rows to files after all, where the catalog cannot hold their columns."""
+        write = self.write_state(staged)
+        rows = part.in_arrow(write.schema)
+        if part.is_changed:
+            files = write_updated(rows.append_column(ROW_ID_COLUMN, pa.array(part.row_ids, pa.int64())), write)
+        else:
+            files = write_table(rows, write)
+        staged.rows = staged.rows.with_files(files, staged.state, is_changed=part.is_changed, depends=part.depends)
+        return staged.paths(files)
 
     def _select(self, staged: StagedTable, step: Selection, base: Snapshot) -> list[str]:
         target = self._target(staged, base)
@@ -117,7 +145,7 @@ class RowStaging:
         storage, write = self._lake.storage, self.write_state(staged, write_id=target.write_id)
         where = step.narrowing() if isinstance(step, ChangeRows) else None
         state = readable(staged, base)
-        if isinstance(step, RestoreRows) and staged.committed is not None and not staged.rows.has_rows:
+        if isinstance(step, RestoreRows) and staged.committed is not None and not (staged.rows.files or staged.rows.inlined):
             # Rows that a restore deletes need not fit the columns that it leaves behind.
             state = staged.committed
         plan = self._over(staged, self._committed_plan(state, None, where, ("rowid", "file_row_number")))
@@ -132,7 +160,8 @@ class RowStaging:
         few_inserted, inserted = self._few(changed.few_inserted, write)
         few_updated, updated = self._few(changed.few_updated, write)
         changed = replace(changed, inserted=(*changed.inserted, *inserted), updated=(*changed.updated, *updated))
-        rows = rows.with_files(changed.inserted, depends=True).with_files(changed.updated, is_changed=True, depends=True)
+        rows = rows.with_files(changed.inserted, staged.state, depends=True)
+        rows = rows.with_files(changed.updated, staged.state, is_changed=True, depends=True)
         for few, table in ((few_inserted, None), (few_updated, changed.few_updated)):
             if few is not None:
                 row_ids = None if table is None else tuple(table.column(ROW_ID_COLUMN).to_pylist())

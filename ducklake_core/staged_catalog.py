@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.macros import macros
@@ -14,7 +13,6 @@ from ducklake_core.catalog.state import SchemaState, Snapshot
 from ducklake_core.catalog.views import ViewState, find_view
 from ducklake_core.catalog.views import views as all_views
 from ducklake_core.catalog.visibility import same_name
-from ducklake_core.commit import alterations
 from ducklake_core.commit.actions import Action, CreateMacro, DropMacro, DropSchema, DropTable, DropView
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format import paths
@@ -142,7 +140,7 @@ class StagedCatalog:
             raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
         if any(other.committed is not None and other.committed.id == state.id for other in self._tables.values()):
             raise NotFoundError(f"table {name} was renamed in this transaction", table=name)
-        self._tables[key] = StagedTable(state=state, committed=state, remembered=remembered)
+        self._tables[key] = StagedTable(state=state, start=state, committed=state, remembered=remembered)
         return self._tables[key]
 
     def create_table(
@@ -176,12 +174,12 @@ class StagedCatalog:
             or_existing=or_existing,
             uuid=uuid,
         )
-        staged = StagedTable(state=state, committed=None, create=create)
+        staged = StagedTable(state=state, start=state, committed=None, create=create)
         self._tables[_key(owner.name, name)] = staged
         return staged
 
-    def rename_table(self, staged: StagedTable, name: str) -> None:
-        """Stage another name for a table, in its schema.
+    def move_table(self, staged: StagedTable, name: str) -> None:
+        """Keep a table under another name of its schema, before it is renamed.
 
         Raises:
             AlreadyExistsError: A table or view has it.
@@ -189,7 +187,6 @@ class StagedCatalog:
         before, after = _key(staged.state.schema_name, staged.state.name), _key(staged.state.schema_name, name)
         if before != after:
             self.check_free(staged.state.schema_name, name)
-        staged.alter(partial(alterations.rename_table, name=name), forms=False)
         self._tables[after] = self._tables.pop(before)
 
     def check_free(self, schema: str, name: str) -> None:
@@ -204,15 +201,12 @@ class StagedCatalog:
                 raise AlreadyExistsError(f"there is a {kind} {whole} already at snapshot {self.base.id}", **{kind: whole})
 
     def drop_table(self, name: str) -> None:
-        """Stage the end of a table.
+        """Stage the end of a table; what was staged for it is forgotten.
 
         Raises:
             NotFoundError: No such table.
-            UsageError: It was written in this transaction.
         """
         staged = self.table(name)
-        if staged.written:
-            raise UsageError(f"table {name} was written in this same transaction", table=name)
         del self._tables[_key(staged.state.schema_name, staged.state.name)]
         if staged.committed is not None:
             state = staged.committed
@@ -327,27 +321,24 @@ class StagedCatalog:
         """Stage the end of a schema, with ``cascade`` of everything in it.
 
         Raises:
-            UsageError: It is not empty, or this transaction has put something into it.
+            UsageError: It is not empty.
         """
         tables = [staged for staged in self.tables if staged.state.schema_id == state.id]
         views = [staged for staged in self.views if staged.state.schema_id == state.id]
-        made = [table.name for table in tables if table.create or table.written] + [view.name for view in views if view.committed is None]
-        made += [action.name for action in self.definitions if isinstance(action, CreateMacro) and action.schema_id == state.id]
-        if made:
-            raise UsageError(f"{', '.join(made)} was created or written in this same transaction", schema=state.name)
-        if state.id < 0:
-            self.definitions = [action for action in self.definitions if getattr(action, "schema_id", 0) != state.id]
-            del self._schemas[folded(state.name)]
-            return
-        inside = [action for action in self._entries(state) if action not in self.definitions]
-        if inside and not cascade:
-            names = ", ".join(action.name for action in inside)
+        new_macros = [action for action in self.definitions if isinstance(action, CreateMacro) and action.schema_id == state.id]
+        inside = [action for action in self._entries(state) if action not in self.definitions] if state.id >= 0 else []
+        made = [table.state.name for table in tables if table.create] + [view.state.name for view in views if view.committed is None]
+        made += [action.name for action in new_macros]
+        if (inside or made) and not cascade:
+            names = ", ".join([action.name for action in inside] + made)
             raise UsageError(f"schema {state.name!r} has {names} in it; drop them first, or pass cascade=True", schema=state.name)
-        for key in [key for key, table in self._tables.items() if table in tables]:
-            del self._tables[key]
-        for key in [key for key, view in self._views.items() if view in views]:
-            del self._views[key]
-        self.definitions += [*inside, DropSchema(schema_id=state.id, name=state.name)]
+        self._tables = {key: table for key, table in self._tables.items() if table.state.schema_id != state.id}
+        self._views = {key: view for key, view in self._views.items() if view.state.schema_id != state.id}
+        self.definitions = [action for action in self.definitions if action not in new_macros]
+        if state.id >= 0:
+            self.definitions += [*inside, DropSchema(schema_id=state.id, name=state.name)]
+        else:
+            self.definitions = [action for action in self.definitions if getattr(action, "schema_id", 0) != state.id]
         self._schemas.pop(folded(state.name), None)
 
     def _entries(self, state: SchemaState) -> list[DropTable | DropView | DropMacro]:

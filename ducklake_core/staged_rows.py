@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
 from ducklake_core.arrow.positions import Deletions
 from ducklake_core.catalog.inlined import ROW_ID, SNAPSHOT_ID, TABLE_NAME, stored_array
+from ducklake_core.catalog.state import TableState
 from ducklake_core.commit.actions import StagedDeleteFile
 from ducklake_core.format import pruning
 from ducklake_core.format.added_files import AddedFile
-from ducklake_core.format.arrow_types import to_arrow_schema
-from ducklake_core.format.files import DataFile, DeleteFile, WrittenFile
-from ducklake_core.format.inlined_rows import InlinedRows, chosen_rows
+from ducklake_core.format.arrow_cast import constant_array
+from ducklake_core.format.arrow_types import ArrowArray, to_arrow_schema
+from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile, WrittenFile
+from ducklake_core.format.inlined_rows import InlinedRows, chosen_rows, inlined_rows_of
 from ducklake_core.format.name_mapping import NameMapping
+from ducklake_core.format.partitioning import PartitionSpec
+from ducklake_core.format.promotion import bounds_hold
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import Field
 from ducklake_core.scan.plan import FileTask, ScanPlan
 from ducklake_core.scan.virtual import FILE_INDEX
 
@@ -31,6 +36,7 @@ class StagedFile:
     Attributes:
         id: Below 0, and distinct within the table.
         file: What was written.
+        schema: The columns it was written with, and ``partition_spec`` the keys.
         first_row_id: Below 0; stands for the row id of its first row, unless it holds row ids.
         added: Set for a file of another writer.
         is_changed: Whether its rows are committed rows as they become.
@@ -40,6 +46,8 @@ class StagedFile:
 
     id: int
     file: WrittenFile
+    schema: Schema
+    partition_spec: PartitionSpec | None
     first_row_id: int
     added: AddedFile | None = None
     is_changed: bool = False
@@ -50,6 +58,16 @@ class StagedFile:
     def visible_count(self) -> int:
         """Rows that are left."""
         return self.file.record_count - (self.hidden.delete_count if self.hidden else 0)
+
+    def in_columns(self, schema: Schema) -> StagedFile:
+        """The same file in a table that has these columns now: without bounds that mean nothing for them."""
+        now = {leaf.id: leaf.type for leaf in schema.leaves()}
+        lost = {leaf.id for leaf in self.schema.leaves() if leaf.id in now and not bounds_hold(leaf.type, now[leaf.id])}
+        if not lost:
+            return self
+        file = replace(self.file, statistics=tuple(_unbounded(self.file.statistics, lost)))
+        added = self.added and replace(self.added, file=file, absent=tuple(_unbounded(self.added.absent, lost)))
+        return replace(self, file=file, added=added)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +83,36 @@ class StagedInlined:
     def is_changed(self) -> bool:
         """Whether its rows are committed rows as they become."""
         return bool(self.row_ids) and self.row_ids[0] >= 0
+
+    def in_columns(self, schema: Schema) -> StagedInlined:
+        """The same rows in a table that has these columns now."""
+        before = {column.id: (column, values) for column, values in zip(self.schema, self.rows.columns, strict=True)}
+        changed = Schema(columns=tuple(column for column in schema if not _same_form(before.get(column.id), column)))
+        if not changed.columns and len(schema) == len(self.schema):
+            return replace(self, schema=schema)
+        new = inlined_rows_of(self.in_arrow(changed), changed)
+        values = {column.id: values for column, values in zip(changed, new.columns, strict=True)}
+        statistics = {column.column_id: column for column in (*self.rows.statistics, *new.statistics)}
+        rows = InlinedRows(
+            columns=tuple(values[column.id] if column.id in values else before[column.id][1] for column in schema),
+            record_count=self.rows.record_count,
+            statistics=tuple(statistics[leaf.id] for leaf in schema.leaves()),
+        )
+        return replace(self, rows=rows, schema=schema)
+
+    def in_arrow(self, schema: Schema) -> pa.Table:
+        """The rows with the columns of a schema, as the table's columns are now."""
+        return pa.Table.from_arrays(list(self.arrays(schema)), schema=to_arrow_schema(schema))
+
+    def arrays(self, schema: Schema) -> Iterator[ArrowArray]:
+        """The columns of :meth:`in_arrow`."""
+        before = {column.id: (column, values) for column, values in zip(self.schema, self.rows.columns, strict=True)}
+        for column in schema:
+            old, values = before.get(column.id, (None, ()))
+            if old is None:
+                yield constant_array(column.initial_default, column, self.rows.record_count)
+            else:
+                yield stored_array(list(values), old, column)
 
     def without(self, gone: frozenset[int]) -> StagedInlined:
         """The rows whose ids are not among these."""
@@ -98,14 +146,38 @@ class StagedRows:
         """Whether any rows were added, be they deleted again."""
         return bool(self.row_count)
 
-    def with_files(self, files: Iterable[WrittenFile], *, is_changed: bool = False, depends: bool = False) -> StagedRows:
-        """With more data files."""
-        new = [StagedFile(id=0, file=file, first_row_id=0, is_changed=is_changed, depends=depends) for file in files]
+    def with_files(self, files: Iterable[WrittenFile], table: TableState, *, is_changed: bool = False, depends: bool = False) -> StagedRows:
+        """With more data files, written for the table as it is."""
+        new = [
+            StagedFile(
+                id=0,
+                file=file,
+                schema=table.schema,
+                partition_spec=table.partition_spec,
+                first_row_id=0,
+                is_changed=is_changed,
+                depends=depends,
+            )
+            for file in files
+        ]
         return self._with_new(new)
 
-    def with_added(self, files: Iterable[AddedFile]) -> StagedRows:
-        """With files of other writers."""
-        return self._with_new([StagedFile(id=0, file=added.file, first_row_id=0, added=added) for added in files])
+    def with_added(self, files: Iterable[AddedFile], table: TableState) -> StagedRows:
+        """With files of other writers, added to the table as it is."""
+        new = [
+            StagedFile(id=0, file=one.file, schema=table.schema, partition_spec=table.partition_spec, first_row_id=0, added=one)
+            for one in files
+        ]
+        return self._with_new(new)
+
+    def in_columns(self, schema: Schema) -> StagedRows:
+        """The same rows in a table that has these columns now."""
+        files = tuple(one.in_columns(schema) for one in self.files)
+        return replace(self, files=files, inlined=tuple(one.in_columns(schema) for one in self.inlined))
+
+    def without_additions(self) -> StagedRows:
+        """Without the rows that were added; what hides committed rows stays."""
+        return replace(self, files=(), inlined=())
 
     def _with_new(self, files: Sequence[StagedFile]) -> StagedRows:
         numbered: list[StagedFile] = []
@@ -199,12 +271,24 @@ def _thinned(task: FileTask, hidden: StagedDeleteFile | None, few: Sequence[int]
     return replace(task, file=replace(task.file, delete_files=delete_files, inlined_deletes=inlined_deletes))
 
 
+def _same_form(before: tuple[Field, object] | None, now: Field) -> bool:
+    return before is not None and before[0].type == now.type
+
+
+def _unbounded(statistics: Iterable[ColumnStatistics], lost: Collection[int]) -> Iterator[ColumnStatistics]:
+    for column in statistics:
+        bounds_go = column.column_id in lost
+        yield replace(column, min_value=None, max_value=None, exact_min=None, exact_max=None) if bounds_go else column
+
+
 def _arrow(staged: StagedInlined, plan: ScanPlan, number: int) -> pa.Table:
-    by_id = {column.id: values for column, values in zip(staged.schema, staged.rows.columns, strict=True)}
-    arrays = [stored_array(list(by_id[column.id]), column, column) for column in plan.read_schema]
     count = staged.rows.record_count
     table = pa.Table.from_arrays(
-        [*arrays, pa.array(staged.row_ids, pa.int64()), pa.repeat(pa.scalar(plan.snapshot_id + 1, pa.int64()), count)],
+        [
+            *staged.arrays(plan.read_schema),
+            pa.array(staged.row_ids, pa.int64()),
+            pa.repeat(pa.scalar(plan.snapshot_id + 1, pa.int64()), count),
+        ],
         schema=pa.schema([*to_arrow_schema(plan.read_schema), pa.field(ROW_ID, pa.int64()), pa.field(SNAPSHOT_ID, pa.int64())]),
     )
     table = table.append_column(TABLE_NAME, pa.repeat(NOT_COMMITTED, count))

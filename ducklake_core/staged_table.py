@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ducklake_core.catalog.state import TableState
@@ -19,18 +20,20 @@ from ducklake_core.commit.actions import (
     InsertInlined,
 )
 from ducklake_core.commit.alterations import Alteration
-from ducklake_core.commit.difference import difference, inlining, settled
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.commit.difference import difference, inlining, passing_columns, same_keys, settled
 from ducklake_core.format.added_files import AddedFile, same_mapping
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.names import join_name
-from ducklake_core.staged_rows import StagedInlined, StagedRows
+from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import Field
+from ducklake_core.staged_rows import StagedFile, StagedInlined, StagedRows
 
 if TYPE_CHECKING:
     from ducklake_core.arrow.merge_source import MergeSource
     from ducklake_core.arrow.row_request import ChangeRequest
+    from ducklake_core.format.partitioning import PartitionSpec
     from ducklake_core.format.predicates import Predicate
 
 
@@ -95,7 +98,27 @@ class AddForeign:
     files: tuple[AddedFile, ...]
 
 
-Step: TypeAlias = AddRows | AddForeign | Selection
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Altered:
+    """A change of the table's definition.
+
+    Attributes:
+        alteration: How.
+        after: The table that came of it.
+        asked: Whether it was asked for, and not made to fit a frame.
+        proves: The column that has no NULL from then on, which the rows have to prove; ``session`` is a Spark session that looks.
+        discards: Whether rows that were staged before are given up.
+    """
+
+    alteration: Alteration
+    after: TableState
+    asked: bool = True
+    proves: tuple[str, ...] | None = None
+    session: Any = field(default=None, repr=False)
+    discards: bool = False
+
+
+Step: TypeAlias = AddRows | AddForeign | Selection | Altered
 
 
 @dataclass(slots=True, kw_only=True)
@@ -104,29 +127,27 @@ class StagedTable:
 
     Attributes:
         state: The table as later calls of the transaction see it; a negative id while it is not committed.
+        start: The table before the first step.
         committed: The table at the transaction's base snapshot, None when the transaction creates it.
         create: Its creation, if that is part of the transaction.
-        alterations: Changes of its definition that were asked for, which led to ``state``.
         differences: What fitting its columns to a frame has changed, readable.
-        steps: What calls have done to its rows, in order; ``rows`` is what comes of it at the base snapshot.
+        steps: What calls have done to its definition and rows, in order; ``state`` and ``rows`` are what comes of it at the base snapshot.
         mappings: Name mappings that the table has at the base snapshot, once files of other writers are among the steps.
         exclusive: Full paths of such files that nothing else in the lake may have.
         written: Whether any call wrote to it.
-        looks: The Spark session that looks for NULLs when the transaction is planned again; None for this process.
         remembered: Whether ``committed`` was taken from memory, which is good for appends only (see known_tables.py).
     """
 
     state: TableState
+    start: TableState
     committed: TableState | None
     create: CreateTable | None = None
-    alterations: tuple[Alteration, ...] = ()
     differences: tuple[str, ...] = ()
     steps: tuple[Step, ...] = ()
     rows: StagedRows = field(default_factory=StagedRows)
     mappings: tuple[NameMapping, ...] = ()
     exclusive: frozenset[str] = frozenset()
     written: bool = False
-    looks: Any = field(default=None, repr=False)
     remembered: bool = False
 
     @property
@@ -134,24 +155,23 @@ class StagedTable:
         """``schema.table``, quoted where needed."""
         return join_name(self.state.schema_name, self.state.name)
 
-    def alter(self, alteration: Alteration, *, forms: bool) -> None:
-        """Change the definition.
+    @property
+    def is_altered(self) -> bool:
+        """Whether its definition was asked to be changed."""
+        return any(isinstance(step, Altered) and step.asked for step in self.steps)
 
-        Args:
-            alteration: How.
-            forms: Whether it decides what files look like.
-
-        Raises:
-            UnsupportedFeatureError: It does, and rows were written in this transaction already.
-        """
-        if forms and self.written:
-            raise UnsupportedFeatureError(
-                f"changing columns or partition keys of {self.name} after rows were written to it in the same transaction is not "
-                "supported; alter the table first, then write",
-                table=self.name,
-            )
-        self.state = settled(self.committed, alteration(self.state))
-        self.alterations = (*self.alterations, alteration)
+    def alteration(
+        self,
+        alteration: Alteration,
+        *,
+        asked: bool = True,
+        proves: tuple[str, ...] | None = None,
+        session: Any = None,
+        discards: bool = False,
+    ) -> Altered:
+        """The step that changes the definition; see :class:`Altered`."""
+        after = settled(self.committed, alteration(self.state))
+        return Altered(alteration=alteration, after=after, asked=asked, proves=proves, session=session, discards=discards)
 
     def _creation(self, create: CreateTable) -> CreateTable:
         """The creation in its final form, whatever was altered since."""
@@ -164,27 +184,37 @@ class StagedTable:
             sort_keys=state.sort_keys,
             comment=state.comment,
             column_comments=tuple(sorted(state.column_comments.items())),
-            altered=bool(self.alterations),
+            altered=self.is_altered,
             inlined=inlining(state),
+            passing=self._passing(),
         )
+
+    def _passing(self) -> tuple[tuple[Field, int | None], ...]:
+        written = (file.schema for file in self.rows.files)
+        return passing_columns(written, (self.state.schema,) if self.committed is None else (self.state.schema, self.committed.schema))
+
+    def _keys(self, file: StagedFile) -> PartitionSpec | None:
+        """The partition keys that a file is committed with: none where those that it was written with do not come to be."""
+        written, final = file.partition_spec, self.state.partition_spec
+        if same_keys(written, final):
+            return final
+        return written if written is not None and written.id else None
 
     def actions(self) -> Iterator[Action]:
         """Everything staged, as the commit takes it."""
         if self.create is not None:
             yield self._creation(self.create)
-        elif self.committed is not None and (altered := difference(self.committed, self.state)) is not None:
+        elif self.committed is not None and (altered := difference(self.committed, self.state, self._passing())) is not None:
             yield altered
         table_id, rows = self.state.id, self.rows
-        if any(file.added is not None for file in rows.files):
-            yield self._added_files()
+        yield from self._added_files([file for file in rows.files if file.added is not None])
         # Data files come before delete files, so that they get the lower ids, as in the reference.
-        files = [file for file in rows.files if file.added is None]
-        if files:
+        for keys, schema, files in self._alike(file for file in rows.files if file.added is None):
             yield AppendFiles(
                 table_id=table_id,
-                schema=self.state.schema,
-                files=tuple(file.file for file in files),
-                partition_spec=self.state.partition_spec,
+                schema=schema,
+                files=tuple(_with_keys(file.file, keys) for file in files),
+                partition_spec=keys,
                 depends=any(file.depends for file in files),
                 local_ids=tuple(file.id for file in files),
             )
@@ -215,18 +245,24 @@ class StagedTable:
                 mapped[file.id] = found.id, found
         return mapped
 
-    def _added_files(self) -> AddFiles:
+    def _added_files(self, added_files: Sequence[StagedFile]) -> Iterator[AddFiles]:
         mapped = self.mapped()
-        files = [(file.id, file.added) for file in self.rows.files if file.added is not None]
-        return AddFiles(
-            table_id=self.state.id,
-            schema=self.state.schema,
-            files=tuple((added, mapped[file_id][0]) for file_id, added in files),
-            mappings=tuple(dict(mapped.values()).values()),
-            exclusive=frozenset(added.file.path for _, added in files if added.full_path in self.exclusive),
-            partition_spec=self.state.partition_spec,
-            local_ids=tuple(file_id for file_id, _ in files),
-        )
+        for keys, schema, files in self._alike(added_files):
+            added = [(file.id, replace(file.added, file=_with_keys(file.file, keys))) for file in files if file.added is not None]
+            yield AddFiles(
+                table_id=self.state.id,
+                schema=schema,
+                files=tuple((one, mapped[file_id][0]) for file_id, one in added),
+                mappings=tuple(dict(mapped[file_id] for file_id, _ in added).values()),
+                exclusive=frozenset(one.file.path for _, one in added if one.full_path in self.exclusive),
+                partition_spec=keys,
+                local_ids=tuple(file_id for file_id, _ in added),
+            )
+
+    def _alike(self, files: Iterable[StagedFile]) -> Iterator[tuple[PartitionSpec | None, Schema, list[StagedFile]]]:
+        """Files in order, those after each other together that have the same columns and keys."""
+        for (keys, schema), group in groupby(files, key=lambda file: (self._keys(file), file.schema)):
+            yield keys, schema, list(group)
 
     def _insert_inlined(self, inlined: StagedInlined) -> InsertInlined:
         newest = self.state.inlined_tables[-1] if self.state.inlined_tables else None
@@ -243,3 +279,7 @@ class StagedTable:
     def paths(self, files: Sequence[Any]) -> list[str]:
         """Full paths of files that are relative to the table."""
         return [self.state.path + file.path for file in files]
+
+
+def _with_keys(file: WrittenFile, keys: PartitionSpec | None) -> WrittenFile:
+    return file if keys is not None else replace(file, partition_values=())

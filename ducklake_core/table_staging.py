@@ -105,6 +105,11 @@ def evolve(state: TableState, frame: Schema, mode: SchemaEvolution) -> tuple[Tab
     return after, tuple(str(difference) for difference in found.differences)
 
 
+def evolved(state: TableState, *, frame: Schema, mode: SchemaEvolution) -> TableState:
+    """The table's state after it was made to fit a frame."""
+    return evolve(state, frame, mode)[0]
+
+
 def _same_columns(table: Schema, frame: Schema) -> bool:
     def shape(field: Field) -> object:
         return field.name.casefold(), str(field.type)

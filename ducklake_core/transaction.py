@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +23,7 @@ from ducklake_core.publication import Publication
 from ducklake_core.results import TransactionResult
 from ducklake_core.staged_catalog import StagedCatalog
 from ducklake_core.staged_table import AddRows, SelectKeys, SelectRows, StagedTable
-from ducklake_core.table_staging import evolve
+from ducklake_core.table_staging import evolve, evolved
 from ducklake_core.transaction_additions import AdditionVerb
 from ducklake_core.transaction_definitions import DefinitionVerbs
 from ducklake_core.transaction_rows import RowVerbs
@@ -42,8 +43,8 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
     Rows are written to files at once, by each call, or kept for the catalog when they are few; nothing is visible before
     the block ends.  Every call sees the rows that were committed when the block began and what earlier calls have made of them, and so
     do reads by :meth:`table`.  When another writer gets in between, changes to rows are carried out again on the newest snapshot, in the
-    same order and with the same new rows, and committed then, unless rows were read in the block; changes to columns raise
-    :class:`CommitConflictError`.
+    same order and with the same new rows, and committed then, unless rows were read in the block of a table that others have changed;
+    that, and changes to columns, raise :class:`CommitConflictError`.
     """
 
     def __init__(
@@ -170,12 +171,11 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             staged.written = True
             # The rows are written first: a key, or what satisfies the condition, is checked before anything is looked for.
             written = replace(self._write_rows(staged, data, predicate, inline), replaces=mode != "append")
-            base = self._catalog.base
             if mode == "upsert":
-                self._publication.stage(staged, SelectKeys(on=tuple(on), data=data, files=written.files), base)
+                self._stage(staged, SelectKeys(on=tuple(on), data=data, files=written.files))
             elif mode == "overwrite":
-                self._publication.stage(staged, SelectRows(where=predicate, data=None if is_stream(data) else data), base)
-            self._publication.stage(staged, written, base)
+                self._stage(staged, SelectRows(where=predicate, data=None if is_stream(data) else data))
+            self._stage(staged, written)
 
     def stage_created(self, files: Sequence[WrittenFile], state: WriteState, uuid: str) -> None:
         """Make a table of files that executors wrote for it; the transaction deletes them when it fails.
@@ -200,7 +200,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
             self._publication.own(staged.paths(files))
             staged.written = True
-            self._publication.stage(staged, AddRows(files=tuple(files)), self._catalog.base)
+            self._stage(staged, AddRows(files=tuple(files)))
 
     def stage_written(self, files: Sequence[WrittenFile], state: WriteState, table_id: int, *, overwrite: bool = False) -> None:
         """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
@@ -227,8 +227,8 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
                 )
             staged.written = True
             if overwrite:
-                self._publication.stage(staged, SelectRows(where=None), self._catalog.base)
-            self._publication.stage(staged, AddRows(files=tuple(files), replaces=overwrite), self._catalog.base)
+                self._stage(staged, SelectRows(where=None))
+            self._stage(staged, AddRows(files=tuple(files), replaces=overwrite))
 
     @contextmanager
     def _whole_or_nothing(self) -> Iterator[None]:
@@ -258,10 +258,10 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
             columns = schema_of(data)
             return self._catalog.create_table(owner, table_name, columns, target.partition_by, target.comment, or_existing=True)
         frame = fitted_schema(data, staged.state.schema)
-        # After rows were written its columns are settled.
-        mode = "strict" if staged.rows.has_rows else mode
-        staged.state, differences = evolve(staged.state, frame, mode)
-        staged.differences += differences
+        wanted, differences = evolve(staged.state, frame, mode)
+        if wanted is not staged.state:
+            self._stage(staged, staged.alteration(partial(evolved, frame=frame, mode=mode), asked=False))
+            staged.differences += differences
         return staged
 
     @property

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from ducklake_core.adding import Paths, find_files, inspect_files, local_path, refuse_encrypted
 from ducklake_core.catalog.known_files import mappings_of_table, named_already
 from ducklake_core.errors import AlreadyExistsError
 from ducklake_core.format.locations import file_key
-from ducklake_core.publication import Publication
-from ducklake_core.staged_catalog import StagedCatalog
+from ducklake_core.open_transaction import OpenTransaction
 from ducklake_core.staged_table import AddForeign
 from ducklake_core.storage.added_files import AddingRules
 from ducklake_core.storage.filesystems import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from pyspark.sql import SparkSession
 
-    from ducklake_core.catalog.state import Snapshot
-    from ducklake_core.lake import DuckLake
     from ducklake_core.staged_table import StagedTable
 
 
-class AdditionVerb(ABC):
+class AdditionVerb(OpenTransaction):
     """Files added by a :class:`Transaction`."""
-
-    _lake: DuckLake
-    _publication: Publication
-
-    @property
-    @abstractmethod
-    def repeated(self) -> Snapshot | None:
-        """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
-
-    @property
-    @abstractmethod
-    def _catalog(self) -> StagedCatalog:
-        """What is staged."""
-
-    @abstractmethod
-    def _whole_or_nothing(self) -> AbstractContextManager[None]:
-        """A call that fails leaves nothing staged."""
 
     def add_data_files(
         self,
@@ -86,8 +64,7 @@ class AdditionVerb(ABC):
                 with self._lake.reader() as reader:
                     staged.mappings = mappings_of_table(reader, staged.committed.id, staged.name)
             # As in the reference, a file without rows adds nothing to the table.
-            step = AddForeign(files=tuple(file for file in added if file.file.record_count))
-            self._publication.stage(staged, step, self._catalog.base)
+            self._stage(staged, AddForeign(files=tuple(file for file in added if file.file.record_count)))
 
     def _refuse_known(self, staged: StagedTable, paths: Sequence[str]) -> None:
         """Two entries of one file would show its rows twice, and the end of one of them would delete the file of both."""

@@ -11,7 +11,6 @@ from ducklake_core.commit.alterations import Alteration
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format.schema_edits import column_path, find_node
 from ducklake_core.format.type_parser import data_type_of
-from ducklake_core.not_null import check_no_nulls
 from ducklake_core.open_transaction import OpenTransaction
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class AlterationVerbs(OpenTransaction):
         """
         path = column_path(column)
         try:
-            self._alter(table, partial(alterations.add_column, path=path, data_type=data_type_of(data_type), default=default), forms=True)
+            self._alter(table, partial(alterations.add_column, path=path, data_type=data_type_of(data_type), default=default))
         except AlreadyExistsError:
             if not if_not_exists:
                 raise
@@ -65,7 +64,7 @@ class AlterationVerbs(OpenTransaction):
             except NotFoundError:
                 self._catalog.table(table)
                 return
-        self._alter(table, partial(alterations.drop_column, path=path), forms=True)
+        self._alter(table, partial(alterations.drop_column, path=path))
 
     def rename_column(self, table: str, column: ColumnName, new_name: str) -> None:
         """Rename a column or field; ``new_name`` is the name as it is, without a path.
@@ -74,7 +73,7 @@ class AlterationVerbs(OpenTransaction):
             NotFoundError: There is none.
             AlreadyExistsError: The name is taken.
         """
-        self._alter(table, partial(alterations.rename_column, path=column_path(column), name=new_name), forms=True)
+        self._alter(table, partial(alterations.rename_column, path=column_path(column), name=new_name))
 
     def set_column_type(self, table: str, column: ColumnName, data_type: TypeLike) -> None:
         """Give a column or field a type that can hold its values; a struct may gain and lose fields by it.
@@ -85,7 +84,7 @@ class AlterationVerbs(OpenTransaction):
             SchemaError: The type is none that its values can become.
         """
         wanted = data_type_of(data_type)
-        self._alter(table, partial(alterations.set_column_type, path=column_path(column), data_type=wanted), forms=True)
+        self._alter(table, partial(alterations.set_column_type, path=column_path(column), data_type=wanted))
 
     def set_default(self, table: str, column: ColumnName, value: object = None, *, expression: str | None = None) -> None:
         """Give a column another default for new rows; rows that are there stay as they are.
@@ -99,11 +98,11 @@ class AlterationVerbs(OpenTransaction):
         """
         path = column_path(column)
         if expression is None:
-            self._alter(table, partial(alterations.set_default, path=path, value=value), forms=False)
+            self._alter(table, partial(alterations.set_default, path=path, value=value))
             return
         if value is not None:
             raise UsageError("give a value or an expression as the default, not both")
-        self._alter(table, partial(alterations.set_default_expression, path=path, expression=expression), forms=False)
+        self._alter(table, partial(alterations.set_default_expression, path=path, expression=expression))
 
     def drop_default(self, table: str, column: ColumnName) -> None:
         """Take away a column's default: rows that lack it get NULL from now on."""
@@ -118,16 +117,8 @@ class AlterationVerbs(OpenTransaction):
             SchemaError: A row has NULL in it, or it is a field.
             UsageError: It is NOT NULL already.
         """
-        if self.repeated:
-            return
         path = column_path(column)
-        staged = self._catalog.table(table)
-        alteration = partial(alterations.set_nullable, path=path, nullable=False)
-        wanted = alteration(staged.state)
-        if staged.committed is not None:
-            check_no_nulls(self._lake, staged.committed, wanted, find_node(wanted.schema, path).id, spark)
-        staged.alter(alteration, forms=True)
-        staged.looks = spark
+        self._alter(table, partial(alterations.set_nullable, path=path, nullable=False), proves=path, session=spark)
 
     def drop_not_null(self, table: str, column: ColumnName) -> None:
         """Let a column be NULL.
@@ -135,7 +126,7 @@ class AlterationVerbs(OpenTransaction):
         Raises:
             UsageError: It is not NOT NULL.
         """
-        self._alter(table, partial(alterations.set_nullable, path=column_path(column), nullable=True), forms=False)
+        self._alter(table, partial(alterations.set_nullable, path=column_path(column), nullable=True))
 
     def set_partitioned_by(self, table: str, keys: Sequence[str]) -> None:
         """Partition new files by other keys: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Files that are there stay.
@@ -148,11 +139,11 @@ class AlterationVerbs(OpenTransaction):
         """
         if not keys:
             raise UsageError(f"give the partition keys of {table}, or call reset_partitioned_by", table=table)
-        self._alter(table, partial(alterations.set_partitioned_by, keys=_listed(keys)), forms=True)
+        self._alter(table, partial(alterations.set_partitioned_by, keys=_listed(keys)))
 
     def reset_partitioned_by(self, table: str) -> None:
         """No longer partition new files."""
-        self._alter(table, partial(alterations.set_partitioned_by, keys=()), forms=True)
+        self._alter(table, partial(alterations.set_partitioned_by, keys=()))
 
     def set_sorted_by(self, table: str, keys: Sequence[str]) -> None:
         """Sort new files by other keys: ``"day DESC NULLS FIRST"``, ``"lower(carrier)"``.
@@ -163,15 +154,18 @@ class AlterationVerbs(OpenTransaction):
         """
         if not keys:
             raise UsageError(f"give the sort keys of {table}, or call reset_sorted_by", table=table)
-        self._alter(table, partial(alterations.set_sorted_by, keys=_listed(keys)), forms=False)
+        self._alter(table, partial(alterations.set_sorted_by, keys=_listed(keys)))
 
     def reset_sorted_by(self, table: str) -> None:
         """No longer sort new files."""
-        self._alter(table, partial(alterations.set_sorted_by, keys=()), forms=False)
+        self._alter(table, partial(alterations.set_sorted_by, keys=()))
 
-    def _alter(self, table: str, alteration: Alteration, *, forms: bool) -> None:
-        if not self.repeated:
-            self._catalog.table(table).alter(alteration, forms=forms)
+    def _alter(self, table: str, alteration: Alteration, *, proves: tuple[str, ...] | None = None, session: Any = None) -> None:
+        if self.repeated:
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(table)
+            self._stage(staged, staged.alteration(alteration, proves=proves, session=session))
 
 
 def _listed(keys: Sequence[str]) -> Sequence[str]:

@@ -47,7 +47,7 @@ class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs):
 
         Raises:
             NotFoundError: No such schema.
-            UsageError: It is not empty, or this transaction has put something into it.
+            UsageError: It is not empty.
         """
         if self.repeated or (if_exists and self._catalog.find_schema(name) is None):
             return
@@ -118,15 +118,19 @@ class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs):
             NotFoundError: No such table.
             AlreadyExistsError: A table or view has the new name.
         """
-        if not self.repeated:
-            self._catalog.rename_table(self._catalog.table(name), new_name)
+        if self.repeated:
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            step = staged.alteration(partial(alterations.rename_table, name=new_name))
+            self._catalog.move_table(staged, new_name)
+            self._stage(staged, step)
 
     def drop_table(self, name: str, *, if_exists: bool = False) -> None:
-        """Drop a table. Earlier snapshots keep it until they expire.
+        """Drop a table, with what this transaction has written to it. Earlier snapshots keep it until they expire.
 
         Raises:
             NotFoundError: No such table.
-            UsageError: It was written in this transaction.
         """
         if self.repeated or (if_exists and self._catalog.find_table(name) is None):
             return
@@ -143,9 +147,9 @@ class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs):
         staged = self._catalog.find_table(name)
         if staged is not None:
             if column is None:
-                staged.alter(partial(alterations.set_comment, text=text), forms=False)
+                self._stage(staged, staged.alteration(partial(alterations.set_comment, text=text)))
             else:
-                staged.alter(partial(alterations.set_column_comment, path=column_path(column), text=text), forms=False)
+                self._stage(staged, staged.alteration(partial(alterations.set_column_comment, path=column_path(column), text=text)))
             return
         view = self._catalog.find_view(name) if column is None else None
         if view is None:

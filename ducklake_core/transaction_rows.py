@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,38 +12,19 @@ from ducklake_core.errors import UsageError
 from ducklake_core.format.predicate_parser import parse_predicate
 from ducklake_core.lake_listing import resolve_at
 from ducklake_core.merge import Merge, MergeClause
-from ducklake_core.publication import Publication
+from ducklake_core.open_transaction import OpenTransaction
 from ducklake_core.rebase import columns_of
 from ducklake_core.scan.virtual import with_virtual
-from ducklake_core.staged_catalog import StagedCatalog
 from ducklake_core.staged_table import ChangeRows, RestoreRows, Selection, SelectRows, StagedTable
 
 if TYPE_CHECKING:
-    from ducklake_core.catalog.state import Snapshot
-    from ducklake_core.lake import DuckLake, Where
+    from ducklake_core.lake import Where
     from ducklake_core.lake_listing import At
     from ducklake_core.table import RestoredColumns
 
 
-class RowVerbs(ABC):
+class RowVerbs(OpenTransaction):
     """Changes of rows staged by a :class:`Transaction`."""
-
-    _lake: DuckLake
-    _publication: Publication
-
-    @property
-    @abstractmethod
-    def repeated(self) -> Snapshot | None:
-        """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
-
-    @property
-    @abstractmethod
-    def _catalog(self) -> StagedCatalog:
-        """What is staged."""
-
-    @abstractmethod
-    def _whole_or_nothing(self) -> AbstractContextManager[None]:
-        """A call that fails leaves nothing staged."""
 
     def delete(self, name: str, where: Where, *, spark: Any = None) -> None:
         """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
@@ -98,7 +77,8 @@ class RowVerbs(ABC):
             with self._lake.reader() as reader:
                 then = reader.table_by_id(staged.committed.id, resolve_at(reader, at).id)
             if columns == "then":
-                staged.alter(partial(alterations.restore_columns, schema=then.schema), forms=True)
+                # Rows that the transaction has staged are gone anyhow, and need not fit the columns that come back.
+                self._stage(staged, staged.alteration(partial(alterations.restore_columns, schema=then.schema), discards=True))
             elif columns is None and columns_of(then) != columns_of(staged.state):
                 raise UsageError(
                     f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}: restore them as well with "
@@ -110,4 +90,4 @@ class RowVerbs(ABC):
 
     def _select(self, staged: StagedTable, selection: Selection) -> None:
         staged.written = True
-        self._publication.stage(staged, selection, self._catalog.base)
+        self._stage(staged, selection)

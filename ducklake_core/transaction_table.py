@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class TransactionTable:
     """Reads of a table inside a transaction. Made by :meth:`Transaction.table`.
 
-    Every run sees what was staged until then. Rows that are not committed have a ``rowid`` below 0. Once rows were read, a
-    conflict with another writer is raised instead of planning the transaction again.
+    Every run sees what was staged until then. Rows that are not committed have a ``rowid`` below 0. When rows were read that others have
+    changed before the commit, a conflict with them is raised instead of planning the transaction again.
     """
 
     def __init__(self, lake: DuckLake, publication: Publication, name: str, catalog: Callable[[], StagedCatalog]) -> None:
@@ -54,11 +54,12 @@ class TransactionTable:
     def scan(self, columns: Sequence[str] | None = None, where: Where = None) -> Scan:
         """A read of the table, inside the transaction's block; see :meth:`Table.scan`."""
         staged, base = self._staged(), self._catalog().base
+        schema = staged.state.schema
 
         def overlay(plan: ScanPlan) -> ScanPlan:
             # Refuses when the block has ended; what was staged may be gone then.
             now = self._staged()
-            if now.state.schema != staged.state.schema:
+            if now.state.schema != schema:
                 raise UsageError(f"columns of {now.name} were changed after the scan was made; make it again", table=now.name)
             return self._publication.overlay(now, plan)
 

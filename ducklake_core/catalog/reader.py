@@ -188,7 +188,9 @@ class CatalogReader:
     def column_history(self, table_id: int) -> list[tuple[ColumnRow, int | None]]:
         """Every version of every column that the table ever had, with its end snapshot (None: still live), oldest first."""
         column = self.catalog["column"]
-        query = select(column).where(column.c.table_id == table_id).order_by(column.c.begin_snapshot, column.c.column_id)
+        # What begins and ends with one snapshot, in the middle of a transaction, comes before what the transaction leaves behind.
+        in_order = (column.c.begin_snapshot, column.c.column_id, column.c.end_snapshot.is_(None), column.c.end_snapshot)
+        query = select(column).where(column.c.table_id == table_id).order_by(*in_order)
         return [(column_row(row), row.end_snapshot) for row in self.connection.execute(query)]
 
     def table_statistics(self, table_ids: Iterable[int]) -> dict[int, TableStatistics]:

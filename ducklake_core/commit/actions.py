@@ -50,7 +50,8 @@ class CreateTable:
 
     ``inlined`` says that an empty table of inlined rows is made with it, as the reference does while its inlining limit is
     above 0 and the types allow it. ``altered`` says that the transaction has altered it since, which the reference logs.
-    ``or_existing`` is as for a schema.
+    ``or_existing`` is as for a schema. ``passing`` are nodes that files of the transaction have and the table has not in the end, each
+    with the id of its parent column.
     """
 
     table_id: int
@@ -67,6 +68,7 @@ class CreateTable:
     altered: bool = False
     inlined: bool = False
     or_existing: bool = False
+    passing: tuple[tuple[Field, int | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class AlterTable:
         not_null: Ids of the columns that are NOT NULL from now on, of which the data at the base was checked.
         inlined: Whether a new, empty table of inlined rows with these columns is made, as in :class:`CreateTable`.
         unbounded: Ids of the columns whose bounds mean nothing for values of their new type.
+        passing: As in :class:`CreateTable`.
     """
 
     table_id: int
@@ -123,11 +126,12 @@ class AlterTable:
     not_null: frozenset[int] = frozenset()
     inlined: bool = False
     unbounded: tuple[int, ...] = ()
+    passing: tuple[tuple[Field, int | None], ...] = ()
 
     @property
     def changes_columns(self) -> bool:
         """Whether any row of a column changes."""
-        return bool(self.ended or self.added)
+        return bool(self.ended or self.added or self.passing)
 
     @property
     def changes_table(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ducklake_core.catalog.changes import CopyRows, DeleteRows, UpdateRows
 from ducklake_core.commit.actions import AlterTable, CreateSchema, CreateTable, DropSchema, DropTable
 from ducklake_core.commit.draft import Draft
@@ -10,6 +12,7 @@ from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.sorting import SortKey
 from ducklake_core.format.type_names import ColumnRow, column_row, flatten
+from ducklake_core.format.types import Field
 
 _ENDED_WITH_TABLE = ("table", "partition_info", "column", "column_tag", "data_file", "delete_file", "sort_info")
 
@@ -54,6 +57,7 @@ def create_table(draft: Draft, action: CreateTable) -> None:
     )
     for row in flatten(action.schema):
         _insert_column(draft, table_id, row)
+    _insert_passing(draft, table_id, action.passing)
     if action.partition_spec is not None:
         draft.new_specs[table_id] = _insert_partition_spec(draft, table_id, action.partition_spec)
     _insert_sort_keys(draft, table_id, action.sort_keys)
@@ -87,6 +91,7 @@ def alter_table(draft: Draft, action: AlterTable) -> None:
         draft.end("column", {"table_id": table_id, "column_id": action.ended})
     for node, parent in action.added:
         _insert_column(draft, table_id, column_row(node, parent))
+    _insert_passing(draft, table_id, action.passing)
     if action.unbounded:
         _forget_bounds(draft, table_id, action.unbounded)
     if action.partitioning is not None:
@@ -158,12 +163,18 @@ def insert_comment(draft: Draft, object_id: int, column_id: int | None, text: st
         draft.insert("column_tag", table_id=object_id, column_id=column_id, **lifetime, key="comment", value=text)
 
 
-def _insert_column(draft: Draft, table_id: int, row: ColumnRow) -> None:
+def _insert_passing(draft: Draft, table_id: int, passing: Sequence[tuple[Field, int | None]]) -> None:
+    """Columns that were there within the transaction only: no snapshot shows what begins and ends with it."""
+    for node, parent in passing:
+        _insert_column(draft, table_id, column_row(node, parent), ended=True)
+
+
+def _insert_column(draft: Draft, table_id: int, row: ColumnRow, *, ended: bool = False) -> None:
     draft.insert(
         "column",
         column_id=row.column_id,
         begin_snapshot=draft.snapshot_id,
-        end_snapshot=None,
+        end_snapshot=draft.snapshot_id if ended else None,
         table_id=table_id,
         column_order=row.column_order,
         column_name=row.column_name,

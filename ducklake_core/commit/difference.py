@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ducklake_core.catalog.inlined_ddl import may_inline
@@ -10,17 +10,18 @@ from ducklake_core.catalog.state import TableState
 from ducklake_core.commit.actions import AlterTable, PartitionChange, SortChange
 from ducklake_core.format.evolution import promotes
 from ducklake_core.format.options import Options
+from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.promotion import bounds_hold
 from ducklake_core.format.schema import Schema
 from ducklake_core.format.type_names import ColumnRow, column_row
 from ducklake_core.format.types import Field
 
 
-def difference(committed: TableState, wanted: TableState) -> AlterTable | None:
+def difference(committed: TableState, wanted: TableState, passing: tuple[tuple[Field, int | None], ...] = ()) -> AlterTable | None:
     """The one action that makes the wanted state of the committed one, None when they are the same.
 
     Columns are compared by id, row by row: a column that was added and dropped again leaves nothing, one that was added,
-    renamed and given another type is added in its last form.
+    renamed and given another type is added in its last form. Only what files have in between is told (``passing``).
     """
     before, after = dict(_nodes(committed.schema)), dict(_nodes(wanted.schema))
     changed = {number for number, (node, parent) in after.items() if number in before and _row(node, parent) != _row(*before[number])}
@@ -46,9 +47,41 @@ def difference(committed: TableState, wanted: TableState) -> AlterTable | None:
         ),
         # The reference makes a new table of inlined rows whenever the form of rows may have changed, and for new names and keys as well.
         unbounded=tuple(number for number in sorted(changed) if not _bounds_hold(before[number][0], after[number][0])),
-        inlined=(in_other_form or partitioning is not None or new_name is not None) and inlining(wanted),
+        inlined=(in_other_form or partitioning is not None or new_name is not None or bool(passing)) and inlining(wanted),
+        passing=passing,
     )
     return action if action.changes_table or action.new_name is not None else None
+
+
+def passing_columns(written: Iterable[Schema], known: Sequence[Schema]) -> tuple[tuple[Field, int | None], ...]:
+    """Nodes of columns that files were written with, and that no snapshot shows with this type.
+
+    They are told to the catalog all the same: ids that files use must not be given to later columns, which would show old values, and
+    readers that rely on the types that a column had must know all of them.
+    """
+    # Of thousands of files most have the columns that the table has.
+    schemas = {id(schema): schema for schema in written}
+    schemas = {number: schema for number, schema in schemas.items() if schema not in known}
+    if not schemas:
+        return ()
+    seen = {(number, _row(node, parent).column_type) for schema in known for number, (node, parent) in _nodes(schema)}
+    found: list[tuple[Field, int | None]] = []
+    for schema in schemas.values():
+        for number, (node, parent) in _nodes(schema):
+            kind = (number, _row(node, parent).column_type)
+            if kind not in seen:
+                seen.add(kind)
+                found.append((node, parent))
+    return tuple(found)
+
+
+def same_keys(one: PartitionSpec | None, two: PartitionSpec | None) -> bool:
+    """Whether two specs partition by the same keys; none is as good as none."""
+    return _keys(one) == _keys(two)
+
+
+def _keys(spec: PartitionSpec | None) -> list[tuple[int, str]]:
+    return [(key.column_id, key.text) for key in spec.fields] if spec is not None else []
 
 
 def settled(committed: TableState | None, wanted: TableState) -> TableState:
@@ -92,10 +125,8 @@ def _bounds_hold(before: Field, after: Field) -> bool:
 
 
 def _partitioning(committed: TableState, wanted: TableState) -> PartitionChange | None:
-    def keys(state: TableState) -> list[tuple[int, str]]:
-        return [(key.column_id, key.text) for key in state.partition_spec.fields] if state.partition_spec else []
-
-    return None if keys(committed) == keys(wanted) else PartitionChange(spec=wanted.partition_spec)
+    same = same_keys(committed.partition_spec, wanted.partition_spec)
+    return None if same else PartitionChange(spec=wanted.partition_spec)
 
 
 def _comments(committed: TableState, wanted: TableState) -> Iterator[tuple[int | None, str | None]]:

@@ -10,6 +10,7 @@ from ducklake_core.commit.column_bounds import merge_column
 from ducklake_core.format.files import ColumnStatistics, WrittenFile
 from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.schema import Schema
+from ducklake_core.format.types import Field
 
 
 class TableTotals:
@@ -30,6 +31,8 @@ class TableTotals:
         self._file_size_bytes = before.file_size_bytes if before else 0
         self._batches: list[dict[int, ColumnStatistics]] = []
         self._schema: Schema | None = None
+        self._leaves: dict[int, Field] = {}
+        self._lacking: set[int] = set()
 
     def add(self, file: WrittenFile, schema: Schema) -> int:
         """Count one more file in.
@@ -59,8 +62,14 @@ class TableTotals:
         return range(first, self._next_row_id)
 
     def _count_in(self, statistics: Iterable[ColumnStatistics], schema: Schema) -> None:
+        if schema is not self._schema:
+            leaves = {leaf.id: leaf for leaf in schema.leaves()}
+            if self._schema is not None:
+                # Columns may change between two files of a transaction; what rows have in columns that their file lacks is not counted.
+                self._lacking |= self._leaves.keys() ^ leaves.keys()
+            self._schema = schema
+            self._leaves |= leaves
         self._batches.append({column.column_id: column for column in statistics})
-        self._schema = schema
 
     def changes(self) -> Iterator[CatalogChange]:
         """The statistics rows to write."""
@@ -72,15 +81,13 @@ class TableTotals:
         yield from self._column_changes()
 
     def _column_changes(self) -> Iterator[CatalogChange]:
-        if self._schema is None:
-            return
         inserted: list[dict[str, object]] = []
         updated: list[dict[str, object]] = []
         removed: list[int] = []
-        for leaf in self._schema.leaves():
+        for leaf in self._leaves.values():
             batch = [batch[leaf.id] for batch in self._batches if leaf.id in batch]
             old = self._columns.get(leaf.id)
-            if old is None and self._before is not None:
+            if old is None and (self._before is not None or leaf.id in self._lacking):
                 # The reference never makes up a missing row, and neither do we: bounds over this batch alone would lose older rows.
                 continue
             merged = merge_column(old, batch, leaf.type, self._table_id, leaf.id)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ducklake_core import DuckLake
-from tests.machine.changes import Change, Define, allowed, appends, by_key, changed, definitions, make, replacements, statements
+from tests.machine.changes import Change, allowed, appends, by_key, changed, definitions, make, replacements, statements
 from tests.machine.model import LakeModel, TableModel, frame
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.postgres import PostgresServer
@@ -61,19 +61,15 @@ class LakeMachine(RuleBasedStateMachine):
     def we_commit(self, changes: list[tuple[str, Change]], reads: bool, breaks: bool) -> None:
         """One transaction of several changes in any order, which may read what it has done, and break in the end."""
         after = self.model
-        written: set[str] = set()
         try:
             with self.lake.transaction(message="ours") as tx:
                 for name, change in changes:
                     table = after.tables[name]
-                    # Columns and keys are changed first.
-                    if not allowed(change, table) or (isinstance(change, Define) and name in written):
+                    if not allowed(change, table):
                         continue
                     note(f"ours: {name} {change}")
                     make(change, name, tx, table)
                     after = after.having(name, changed(change, table))
-                    if not isinstance(change, Define):
-                        written.add(name)
                     if reads:
                         seen = tx.table(name)
                         assert _sorted(seen.to_arrow()) == after.tables[name].visible()

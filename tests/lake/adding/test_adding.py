@@ -61,8 +61,6 @@ def test_with_other_changes_in_one_transaction(sqlite_address: LakeAddress, fold
         tx.add_data_files("t", folder / "h.parquet")
         with pytest.raises(AlreadyExistsError, match="in this transaction"):
             tx.add_data_files("t", folder / "h.parquet")
-        with pytest.raises(UnsupportedFeatureError, match="alter the table first"):
-            tx.add_column("t", "more", "int32")
     (written,) = tx.result.writes
     assert (written.rows_added, written.files_added) == (12, 4)
     assert lake.snapshot().id == 1
