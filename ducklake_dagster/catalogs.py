@@ -23,7 +23,7 @@ class SqliteCatalog(dg.Config):
 
     def url(self) -> str:
         """SQLAlchemy URL."""
-        return f"sqlite:///{self.path}"
+        return f"sqlite:///{quote(self.path)}"
 
     def is_missing(self) -> bool:
         """Whether there is certainly no catalog yet."""
@@ -43,7 +43,7 @@ class DuckDBCatalog(dg.Config):
 
     def url(self) -> str:
         """SQLAlchemy URL."""
-        return f"duckdb:///{self.path}"
+        return f"duckdb:///{quote(self.path)}"
 
     def is_missing(self) -> bool:
         """Whether there is certainly no catalog yet."""

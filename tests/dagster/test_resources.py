@@ -13,6 +13,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from ducklake_core.catalog.url import parse_catalog_url
 from ducklake_core.errors import CatalogUnavailableError, DuckLakeError, UsageError
 from ducklake_dagster import (
     AzureStorage,
@@ -50,6 +51,12 @@ def test_addresses_are_quoted_and_options_named_as_fsspec_names_them() -> None:
     google = GCSStorage(data_path="gs://b/x/", project="p")
     assert DuckLakeResource(catalog=catalog, storage=google).storage_options()["gs"] == {"project": "p"}
     assert DuckLakeResource(catalog=catalog, storage=LocalStorage(data_path="files/")).storage_options() == {}
+
+
+@pytest.mark.parametrize("kind", [SqliteCatalog, DuckDBCatalog])
+def test_a_path_is_a_path_whatever_it_would_mean_in_an_address(kind: type[SqliteCatalog | DuckDBCatalog], tmp_path: Path) -> None:
+    path = str(tmp_path / "50%20 off?#ä.lake")
+    assert parse_catalog_url(kind(path=path).url()).url.database == path
 
 
 def test_secrets_are_in_no_text_and_masked_in_dagster() -> None:
