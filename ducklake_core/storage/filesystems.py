@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fsspec
 import pyarrow as pa
@@ -57,12 +58,13 @@ class StorageOptions:
         }
 
     def redact(self, text: str) -> str:
-        """The text with every option value of six or more characters replaced.
+        """The text with every option value of six or more characters replaced, also as it stands in an address.
 
         >>> StorageOptions(by_protocol={"s3": {"key": "AKIA-me", "secret": "hush-hush"}}).redact("denied: hush-hush")
         'denied: ***'
         """
-        for secret in sorted(_strings(self.by_protocol), key=len, reverse=True):
+        secrets = {spelled for secret in _strings(self.by_protocol) for spelled in (secret, quote(secret), quote(secret, safe=""))}
+        for secret in sorted(secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return text
 
@@ -272,7 +274,13 @@ class Storage:
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
             message = f"cannot {verb} {where}: {reason}; check the path, the permissions and the credentials"
-            raise StorageError(message, path=where) from self._cause(error)
+            told, cause = StorageError(message, path=where), self._cause(error)
+            try:
+                raise told from cause
+            except StorageError:
+                # Python remembers what was handled meanwhile, whatever the cause is said to be.
+                told.__context__ = cause
+                raise
 
     @contextmanager
     def _reading(self, verb: str, path: str) -> Iterator[None]:
@@ -283,9 +291,17 @@ class Storage:
                 raise NotFoundError(f"there is no file {printable(path)}", path=printable(path)) from error
 
     def _cause(self, error: BaseException) -> BaseException | None:
-        # An error whose text holds a secret would carry it into the traceback.
-        text = f"{error!r}{error}"
-        return error if self.options.redact(text) == text else None
+        # An error whose text, or whose own cause, holds a secret would carry it into the traceback.
+        seen: list[BaseException] = []
+        pending = [error]
+        while pending:
+            one = pending.pop()
+            text = f"{one!r}{one}"
+            if self.options.redact(text) != text:
+                return None
+            seen.append(one)
+            pending += [other for other in (one.__cause__, one.__context__) if other is not None and other not in seen]
+        return error
 
 
 _STORE_PACKAGES = frozenset({"aiobotocore", "aiohttp", "azure", "adlfs", "botocore", "fsspec", "gcsfs", "google", "s3fs"})
