@@ -23,7 +23,7 @@ from tests.support.object_stores import ObjectStore
 DATA = pa.table({"v": pa.array([bytes([n]) * 7 + n.to_bytes(4, "big") * 750_000 for n in range(4)])})
 
 
-@pytest.mark.slow_on("4")
+@pytest.mark.slow_on("4", "gcs", "s3")
 # gcsfs sends parts in a form that its own client warns of.
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("rows", [1, 4], ids=["small", "in parts"])

@@ -88,7 +88,7 @@ def test_adding_what_spark_wrote(sqlite_address: LakeAddress, store: ObjectStore
 ODD = ["a b", "ä/ö", "50%", "#1", "?x=1", "a+b", "&", "c:\\d", "'q\"", "..", "%20", "\u00a0", "x" * 60]
 
 
-@pytest.mark.slow_on("gcs", "s3")
+@pytest.mark.slow
 def test_odd_letters_in_paths(sqlite_address: LakeAddress, store: ObjectStore) -> None:
     """In values that become directories, and in names of files that are added."""
     address = store.lake(sqlite_address, "odd #ä%20")
