@@ -88,8 +88,12 @@ class RowStaging:
         if step.proves is not None:
             overlay = partial(self._over, staged)
             check_no_nulls(self._lake, readable(staged, base), step.proves[0], step.session, overlay)
-        rows = (staged.rows.without_additions() if step.discards else staged.rows).in_columns(step.after.schema)
-        staged.state = step.after
+        rows = staged.rows.without_additions() if step.discards else staged.rows
+        before, staged.state = staged.state, step.after
+        if before.schema == step.after.schema:
+            staged.rows = rows
+            return []
+        rows = rows.in_columns(step.after.schema)
         fits = [may_inline(part.schema) and has_readable_text(part.rows, part.schema) for part in rows.inlined]
         staged.rows = replace(rows, inlined=tuple(compress(rows.inlined, fits)))
         return [path for part, stays in zip(rows.inlined, fits, strict=True) if not stays for path in self._move_to_files(staged, part)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from ducklake_core.format.added_files import AddedFile
 from ducklake_core.format.arrow_cast import constant_array
 from ducklake_core.format.arrow_types import ArrowArray, to_arrow_schema
 from ducklake_core.format.files import ColumnStatistics, DataFile, DeleteFile, WrittenFile
-from ducklake_core.format.inlined_rows import InlinedRows, chosen_rows, inlined_rows_of
+from ducklake_core.format.inlined_rows import InlinedRows, chosen_rows, inlined_rows, inlined_rows_of
 from ducklake_core.format.name_mapping import NameMapping
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.promotion import bounds_hold
@@ -173,7 +174,8 @@ class StagedRows:
     def in_columns(self, schema: Schema) -> StagedRows:
         """The same rows in a table that has these columns now."""
         files = tuple(one.in_columns(schema) for one in self.files)
-        return replace(self, files=files, inlined=tuple(one.in_columns(schema) for one in self.inlined))
+        # Hundreds of calls may have added a few rows each, and hundreds may alter the table then.
+        return replace(self, files=files, inlined=tuple(one.in_columns(schema) for one in _together(self.inlined)))
 
     def without_additions(self) -> StagedRows:
         """Without the rows that were added; what hides committed rows stays."""
@@ -269,6 +271,21 @@ def _thinned(task: FileTask, hidden: StagedDeleteFile | None, few: Sequence[int]
     delete_files = task.file.delete_files if hidden is None else (_delete_file(hidden, directory),)
     inlined_deletes = tuple(sorted((*task.file.inlined_deletes, *few)))
     return replace(task, file=replace(task.file, delete_files=delete_files, inlined_deletes=inlined_deletes))
+
+
+def _together(parts: Sequence[StagedInlined]) -> Iterator[StagedInlined]:
+    """Rows of the same kind in one part; all have the same columns."""
+    kinds: dict[tuple[bool, bool], list[StagedInlined]] = {}
+    for part in parts:
+        kinds.setdefault((part.is_changed, part.depends), []).append(part)
+    for alike in kinds.values():
+        first, *others = alike
+        if not others:
+            yield first
+            continue
+        columns = tuple(tuple(chain.from_iterable(values)) for values in zip(*(part.rows.columns for part in alike), strict=True))
+        rows = inlined_rows(columns, sum(part.rows.record_count for part in alike), first.schema)
+        yield replace(first, rows=rows, row_ids=tuple(chain.from_iterable(part.row_ids for part in alike)))
 
 
 def _same_form(before: tuple[Field, object] | None, now: Field) -> bool:

@@ -43,15 +43,18 @@ class InlinedRows:
 def inlined_rows_of(data: pa.Table, schema: Schema) -> InlinedRows:
     """Rows of an Arrow table that has the columns of a schema, in logical form."""
     columns = tuple(tuple(column_values(array, column)) for array, column in zip(data.columns, schema, strict=True))
-    statistics = [entry for values, column in zip(columns, schema, strict=True) for entry in _statistics(values, column)]
-    return InlinedRows(columns=columns, record_count=data.num_rows, statistics=tuple(statistics))
+    return inlined_rows(columns, data.num_rows, schema)
 
 
 def chosen_rows(rows: InlinedRows, places: Sequence[int], schema: Schema) -> InlinedRows:
     """Some of the rows, which have the columns of a schema."""
-    columns = tuple(tuple(values[place] for place in places) for values in rows.columns)
+    return inlined_rows(tuple(tuple(values[place] for place in places) for values in rows.columns), len(places), schema)
+
+
+def inlined_rows(columns: tuple[tuple[object, ...], ...], count: int, schema: Schema) -> InlinedRows:
+    """So many rows of values by column of a schema, with their statistics."""
     statistics = [entry for values, column in zip(columns, schema, strict=True) for entry in _statistics(values, column)]
-    return InlinedRows(columns=columns, record_count=len(places), statistics=tuple(statistics))
+    return InlinedRows(columns=columns, record_count=count, statistics=tuple(statistics))
 
 
 def column_values(array: ArrowArray, field: Field) -> list[Any]:
