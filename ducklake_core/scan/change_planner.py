@@ -67,13 +67,8 @@ def plan_changes(
     read = _read_shape(table, whole, wanted, pushed, rest)
     covered = feed.feed_range(reader, table, start, deletions=kind != "insertions")
     sources = _sources(reader, table, kind, covered, read)
-    tasks: tuple[ChangeTask, ...] = (*sources.inserted, *sources.deleted)
-    check_locations(reader.info, table, [task.file for task in tasks])
-    found = len(tasks)
-    if pushed is not None:
-        # Only what is asked of the rows of files says something of files: updates need both their halves, so feeds of both push nothing.
-        kept = may_match(reader, table, pushed, [task.file for task in tasks])
-        tasks = tuple(task for task in tasks if task.file.id in kept)
+    found: tuple[ChangeTask, ...] = (*sources.inserted, *sources.deleted)
+    tasks = _kept(reader, table, found, pushed)
     mapping_ids = (task.file.mapping_id for task in tasks if task.file.mapping_id is not None)
     read = replace(
         read,
@@ -96,8 +91,19 @@ def plan_changes(
         tasks=tasks,
         inlined=sources.inlined,
         updates=sources.updates,
-        pruned=found - len(tasks),
+        pruned=len(found) - len(tasks),
     )
+
+
+def _kept(reader: CatalogReader, table: TableState, tasks: tuple[ChangeTask, ...], pushed: Predicate | None) -> tuple[ChangeTask, ...]:
+    """The tasks of files that the lake may name and that may have rows to return."""
+    files = [task.file for task in tasks]
+    check_locations(reader.info, table, files)
+    if pushed is None:
+        return tasks
+    # Only what is asked of the rows of files says something of files: updates need both their halves, so feeds of both push nothing.
+    matching = may_match(reader, table, pushed, files)
+    return tuple(task for task in tasks if task.file.id in matching)
 
 
 def feed_schema(table: TableState, kind: FeedKind) -> Schema:
