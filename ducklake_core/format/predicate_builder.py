@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from numbers import Integral
 from uuid import UUID as Uuid
 
 from ducklake_core.errors import UsageError
@@ -80,8 +81,8 @@ def literal_of(value: object) -> Literal:
     """
     if value is None:
         return Literal(value=None, type=BOOLEAN)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return number_literal(str(value))
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        return number_literal(str(int(value)))
     found = _typed(value, UUID if isinstance(value, Uuid) else TIME)
     if found is None:
         raise UsageError(f"{value!r} cannot be a constant: write it as SQL text, such as \"'text'\"")
@@ -92,8 +93,9 @@ def _typed(value: object, data_type: DataType) -> Literal | None:
     match value:
         case bool():
             return Literal(value=value, type=BOOLEAN)
-        case int():
-            return Literal(value=value, type=INT128)
+        case Integral():
+            # Those of NumPy too.
+            return Literal(value=int(value), type=INT128)
         case float():
             return Literal(value=value, type=FLOAT64)
         case Decimal() if value.is_finite():

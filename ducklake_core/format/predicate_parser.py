@@ -66,8 +66,10 @@ def parse_predicate(condition: str | Predicate, schema: Schema) -> Predicate:
         UsageError: Not one condition: unreadable text, several statements, a subquery, an aggregate, a constant that cannot be
             read as a value of its column, or a column that is no condition.
     """
-    if not isinstance(condition, str):
+    if isinstance(condition, Predicate):
         return _checked(condition, schema)
+    if not isinstance(condition, str):
+        raise UsageError(f'{condition!r} is no condition: write it as SQL text, such as "k = 5"')
     return predicate_of(parse_text(condition), condition, schema)
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from uuid import UUID
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -27,6 +28,7 @@ from tests.predicates.samples import SCHEMA
         ("dec", Decimal("1.50"), "dec = 1.50"),
         ("i32", 5, "i32 = 5"),
         ("i8", 300, "i8 = 300"),
+        ("i32", np.int64(5), "i32 = 5"),
         ("f64", 0.1, "f64 = 0.1"),
         ("text", "it's", "text = 'it''s'"),
         ("flag", True, "flag = TRUE"),
@@ -66,3 +68,8 @@ def test_times_of_pandas_keep_their_nanoseconds() -> None:
     for value in (moment.tz_localize("UTC"), pd.NaT):
         with pytest.raises(UsageError, match="cannot be a constant"):
             literal_of(value)
+
+
+def test_what_is_no_condition_is_refused() -> None:
+    with pytest.raises(UsageError, match="5 is no condition"):
+        parse_predicate(5, SCHEMA)  # type: ignore[arg-type]
