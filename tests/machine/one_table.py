@@ -51,6 +51,11 @@ class OneTable:
         return [row.get(column.number, column.first) for row in self.rows]
 
 
+def _defaults(kind: str) -> st.SearchStrategy[Any]:
+    # The text NULL stands for no default in the catalog.
+    return _VALUES[kind].filter(lambda value: value != "NULL")
+
+
 class Step:
     """What it does to the model, and to a transaction of ours; the model is the table before it."""
 
@@ -192,7 +197,7 @@ def steps(draw: Any, table: OneTable, keyed: set[int]) -> Step:
 def _alterations(table: OneTable, keyed: set[int]) -> st.SearchStrategy[Alter]:
     possible = [
         st.sampled_from(["int32", "varchar"]).flatmap(
-            lambda kind: _VALUES[kind].map(lambda value: Alter("add_column", given=(kind, value)))
+            lambda kind: _defaults(kind).map(lambda value: Alter("add_column", given=(kind, value)))
         ),
         st.just(Alter("reset_partitioned_by")),
         st.just(Alter("rename_table", given="u" if table.name == "t" else "t")),
@@ -208,5 +213,5 @@ def _alterations(table: OneTable, keyed: set[int]) -> st.SearchStrategy[Alter]:
             choices.append(Alter("set_column_type", one.number))
         possible.append(st.sampled_from(choices))
         if one.number != 1:
-            possible.append(_VALUES[one.kind].map(lambda value, number=one.number: Alter("set_default", number, value)))
+            possible.append(_defaults(one.kind).map(lambda value, number=one.number: Alter("set_default", number, value)))
     return st.one_of(possible)

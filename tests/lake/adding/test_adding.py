@@ -128,7 +128,7 @@ def test_two_writers_of_one_file(lake_address: LakeAddress, folder: Path, inside
     assert len(list(Path(lake_address.data_path).rglob("ducklake-*.parquet"))) == 0
 
 
-def test_a_file_belongs_to_one_table_once(lake: DuckLake, folder: Path) -> None:
+def test_a_file_belongs_to_one_table_once(lake: DuckLake, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = put(folder / "f.parquet", A)
     lake.create_table("t", A.schema)
     lake.create_table("u", A.schema)
@@ -137,7 +137,7 @@ def test_a_file_belongs_to_one_table_once(lake: DuckLake, folder: Path) -> None:
     for name in ("t", "u"):
         with pytest.raises(AlreadyExistsError, match=r"data file of table main\.t"):
             lake.add_data_files(name, path)
-    os.chdir(folder)
+    monkeypatch.chdir(folder)
     with pytest.raises(AlreadyExistsError):
         lake.add_data_files("u", "../elsewhere/f.parquet")
     # Of the lake's own files, and of those whose rows are gone but which earlier snapshots show.
