@@ -46,7 +46,7 @@ def test_a_schema_is_not_dropped_under_what_the_transaction_puts_into_it(
             tx.drop_schema("s")
     with lake.transaction() as tx:
         tx.append("s.new", pa.table({"x": [1]}))
-        with pytest.raises(UsageError, match="has old, new in it"):
+        with pytest.raises(UsageError, match="drop them first"):
             tx.drop_schema("s")
     with lake.transaction() as tx:
         tx.drop_table("s.new")
