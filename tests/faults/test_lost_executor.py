@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,18 +13,25 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress, attached
+from tests.support.s3 import S3Server, s3_lake
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_rows_are_there_once(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["file", "s3"])
+def test_rows_are_there_once(request: pytest.FixtureRequest, sqlite_address: LakeAddress, tmp_path: Path, kind: str) -> None:
+    """Nor does anything stay of the file, or of its upload."""
+    address, options, know = sqlite_address, {}, None
+    if kind == "s3":
+        server: S3Server = request.getfixturevalue("s3")
+        address, options, know = s3_lake(sqlite_address, "lost_executor"), server.options(default_block_size=5 * 2**20), server.know
     folder = tmp_path / "marks"
     folder.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.lost_executor", sqlite_address.url, sqlite_address.data_path, str(folder)],
+        [sys.executable, "-m", "tests.faults.lost_executor", address.url, address.data_path, str(folder), json.dumps(options)],
         cwd=ROOT,
         env={**kept, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
@@ -32,12 +40,12 @@ def test_rows_are_there_once(sqlite_address: LakeAddress, tmp_path: Path) -> Non
         check=False,
     )
     assert "WRITTEN" in done.stdout, done.stdout[-2000:] + done.stderr[-6000:]
-    with attached(sqlite_address) as duck:
+    with attached(address, before=know) as duck:
         assert duck.rows("SELECT count(*), count(DISTINCT k), count(DISTINCT rowid), sum(k) FROM t") == [
             (66_000, 66_000, 66_000, 2_177_967_000)
         ]
         assert duck.rows("SELECT count(*) FROM t WHERE owner = -1 AND k % 600 = 0") == [(110,)]
-    lake = DuckLake.connect(sqlite_address.url)
+    lake = DuckLake.connect(address.url, storage_options=options)
     left = lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0), dry_run=True)
     # What the killed executor left in the middle was swept when the write ended.
-    assert left.files == (), str(left)
+    assert (left.files, left.uploads, left.uploads_unknown) == ((), (), None), str(left)
