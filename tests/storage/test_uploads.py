@@ -19,6 +19,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.schema import with_ids
 from ducklake_core.storage.delete_files import write_delete_file
 from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.unfinished import unfinished_uploads
 from tests.support.s3 import BUCKET, S3Server
 
 # Random bytes do not compress, and parts have at least 5 MiB.
@@ -47,16 +48,6 @@ def state_of(storage: Storage, directory: str, **options: Any) -> WriteState:
     return WriteState(table="main.t", directory=directory, schema=schema, storage=storage, options=Options(**options))
 
 
-def uploads(s3: S3Server) -> list[Any]:
-    filesystem, _ = s3.storage().filesystem(f"s3://{BUCKET}/x")
-    try:
-        found: list[Any] = filesystem.list_multipart_uploads(BUCKET)
-    except FileNotFoundError:
-        # What this server says of a bucket that never had any.
-        return []
-    return found
-
-
 @pytest.mark.parametrize("failing", ["create_multipart_upload:1", "upload_part:2", "complete_multipart_upload:1", "put_object:1"])
 def test_a_call_fails(s3: S3Server, calls: list[str], failing: str) -> None:
     storage = s3.storage(default_block_size=PART)
@@ -67,7 +58,7 @@ def test_a_call_fails(s3: S3Server, calls: list[str], failing: str) -> None:
         write_table(data, state_of(storage, directory, parquet_compression="uncompressed", parquet_row_group_size=2))
     gc.collect()
     assert list(storage.list(directory)) == []
-    assert uploads(s3) == []
+    assert list(unfinished_uploads(storage, directory)) == []
 
 
 def test_a_write_that_is_given_up(s3: S3Server, calls: list[str]) -> None:
@@ -87,18 +78,19 @@ def test_a_write_that_is_given_up(s3: S3Server, calls: list[str]) -> None:
     assert "complete_multipart_upload" not in calls
     assert "put_object" not in calls
     assert list(storage.list(directory)) == []
-    assert uploads(s3) == []
+    assert list(unfinished_uploads(storage, directory)) == []
 
 
 def test_an_upload_that_is_forgotten(s3: S3Server, calls: list[str]) -> None:
     storage = s3.storage(default_block_size=PART)
-    sink = storage.open_output(f"s3://{BUCKET}/forgotten/x")
+    directory = f"s3://{BUCKET}/forgotten/"
+    sink = storage.open_output(f"{directory}x")
     sink.write(bytes(3 * PART))
     del sink
     gc.collect()
     assert "upload_part" in calls
-    assert not storage.exists(f"s3://{BUCKET}/forgotten/x")
-    assert uploads(s3) == []
+    assert not storage.exists(f"{directory}x")
+    assert list(unfinished_uploads(storage, directory)) == []
 
 
 def test_a_delete_file_fails(s3: S3Server, calls: list[str]) -> None:
