@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Step = tuple[Callable[[Transaction], Any], str]
 
 NOT_OLDER = timedelta(0)
+FEW = pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 10])
+FILES_ONLY = pytest.mark.parametrize("limit", [0, pytest.param(10, marks=pytest.mark.slow)])
 
 
 def frame(*keys: int, **more: Any) -> pa.Table:
@@ -129,7 +131,7 @@ def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit
 FILES = ("data_file", "delete_file", "file_column_stats", "file_partition_value", "files_scheduled_for_deletion")
 
 
-@pytest.mark.parametrize("limit", [0, 10])
+@FEW
 @pytest.mark.slow_on("postgresql")
 def test_fields(twins: Twins, limit: int) -> None:
     """The reference refuses some while rows for the catalog are staged, and shows a dropped field again."""
@@ -216,7 +218,7 @@ def test_a_column_that_comes_and_goes(twins: Twins, limit: int) -> None:
         assert rows_of(twins.theirs) == ["(1, 1)", "(2, 8)"]
 
 
-@pytest.mark.parametrize("limit", [0, 10])
+@FILES_ONLY
 @pytest.mark.slow_on("postgresql")
 def test_tables_that_are_dropped_and_renamed(twins: Twins, limit: int) -> None:
     """What was staged for them is gone, files included; the reference commits rows of dropped tables, which nobody ever cleans up."""
@@ -267,7 +269,7 @@ def test_tables_that_are_dropped_and_renamed(twins: Twins, limit: int) -> None:
     assert tx.result.snapshot is None
 
 
-@pytest.mark.parametrize("limit", [0, 10])
+@FEW
 @pytest.mark.slow_on("postgresql")
 def test_nulls_that_are_staged(twins: Twins, limit: int) -> None:
     twins.both(f"CALL lake.set_option('data_inlining_row_limit', {limit})", "CREATE TABLE t (a INTEGER, b VARCHAR)")
@@ -310,7 +312,7 @@ def test_rows_that_the_catalog_can_no_longer_hold(twins: Twins) -> None:
     assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files
 
 
-@pytest.mark.parametrize("limit", [0, 10])
+@FILES_ONLY
 @pytest.mark.slow_on("postgresql")
 def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
     """Columns that come with a frame after rows were written, columns that come back, files that lack what was added since."""
