@@ -54,6 +54,20 @@ def carried() -> Iterator[None]:
         raise RuntimeError(error_to_text(error)) from error
 
 
+@contextmanager
+def told() -> Iterator[None]:
+    """On the driver: errors of executors that :func:`carried` has sent leave the block as what they were."""
+    try:
+        yield
+    except errors.DuckLakeError:
+        raise
+    except Exception as error:
+        known = error_from_text(str(error))
+        if known is None:
+            raise
+        raise known from error
+
+
 def error_from_text(text: str) -> errors.DuckLakeError | None:
     """The error that :func:`error_to_text` put into a text, None when there is none.
 

@@ -18,13 +18,12 @@ from pyspark.sql import functions as sf
 
 from ducklake_core.arrow.changed_rows import ChangedRows, ChangeWriter, change_in_files, matched_twice
 from ducklake_core.arrow.dataset_writer import DatasetWriter
-from ducklake_core.arrow.file_report import carried, error_from_text, file_from_json, file_to_json
+from ducklake_core.arrow.file_report import carried, file_from_json, file_to_json, told
 from ducklake_core.arrow.merge_source import MergeSource
 from ducklake_core.arrow.positions import DeleteTarget, Deletions, collect, hide_positions
 from ducklake_core.arrow.row_change import RowChange, When, flat_columns
 from ducklake_core.arrow.row_request import ChangeRequest
 from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.arrow_cast import cast_to
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.predicate_sql import expression_sql, to_sql
@@ -56,16 +55,11 @@ def change_rows(
 
     Expressions that Arrow does not evaluate are evaluated by Spark.
     """
-    try:
+    with told():
         simple = source is None and not request.for_engine and (plan.predicate is None or not needs_sql(plan.predicate))
         if simple and (plan.inlined is None or not plan.inlined.num_rows):
             return _update_files(plan, request.change(), target, state, session)
         return _Join(plan, request, target, state, session, source).run()
-    except Exception as error:
-        known = None if isinstance(error, DuckLakeError) else error_from_text(str(error))
-        if known is not None:
-            raise known from error
-        raise
 
 
 def _update_files(plan: ScanPlan, change: RowChange, target: DeleteTarget, state: WriteState, session: SparkSession) -> ChangedRows:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as sf
 
+from ducklake_core.arrow.file_report import carried, told
 from ducklake_core.arrow.merge_keys import KeyFilter, SourceKeys
 from ducklake_core.arrow.positions import (
     DeleteTarget,
@@ -66,7 +67,8 @@ def find_positions(plan: ScanPlan, target: DeleteTarget, storage: Storage, sessi
     rows: list[Any] = []
     if dealt:
         work = session.range(0, len(dealt), 1, len(dealt))
-        rows = work.mapInArrow(_delete_bundles(dealt, position_shape(plan), target, storage), RESULT).collect()
+        with told():
+            rows = work.mapInArrow(_delete_bundles(dealt, position_shape(plan), target, storage), RESULT).collect()
     found = collect((unpacked(row) for row in rows), matching_inlined(plan))
     _sweep_lost(rows, found, target, storage, session)
     return found
@@ -86,7 +88,9 @@ def _delete_bundles(
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 for task in bundles[number]:
-                    yield packed(delete_in_file(task, shape, target, storage, threads=False))
+                    with carried():
+                        found = delete_in_file(task, shape, target, storage, threads=False)
+                    yield packed(found)
 
     return run
 
@@ -203,12 +207,13 @@ def _position_reader(
     dealt = tuple(bundles)
 
     def run(work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        matching = None if keys is None else keys.load(storage)
-        for batch in work:
-            for number in batch.column(0).to_pylist():
-                for file, rows in _rows(dealt[number], number_of, shape, storage, matching):
-                    arrays = [*rows.columns[:-1], pa.repeat(pa.scalar(file, pa.int64()), rows.num_rows), rows.columns[-1]]
-                    yield to_spark_form(pa.RecordBatch.from_arrays(arrays, names=wanted.names), wanted)
+        with carried():
+            matching = None if keys is None else keys.load(storage)
+            for batch in work:
+                for number in batch.column(0).to_pylist():
+                    for file, rows in _rows(dealt[number], number_of, shape, storage, matching):
+                        arrays = [*rows.columns[:-1], pa.repeat(pa.scalar(file, pa.int64()), rows.num_rows), rows.columns[-1]]
+                        yield to_spark_form(pa.RecordBatch.from_arrays(arrays, names=wanted.names), wanted)
 
     return run
 
@@ -236,9 +241,11 @@ def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: St
         positions = np.sort(rows.column(_POSITION).to_numpy())
         if number == INLINED:
             return pa.Table.from_batches([packed(positions.tolist())])
-        return pa.Table.from_batches([packed(hide_positions(tasks[number].file, positions, shape, target, storage))])
+        with carried():
+            return pa.Table.from_batches([packed(hide_positions(tasks[number].file, positions, shape, target, storage))])
 
-    results = matching.select(_FILE, _POSITION).groupBy(_FILE).applyInArrow(write, RESULT).collect()
+    with told():
+        results = matching.select(_FILE, _POSITION).groupBy(_FILE).applyInArrow(write, RESULT).collect()
     found: list[FileDeletion] = []
     row_ids: set[int] = set()
     for row in results:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ducklake_core.arrow.changed_rows import ChangedRows, with_row_ids
 from ducklake_core.arrow.dataset_writer import DatasetWriter
+from ducklake_core.arrow.file_report import carried, told
 from ducklake_core.arrow.positions import DeleteTarget, FileDeletion, collect, physical_rows
 from ducklake_core.arrow.restored_rows import FilePair, changed_files, restore_file, restore_inlined
 from ducklake_core.arrow.write_state import WriteState
@@ -37,7 +38,8 @@ def restore_rows(
     rows: list[Any] = []
     if pairs:
         numbers = session.range(0, len(pairs), 1, min(len(pairs), _MOST_TASKS))
-        rows = numbers.mapInArrow(_worker(pairs, now.shape, then.shape, target, state, storage), RESULT).collect()
+        with told():
+            rows = numbers.mapInArrow(_worker(pairs, now.shape, then.shape, target, state, storage), RESULT).collect()
     found: list[FileDeletion] = []
     written: list[WrittenFile] = []
     for row in rows:
@@ -63,7 +65,7 @@ def _worker(
     dealt = tuple(pairs)
 
     def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with DatasetWriter(with_row_ids(state)) as writer:
+        with carried(), DatasetWriter(with_row_ids(state)) as writer:
             for batch in numbers:
                 for number in batch.column(0).to_pylist():
                     deletion = restore_file(dealt[number], now, then, target, writer, storage)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from ducklake_core.arrow.dataset_writer import DatasetWriter
-from ducklake_core.arrow.file_report import carried, error_from_text, file_from_json, file_to_json
+from ducklake_core.arrow.file_report import carried, file_from_json, file_to_json, told
 from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.errors import CorruptFileError, DuckLakeError
+from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.files import WrittenFile
 from ducklake_core.format.statistics import verify_written_file
 from ducklake_core.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
@@ -62,15 +62,12 @@ def write_frame(df: DataFrame, state: WriteState) -> tuple[WrittenFile, ...]:
         frame, state = (frame, state) if in_order is None else (in_order, replace(state, sort=()))
     report = frame.mapInArrow(_partition_writer(state, names), _REPORT)
     try:
-        with unweighed(frame):
+        with told(), unweighed(frame):
             rows = report.collect()
         files = tuple(file_from_json(row["file"]) for row in rows)
         verify_files(files, state)
-    except Exception as error:
+    except Exception:
         sweep(state.storage, state.directory, state.write_id)
-        known = None if isinstance(error, DuckLakeError) else error_from_text(str(error))
-        if known is not None:
-            raise known from error
         raise
     if may_have_lost(rows, df.sparkSession):
         sweep(state.storage, state.directory, state.write_id, keep=frozenset(file.path for file in files))
