@@ -21,8 +21,8 @@ def inlined_part(data: Any, state: WriteState, inline: bool | None = None) -> tu
     """The rows of a frame as values for the catalog, or else the frame to write to files.
 
     A frame goes into the catalog as a whole, when it has no more rows than the option ``data_inlining_row_limit``
-    says, all columns have types that the catalog can hold, and the reference can read every value there. A Spark DataFrame only
-    does when that is asked for: to count its rows first may compute it twice.
+    says, all columns have types that the catalog can hold, and the reference can read every value there and flush it. A Spark
+    DataFrame only does when that is asked for: to count its rows first may compute it twice.
 
     Args:
         data: The frame; of a stream or a DataFrame, only as many rows are read as it takes to know that it is too long.
@@ -53,6 +53,8 @@ def inlined_part(data: Any, state: WriteState, inline: bool | None = None) -> tu
     if state.promise is not None:
         check_promise(logical, state, state.promise)
     rows = inlined_rows_of(logical, state.schema)
+    if state.flush is not None and not state.flush.allows(rows, state.schema, state.partition_spec):
+        return None, data
     return (rows, None) if has_readable_text(rows, state.schema) else (None, data)
 
 

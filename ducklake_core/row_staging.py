@@ -17,6 +17,7 @@ from ducklake_core.catalog.inlined_ddl import may_inline
 from ducklake_core.engines import change_rows, delete_by_key, delete_matching, restore_rows
 from ducklake_core.format import paths
 from ducklake_core.format.files import ROW_ID_COLUMN, WrittenFile
+from ducklake_core.format.flushing import flush_rule
 from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.options import Options
 from ducklake_core.format.schema import committed_at
@@ -185,7 +186,13 @@ class RowStaging:
 
     def write_state(self, staged: StagedTable, *, promise: Predicate | None = None, write_id: str | None = None) -> WriteState:
         """How files of a table are written."""
-        return new_write_state(staged.state, self._lake.info, self._lake.storage, promise=promise, write_id=write_id)
+        state = new_write_state(staged.state, self._lake.info, self._lake.storage, promise=promise, write_id=write_id)
+        abilities = self._lake.database.abilities
+        if abilities.inlined_as_is:
+            return state
+        by = abilities.inlined_sorting
+        rule = flush_rule(staged.state.sort_keys, state.schema, sorting_types=by, text_as_bytes=abilities.inlined_text_as_bytes)
+        return replace(state, flush=rule)
 
     def plan(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format import paths
+from ducklake_core.format.flushing import FlushRule
 from ducklake_core.format.options import Options
 from ducklake_core.format.partitioning import PartitionSpec
 from ducklake_core.format.predicates import Predicate
@@ -13,7 +14,7 @@ from ducklake_core.format.schema import Schema
 from ducklake_core.format.sorting import SortOrder
 from ducklake_core.storage.filesystems import Storage
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class WriteState:
         promise: When given, every row must satisfy it, else the write fails.
         encrypted: Whether each file is encrypted, under a key that its writer makes.
         sort: What the rows of each file are sorted by.
+        flush: What inlined rows must be like for the reference to flush them; None for no rule.
         distribute: Whether rows of one partition are brought together first (Spark), so that each partition gets few files.
         version: Form of this value; an executor with another version of the library refuses it.
     """
@@ -45,6 +47,7 @@ class WriteState:
     promise: Predicate | None = None
     encrypted: bool = False
     sort: tuple[SortOrder, ...] = ()
+    flush: FlushRule | None = None
     distribute: bool = True
     version: int = STATE_VERSION
 

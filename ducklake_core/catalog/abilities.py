@@ -8,6 +8,8 @@ from sqlalchemy.engine import Dialect
 
 from ducklake_core.errors import UnsupportedFeatureError
 
+_SORTING = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "varchar"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abilities:
@@ -29,6 +31,8 @@ class Abilities:
         inlined_cast_to_text: Inlined values of these types must be cast to text in SQL, because the driver's own
             value loses something (months of an interval, 24:00:00, the offset of a timetz).
         inlined_as_is: Tables of inlined rows have the columns' own types, nested ones and variants too.
+        inlined_text_as_bytes: Inlined text is kept as bytes.
+        inlined_sorting: Types whose inlined form sorts as their values do.
         untyped_cells: A cell may hold a value of any type, whatever the column's type is.
         has_useful_indexes: An index makes its lookups faster and gets in nobody's way.
         has_untyped_cells: A cell may hold a value of any type, whatever the type of its column is.
@@ -47,6 +51,8 @@ class Abilities:
     folds_names: bool
     inlined_cast_to_text: frozenset[str]
     inlined_as_is: bool
+    inlined_text_as_bytes: bool = False
+    inlined_sorting: frozenset[str] = _SORTING
     untyped_cells: bool = False
     has_useful_indexes: bool = False
     has_untyped_cells: bool = False
@@ -89,6 +95,8 @@ POSTGRESQL = Abilities(
         {"time", "timetz", "interval", "uuid", "decimal", "date", "timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamptz"}
     ),
     inlined_as_is=False,
+    inlined_text_as_bytes=True,
+    inlined_sorting=_SORTING | {"float32", "float64", "decimal"},
     has_useful_indexes=True,
 )
 

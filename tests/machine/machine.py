@@ -46,6 +46,7 @@ class LakeMachine(RuleBasedStateMachine):
         self.duck = self.stack.enter_context(attached(self.address))
         self.model = LakeModel()
         self.history: dict[int, LakeModel] = {}
+        self.was_partitioned = False
 
     def teardown(self) -> None:
         self.stack.close()
@@ -68,6 +69,7 @@ class LakeMachine(RuleBasedStateMachine):
                     if not allowed(change, table):
                         continue
                     note(f"ours: {name} {change}")
+                    self.was_partitioned |= change == Define(what="partition")
                     make(change, name, tx, table)
                     after = after.having(name, changed(change, table))
                     if reads:
@@ -87,6 +89,7 @@ class LakeMachine(RuleBasedStateMachine):
         if not allowed(change, table):
             return
         texts = statements(change, name, table)
+        self.was_partitioned |= change == Define(what="partition")
         note(f"DuckDB: {texts}")
         if in_parts:
             self.duck.run(*texts)
@@ -96,14 +99,24 @@ class LakeMachine(RuleBasedStateMachine):
 
     @rule(call=st.sampled_from(["ducklake_flush_inlined_data", "ducklake_merge_adjacent_files", "ducklake_rewrite_data_files"]))
     def duckdb_maintains(self, call: str) -> None:
+        if call == "ducklake_flush_inlined_data" and not self._can_be_flushed():
+            return
         try:
             self.duck.run(f"CALL {call}('lake')")
         except duckdb.TransactionException as error:
             # The reference cannot rewrite files while rows are inlined that lack a column of today (docs/differences.md).
             if "inlined-data aggregates" not in str(error):
                 raise
-            note("it had to be flushed first")
-            self.duck.run("CALL ducklake_flush_inlined_data('lake')", f"CALL {call}('lake')")
+            if self._can_be_flushed():
+                note("it had to be flushed first")
+                self.duck.run("CALL ducklake_flush_inlined_data('lake')", f"CALL {call}('lake')")
+
+    def _can_be_flushed(self) -> bool:
+        """Whether the reference's flush does not bring back deleted rows that it has inlined itself (docs/differences.md)."""
+        if self.server is None or not self.was_partitioned:
+            return True
+        tables = (table for model in self.history.values() for table in model.tables.values())
+        return not any(set(text or "") & set("'\"\nä") for table in tables for _, text, _ in table.rows)
 
     @rule()
     def we_maintain(self) -> None:
