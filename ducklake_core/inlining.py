@@ -53,13 +53,13 @@ def inlined_part(data: Any, state: WriteState, inline: bool | None = None) -> tu
     if state.promise is not None:
         check_promise(logical, state, state.promise)
     rows = inlined_rows_of(logical, state.schema)
-    if state.flush is not None and not state.flush.allows(rows, state.schema, state.partition_spec):
-        return None, data
-    return (rows, None) if has_readable_text(rows, state.schema) else (None, data)
+    return (rows, None) if are_usable(rows, state.schema, state) else (None, data)
 
 
-def has_readable_text(rows: InlinedRows, schema: Schema) -> bool:
-    """Whether the reference reads all values of rows that have the columns of a schema, once they are in the catalog."""
+def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
+    """Whether the reference reads all values of rows that have the columns of a schema, once they are in the catalog, and flushes them."""
+    if state.flush is not None and not state.flush.allows(rows, schema, state.partition_spec):
+        return False
     nested = [(values, column.type) for values, column in zip(rows.columns, schema, strict=True) if not column.is_leaf]
     return all(is_readable(value, kind) for values, kind in nested for value in values)
 

@@ -21,7 +21,7 @@ from ducklake_core.format.flushing import flush_rule
 from ducklake_core.format.inlined_rows import InlinedRows
 from ducklake_core.format.options import Options
 from ducklake_core.format.schema import committed_at
-from ducklake_core.inlining import has_readable_text, inlined_part
+from ducklake_core.inlining import are_usable, inlined_part
 from ducklake_core.not_null import check_no_nulls
 from ducklake_core.staged_rows import StagedInlined, StagedRows
 from ducklake_core.staged_table import (
@@ -91,11 +91,13 @@ class RowStaging:
             check_no_nulls(self._lake, readable(staged, base), step.proves[0], step.session, overlay)
         rows = staged.rows.without_additions() if step.discards else staged.rows
         before, staged.state = staged.state, step.after
-        if before.schema == step.after.schema:
+        if before.schema != step.after.schema:
+            rows = rows.in_columns(step.after.schema)
+        if not rows.inlined:
             staged.rows = rows
             return []
-        rows = rows.in_columns(step.after.schema)
-        fits = [may_inline(part.schema) and has_readable_text(part.rows, part.schema) for part in rows.inlined]
+        write = self.write_state(staged)
+        fits = [may_inline(part.schema) and are_usable(part.rows, part.schema, write) for part in rows.inlined]
         staged.rows = replace(rows, inlined=tuple(compress(rows.inlined, fits)))
         return [path for part, stays in zip(rows.inlined, fits, strict=True) if not stays for path in self._move_to_files(staged, part)]
 

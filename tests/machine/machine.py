@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ducklake_core import DuckLake
-from tests.machine.changes import Change, allowed, appends, by_key, changed, definitions, make, replacements, statements
+from tests.machine.changes import Change, Define, allowed, appends, by_key, changed, definitions, make, replacements, statements
 from tests.machine.model import LakeModel, TableModel, frame
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.postgres import PostgresServer

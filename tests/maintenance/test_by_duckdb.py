@@ -130,3 +130,17 @@ def test_deleted_rows_of_sorted_tables_stay_deleted(
     with oracle(sqlite_address) as duck:
         duck.run(_FLUSH)
         assert duck.rows("SELECT k FROM t") == [(1,)]
+
+
+def test_rows_of_a_table_that_the_transaction_sorts_later_go_to_files(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    rows = pa.table({"k": range(2), "v": pa.array([9, 10], pa.decimal128(9, 2))})
+    with lake.transaction() as tx:
+        tx.create_table("t", rows.schema)
+        tx.append("t", rows)
+        tx.set_sorted_by("t", ["v"])
+    assert lake.table("t").info().inlined_row_count == 0
+    lake.table("t").delete("k = 0")
+    with oracle(sqlite_address) as duck:
+        duck.run(_FLUSH)
+        assert duck.rows("SELECT k FROM t") == [(1,)]
