@@ -18,7 +18,15 @@ _RETRY_STATES = frozenset({"23505", "40001", "40P01", "55P03", "42P07", "42P06"}
 _LOST_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "57014", "25P03", "25P04"})
 _LOST_CLASSES = ("08", "53", "58")
 
-_RETRY_CONSTRAINTS = frozenset({sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_ROWID})
+# Ids that another writer has taken, and a file that was replaced by another one since the transaction began.
+_RETRY_EXTENDED_CODES = frozenset(
+    {
+        sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+        sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+        sqlite3.SQLITE_CONSTRAINT_ROWID,
+        sqlite3.SQLITE_READONLY_DBMOVED,
+    }
+)
 _RETRY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
 _LOST_CODES = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT})
 
@@ -44,7 +52,7 @@ def _classify(error: BaseException, *, at_commit: bool) -> Failure:
     code = getattr(cause, "sqlite_errorcode", None)
     lost: Failure = "outcome-unknown" if at_commit else "unavailable"
     if code is not None:
-        if code in _RETRY_CONSTRAINTS or code & 0xFF in _RETRY_CODES:
+        if code in _RETRY_EXTENDED_CODES or code & 0xFF in _RETRY_CODES:
             return "retry"
         return lost if code & 0xFF in _LOST_CODES else "fatal"
     if type(cause).__module__ == "_duckdb":

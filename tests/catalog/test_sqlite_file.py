@@ -136,6 +136,21 @@ def test_a_file_that_is_replaced(database: Database, file: Path, tmp_path: Path,
     assert len(opened) == 3
 
 
+def test_a_file_that_is_replaced_within_a_transaction(database: Database, file: Path, tmp_path: Path) -> None:
+    shutil.copy(file, tmp_path / "backup")
+    with pytest.raises(CatalogUnavailableError) as caught:
+        _write_after(database, lambda: (tmp_path / "backup").replace(file))
+    assert classify(caught.value) == "retry"
+    add_schema(database)
+    assert schemas(database) == 2
+
+
+def _write_after(database: Database, interrupt: Callable[[], object]) -> None:
+    with database.write() as connection:
+        interrupt()
+        connection.execute(text("CREATE TABLE mine (a)"))
+
+
 def test_a_file_that_is_overwritten(database: Database, file: Path, tmp_path: Path) -> None:
     """In its place, by a backup of itself and by rubbish; nobody may do that beside a writer, though."""
     shutil.copy(file, tmp_path / "backup")
