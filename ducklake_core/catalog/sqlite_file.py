@@ -69,7 +69,7 @@ def sqlite_engine(url: URL, *, pool_size: int) -> Engine:
     )
     event.listen(engine, "begin", _begin)
     event.listen(engine, "checkout", _check_file)
-    event.listen(engine, "reset", _close_cursors)
+    event.listen(engine, "reset", _end_everything)
     event.listen(engine, "checkin", _close_what_holds)
     event.listen(engine, "handle_error", _give_up_broken)
     return engine
@@ -110,8 +110,11 @@ def _check_file(opened: FileConnection, _record: ConnectionPoolEntry, _proxy: An
         raise DisconnectionError(f"{opened.path} is another file than the one that was opened, or is gone")
 
 
-def _close_cursors(opened: FileConnection, _record: ConnectionPoolEntry, _state: Any) -> None:
+def _end_everything(opened: FileConnection, _record: ConnectionPoolEntry, _state: Any) -> None:
     opened.close_cursors()
+    # A COMMIT that had to wait for readers, and failed, leaves the transaction open; SQLAlchemy takes it for ended.
+    if opened.in_transaction:
+        opened.rollback()
 
 
 def _close_what_holds(opened: FileConnection | None, record: ConnectionPoolEntry) -> None:

@@ -99,6 +99,21 @@ def test_between_transactions_nothing_is_locked(database: Database, file: Path) 
     assert rows is not None
 
 
+def test_a_commit_that_readers_held_up_leaves_nothing_locked(database: Database, file: Path) -> None:
+    add_schema(database)
+    with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as other:
+        other.execute("BEGIN")
+        assert other.execute("SELECT count(*) FROM ducklake_schema").fetchone() == (2,)
+        with pytest.raises(CatalogUnavailableError) as caught:
+            add_schema(database, 7)
+        assert classify(caught.value) == "retry"
+        other.execute("COMMIT")
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("COMMIT")
+    add_schema(database, 7)
+    assert schemas(database) == 3
+
+
 def test_what_others_change_is_seen(database: Database, file: Path, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
     assert schemas(database) == 1
     with closing(sqlite3.connect(file)) as other, other:
