@@ -74,12 +74,21 @@ def constant_array(text: str | None, field: Field, length: int, *, physical: boo
     """An array that repeats one value, given as the catalog's text (a default, a partition value); None is NULL."""
     arrow_type = to_arrow_type(field.type, physical=physical)
     if text is None:
-        return pa.nulls(length, arrow_type)
+        return null_array(length, arrow_type)
     if not field.is_leaf:
         raise UnsupportedFeatureError(f"column {field.name!r} of type {field.type} has a default, which is not supported for nested types")
     one = leaf_cast.from_values([from_cast_text(text, field.type)], field.type, physical=physical)
     repeated: ArrowArray = pa.nulls(length, pa.int32()).fill_null(0)
     return pc.take(one, repeated)
+
+
+def null_array(length: int, arrow_type: ArrowType) -> ArrowArray:
+    """NULLs of a type that can be written: parts that must not be NULL, such as a variant's metadata, are not, below a NULL either."""
+    if not pa.types.is_struct(arrow_type):
+        return pa.nulls(length, arrow_type)
+    fields = list(arrow_type)
+    children = [null_array(length, field.type) if field.nullable else pa.repeat(pa.scalar(b"", field.type), length) for field in fields]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=pa.repeat(pa.scalar(True), length))
 
 
 def _absent(column: Field, arrow_type: ArrowType, length: int, *, physical: bool) -> ArrowArray:
@@ -91,7 +100,7 @@ def _absent(column: Field, arrow_type: ArrowType, length: int, *, physical: bool
     if column.default is None and not column.nullable:
         raise SchemaError(f"column {column.name!r} is NOT NULL and has no default, but the data lacks it", column=column.name)
     if column.default is None:
-        return pa.nulls(length, arrow_type)
+        return null_array(length, arrow_type)
     return constant_array(column.default, column, length, physical=physical)
 
 
@@ -121,7 +130,7 @@ def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool) 
     if array.type == arrow_type and not (physical and _is_looked_at(data_type)):
         return array
     if pa.types.is_null(array.type):
-        return pa.nulls(len(array), arrow_type)
+        return null_array(len(array), arrow_type)
     if pa.types.is_dictionary(array.type):
         return _cast(array.dictionary_decode(), data_type, path, physical=physical)
     if pa.types.is_run_end_encoded(array.type):
@@ -147,7 +156,7 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
     for field in data_type.fields:
         position = by_name.pop(field.name.casefold(), None)
         if position is None:
-            children.append(pa.nulls(len(array), to_arrow_type(field.type, physical=physical)))
+            children.append(null_array(len(array), to_arrow_type(field.type, physical=physical)))
         else:
             children.append(_cast(held[position], field.type, f"{path}.{field.name}", physical=physical))
     if by_name:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ducklake_core.errors import NotFoundError, SchemaError
 from ducklake_core.format.types import Field, StructType, with_children
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +59,17 @@ class Schema:
     def by_id(self) -> dict[int, Field]:
         """All nodes by their id."""
         return {node.id: node for node in self.walk()}
+
+    def to_arrow(self) -> pa.Schema:
+        """The Arrow schema of its rows, as they are read.
+
+        >>> from ducklake_core.format.types import INT64
+        >>> Schema(columns=(Field(id=1, name="a", type=INT64),)).to_arrow().names
+        ['a']
+        """
+        from ducklake_core.format.arrow_types import to_arrow_schema
+
+        return to_arrow_schema(self)
 
     def select(self, names: Iterable[str]) -> Schema:
         """The named columns, in the order asked for."""

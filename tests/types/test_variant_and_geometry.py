@@ -328,3 +328,17 @@ def test_they_are_merged(oracle: OracleFactory, sqlite_address: LakeAddress) -> 
     assert lake.table("g").scan().to_arrow().num_rows == 3
     with oracle(sqlite_address) as duck:
         assert duck.rows("SELECT DISTINCT c::VARCHAR FROM g") == [("POINT (1 2)",)]
+
+
+def test_rows_without_a_variant(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+    """Columns that a frame lacks are NULL, also where a variant has parts that must not be."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    table = lake.create_table("t", {"a": "int32", "v": "variant", "s": "struct(x int32, v variant)", "l": "variant[]"})
+    assert table.schema.to_arrow().names == ["a", "v", "s", "l"]
+    x = pa.array([{"x": 1}, None], pa.struct([("x", pa.int32())]))
+    table.append(pa.table({"a": pa.array([1, 2], pa.int32())}))
+    table.append(pa.table({"a": pa.array([3, 4], pa.int32()), "s": x}))
+    expected = [(1, None, None, None), (2, None, None, None), (3, None, {"x": 1, "v": None}, None), (4, None, None, None)]
+    assert sorted(tuple(row.values()) for row in lake.table("t").scan().to_arrow().to_pylist()) == expected
+    with oracle(sqlite_address) as duck:
+        assert sorted(duck.rows("SELECT * FROM t")) == expected
