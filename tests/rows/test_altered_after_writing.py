@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError
+from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UsageError
 from ducklake_core.transaction import Transaction
 from tests.rows.conftest import Twins
 from tests.support.catalog_dump import dump_catalog
@@ -303,7 +303,10 @@ def test_rows_that_the_catalog_can_no_longer_hold(twins: Twins) -> None:
     with lake.transaction() as tx:
         tx.append("t", frame(3, 4))
         tx.update("t", {"b": "'u'"}, where="a IN (1, 3)")
+        scan = tx.table("t").scan()
         tx.rename_column("t", "a", "row_id")
+        with pytest.raises(UsageError, match="make it again"):
+            scan.to_arrow()
         assert read(tx.table("t")) == ["(1, 'u')", "(2, 'b2')", "(3, 'u')", "(4, 'b4')"]
         tx.delete("t", "row_id = 4")
     assert read(lake.table("t")) == rows_of(twins.ours) == ["(1, 'u')", "(2, 'b2')", "(3, 'u')"]
