@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 import ducklake_core.catalog.head
+import ducklake_core.catalog.sqlite_file
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, DuckLakeError, StorageError
 from ducklake_core.storage.filesystems import Storage
@@ -109,7 +110,7 @@ def test_a_file_that_cannot_be_finished(postgres: Any, tmp_path: Any) -> None:
 def test_a_catalog_without_room(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepare(sqlite_address.url, sqlite_address.data_path, 0)
     lake = DuckLake.connect(sqlite_address.url)
-    real = ducklake_core.catalog.database._open_sqlite
+    real = ducklake_core.catalog.sqlite_file._opened
 
     def full(file: str) -> Any:
         connection = real(file)
@@ -117,7 +118,7 @@ def test_a_catalog_without_room(sqlite_address: LakeAddress, monkeypatch: pytest
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr("ducklake_core.catalog.database._open_sqlite", full)
+    monkeypatch.setattr("ducklake_core.catalog.sqlite_file._opened", full)
     lake.close()
 
     def fill() -> None:
