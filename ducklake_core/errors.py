@@ -18,7 +18,7 @@
     `- CommitError                     a transaction that did not become a snapshot
        |- CommitConflictError          retriable after planning again on the new snapshot
        |- CommitRetriesExhaustedError  retriable
-       `- CommitOutcomeUnknownError    the connection was lost at COMMIT and nothing could be learnt
+       `- CommitOutcomeUnknownError    whether it did cannot be learnt
 
 ``code`` is stable and documented in docs/errors.md; ``retriable`` says whether the same call may succeed later;
 ``details`` holds the objects that the error is about.  No message ever contains a password or a key.
@@ -151,6 +151,6 @@ class CommitRetriesExhaustedError(CommitError):
 
 
 class CommitOutcomeUnknownError(CommitError):
-    """The connection was lost at COMMIT and the catalog could not be asked afterwards; no file was deleted."""
+    """Whether a commit is in the lake cannot be known: the connection was lost at COMMIT, or the snapshot that would tell was expired."""
 
     code = "commit-outcome-unknown"

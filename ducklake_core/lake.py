@@ -4,39 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from ducklake_core.catalog.bootstrap import create_catalog, open_catalog
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.option_rows import StoredOptions, store_option
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.state import LakeInfo, Snapshot, TableState
-from ducklake_core.catalog.url import parse_catalog_url
-from ducklake_core.commit.committer import Committer
-from ducklake_core.engines import is_in_memory
-from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UsageError
-from ducklake_core.format.locations import check_allowed
-from ducklake_core.format.names import join_name, split_name
-from ducklake_core.format.options import normalize_option
-from ducklake_core.known_tables import KnownTables
-from ducklake_core.lake_definitions import Definitions
-from ducklake_core.lake_listing import At, resolve_at
-from ducklake_core.lake_maintenance import MaintenanceVerbs
-from ducklake_core.results import TransactionResult, WriteResult, single_result
+from ducklake_core.catalog.database.bootstrap import create_catalog, open_catalog, open_or_create
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.url import parse_catalog_url
+from ducklake_core.definitions import Definitions
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.format.argument_checks import given_text
+from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.files.locations import check_allowed, printable
+from ducklake_core.format.state import LakeInfo, TableState
+from ducklake_core.format.types.names import split_name
+from ducklake_core.maintenance.holds import Holds
+from ducklake_core.maintenance.verbs import MaintenanceVerbs
+from ducklake_core.results import WriteResult
+from ducklake_core.staging.arguments import At, CommitOptions, FrameLike, Partitions, SchemaEvolution, Where, WriteMode, resolve_at
+from ducklake_core.staging.lake_files import find_lake
+from ducklake_core.staging.table_cache import TableStateCache
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from ducklake_core.table import Table
-from ducklake_core.transaction import Transaction
+from ducklake_core.transaction import Transaction, write
 
 if TYPE_CHECKING:
-    from ducklake_core.adding import Paths
-    from ducklake_core.format.predicates import Predicate
+    from pyspark.sql import SparkSession
 
-Where: TypeAlias = "str | Predicate | None"
-Partitions: TypeAlias = "Sequence[Mapping[str, object]]"
-WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
-SchemaEvolution: TypeAlias = Literal["strict", "additive"]
+    from ducklake_core.staging.adding import Paths
 
 
+@checked
 class DuckLake(Definitions, MaintenanceVerbs):
     """A DuckLake: one catalog database and the data path it points to.
 
@@ -51,9 +48,10 @@ class DuckLake(Definitions, MaintenanceVerbs):
         *,
         data_path: str | None = None,
         metadata_schema: str | None = None,
-        storage_options: Mapping[str, Mapping[str, Any]] | None = None,
+        storage_options: Mapping[str, Mapping[str, object]] | None = None,
         encrypted: bool = False,
         indexes: bool = True,
+        allowed_paths: str | Sequence[str] = (),
     ) -> DuckLake:
         """Create a new lake with an empty schema ``main``.
 
@@ -62,19 +60,21 @@ class DuckLake(Definitions, MaintenanceVerbs):
                 DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``, ``ducklake:postgres:dbname=lake host=...``,
                 ``ducklake:lake.ducklake``).
             data_path: Directory or object store prefix for data files; relative paths mean the working directory of
-                each reader, as in the reference. Only with a DuckDB file it may be left out: ``<file>.files/``.
+                each reader, as in DuckDB. Only with a DuckDB file it may be left out: ``<file>.files/``.
             metadata_schema: Schema of a PostgreSQL database or DuckDB file that holds the catalog tables; ``public`` or
                 ``main`` when not given.
             storage_options: fsspec options by protocol, e.g. ``{"s3": {"key": ...}}``; masked in every repr.
             encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
             indexes: Whether to make indexes that the format does not ask for; see :meth:`create_indexes`.
+            allowed_paths: As in :meth:`connect`; it holds for this object only.
 
         Raises:
             AlreadyExistsError: There is a lake already.
             CatalogUnavailableError: The database cannot be reached.
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))
-        info = create_catalog(database, data_path, encrypted=encrypted, indexes=indexes)
+        allowed = check_allowed(allowed_paths)
+        info = replace(create_catalog(database, data_path, encrypted=encrypted, indexes=indexes), allowed_paths=allowed)
         return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     @classmethod
@@ -85,8 +85,9 @@ class DuckLake(Definitions, MaintenanceVerbs):
         data_path: str | None = None,
         override_data_path: bool = False,
         metadata_schema: str | None = None,
-        storage_options: Mapping[str, Mapping[str, Any]] | None = None,
-        allowed_paths: Sequence[str] = (),
+        storage_options: Mapping[str, Mapping[str, object]] | None = None,
+        allowed_paths: str | Sequence[str] = (),
+        read_only: bool = False,
     ) -> DuckLake:
         """Open an existing lake. Nothing is created or migrated: a lake of an earlier version (0.1 to 0.4) can be read, not written.
 
@@ -94,27 +95,113 @@ class DuckLake(Definitions, MaintenanceVerbs):
             data_path: When given it must be the stored one, unless ``override_data_path``, which holds for this object only.
             allowed_paths: Prefixes of further places that the catalog may name. Without them a path of the catalog that leaves
                 the data path through ``..``, or for another kind of store, is refused when it is to be read or written.
+            read_only: Refuse every call that would change the lake with a :class:`UsageError` that names it, before anything is
+                written. Dry runs are allowed.
 
         Raises:
-            NotALakeError: The database holds no lake.
+            NotALakeError: The database holds no lake; :meth:`open` can make one.
             CatalogVersionError: The catalog's format version is one that this library does not know.
             UsageError: ``data_path`` is not the stored one.
         """
-        database = Database(parse_catalog_url(catalog, metadata_schema))
+        database = Database(parse_catalog_url(catalog, metadata_schema), read_only=read_only)
         info = replace(open_catalog(database, data_path, override_data_path), allowed_paths=check_allowed(allowed_paths))
         return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
+
+    @classmethod
+    def open(
+        cls,
+        catalog: str,
+        *,
+        create: bool = False,
+        data_path: str | None = None,
+        override_data_path: bool = False,
+        metadata_schema: str | None = None,
+        storage_options: Mapping[str, Mapping[str, object]] | None = None,
+        encrypted: bool = False,
+        indexes: bool = True,
+        allowed_paths: str | Sequence[str] = (),
+        read_only: bool = False,
+    ) -> DuckLake:
+        """Open a lake, which is created first if it does not exist and ``create`` says so.
+
+        Any number of processes may do so at once: one of them creates the lake, all of them open it.
+
+        Args:
+            create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``encrypted`` and ``indexes``.
+            data_path: As in :meth:`connect` where there is a lake.
+
+        Raises:
+            NotALakeError: The database holds no lake, and none is to be created.
+            UsageError: ``data_path`` is not the stored one, ``encrypted`` is asked of a lake that is not, or a lake is to be created
+                and only read.
+        """
+        if create and read_only:
+            raise UsageError("a lake cannot be created with read_only=True: leave one of create and read_only out")
+        if not create:
+            if encrypted or not indexes:
+                raise UsageError("encrypted and indexes are for a lake that is created: pass create=True")
+        elif override_data_path:
+            raise UsageError("override_data_path is for a lake that exists: leave create out")
+
+        def connect() -> DuckLake:
+            return cls.connect(
+                catalog,
+                data_path=data_path,
+                override_data_path=override_data_path,
+                metadata_schema=metadata_schema,
+                storage_options=storage_options,
+                allowed_paths=allowed_paths,
+                read_only=read_only,
+            )
+
+        def make() -> DuckLake:
+            return cls.create(
+                catalog,
+                data_path=data_path,
+                metadata_schema=metadata_schema,
+                storage_options=storage_options,
+                encrypted=encrypted,
+                indexes=indexes,
+                allowed_paths=allowed_paths,
+            )
+
+        lake = open_or_create(connect, make) if create else connect()
+        if encrypted and not lake.info.encrypted:
+            raise UsageError(f"the lake {lake.database.address} exists and is not encrypted, which is fixed when a lake is created")
+        return lake
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
     def __init__(self, database: Database, info: LakeInfo, storage: Storage) -> None:
         self._database = database
         self._info = info
         self._storage = storage
-        self.known_tables = KnownTables()
+        self.table_cache = TableStateCache()
 
     def __repr__(self) -> str:
-        return f"<DuckLake {self._database.address} with data path {self._info.data_path}>"
+        mode = ", read only" if self.read_only else ""
+        return f"<DuckLake {self._database.address} with data path {printable(self._info.data_path)}{mode}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (DuckLake, (self._database, self._info, self._storage))
+
+    def reopen(self, *, data_path: str | None = None, override_data_path: bool = False) -> DuckLake:
+        """Open the lake again over the connections of this object: its version, data path and encryption are read anew.
+
+        Args:
+            data_path: As in :meth:`connect`.
+            override_data_path: As in :meth:`connect`.
+
+        Raises:
+            NotALakeError: There is no lake any more.
+            UsageError: ``data_path`` is not the stored one.
+        """
+        info = replace(open_catalog(self._database, data_path, override_data_path), allowed_paths=self._info.allowed_paths)
+        return DuckLake(self._database, info, self._storage)
 
     def close(self) -> None:
         """Close pooled connections; the lake can still be used afterwards."""
@@ -126,27 +213,19 @@ class DuckLake(Definitions, MaintenanceVerbs):
         return self._database
 
     @property
+    def read_only(self) -> bool:
+        """Whether every call that would change the lake is refused."""
+        return self._database.read_only
+
+    @property
     def info(self) -> LakeInfo:
         """Version, data path and encryption of the lake."""
         return self._info
 
-    def snapshot(self, at: At = None) -> Snapshot:
-        """The newest snapshot, the one with an id, or the last one committed at or before a time (aware datetime).
-
-        Raises:
-            NotFoundError: There is none, or it was expired.
-        """
-        with self.reader() as reader:
-            return resolve_at(reader, at)
-
-    def find_commit(self, commit_id: str) -> Snapshot | None:
-        """The snapshot that was committed with ``commit_id``, None when there is none (or it was expired)."""
-        return Committer(self._database).find_commit(commit_id)
-
     def has_table(self, name: str, *, at: At = None) -> bool:
         """Whether ``table`` or ``schema.table`` exists."""
         try:
-            self._state(name, at)
+            self._state(name, at, suggest=False)
         except NotFoundError:
             return False
         return True
@@ -161,34 +240,20 @@ class DuckLake(Definitions, MaintenanceVerbs):
             NotFoundError: No such table at that snapshot; a view is opened by :meth:`view`.
         """
         try:
-            return Table(self, self._state(name, at), at=at)
+            return Table(self._context, self._state(name, at), at=at)
         except NotFoundError:
             self._refuse_view(name, at)
             raise
 
-    def set_option(self, name: str, value: str | int | bool, *, table: str | None = None, schema: str | None = None) -> None:
-        """Store an option for the lake, a schema or a table. Makes no snapshot.
-
-        Raises:
-            UsageError: Unknown option or a value it cannot have.
-        """
-        key, text = normalize_option(name, value)
-        with self._database.write() as connection:
-            reader = CatalogReader(connection, self._info, self._database.tables)
-            scope: tuple[Literal["schema", "table"] | None, int | None] = (None, None)
-            if table is not None and schema is not None:
-                raise UsageError("an option belongs to a table or to a schema, not to both")
-            if table is not None:
-                scope = "table", reader.table(*split_name(table), reader.latest_snapshot().id).id
-            elif schema is not None:
-                scope = "schema", reader.schema(schema, reader.latest_snapshot().id).id
-            store_option(connection, self._database.tables, key, text, *scope)
-        self.known_tables.forget_newest()
+    @property
+    def holds(self) -> Holds:
+        """Names on snapshots that must not expire."""
+        return Holds(self._database, self._info)
 
     def write(  # noqa: PLR0913 - one call says everything about one commit
         self,
         name: str,
-        data: Any,
+        data: FrameLike,
         *,
         mode: WriteMode = "append",
         where: Where = None,
@@ -201,92 +266,123 @@ class DuckLake(Definitions, MaintenanceVerbs):
         inline: bool | None = None,
         author: str | None = None,
         message: str | None = None,
-        extra_info: str | Mapping[str, Any] | None = None,
+        extra_info: str | Mapping[str, object] | None = None,
         commit_id: str | None = None,
     ) -> WriteResult:
         """Write a frame to a table in exactly one commit: create the table or widen it where allowed, replace or add rows.
 
         Args:
             name: ``table`` or ``schema.table``. A missing schema is created together with the table.
-            data: pyarrow Table or RecordBatchReader, or a Spark DataFrame (classic or Connect), whose session does the work.
-                Arrow data of up to ``data_inlining_row_limit`` rows is kept in the catalog itself (docs/inlining.md).
+            data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, pandas, polars, DuckDB relations), a list of
+                dicts, or a Spark DataFrame (classic, Connect, pandas-on-Spark), whose session does the work. A stream, such as a
+                RecordBatchReader, is read once, and whole only for an upsert. Up to ``data_inlining_row_limit`` rows of this process are
+                kept in the catalog itself (docs/inlining.md).
             mode: ``append``; ``overwrite`` replaces the rows that match ``where`` (all rows without it); ``upsert`` replaces
                 the rows whose ``on`` columns equal those of a new row.
             where: For overwrite only. Every new row must match it too; a row outside is an error before anything is committed.
             partitions: For overwrite only, instead of ``where``: partitions to replace; see :meth:`Table.overwrite`.
             on: Key columns of an upsert. NULL or repeated keys in ``data`` are an error.
-            create: Whether a missing table is created, with ``partition_by`` and ``comment``, which are otherwise unused.
-            schema_evolution: ``strict`` refuses columns and types the table does not have; ``additive`` adds new columns and
-                widens types in the same commit. Nothing is ever dropped or narrowed.
+            create: Whether a missing table is created, with ``partition_by`` and ``comment``. A table that is there must have these
+                partition keys and this comment, where they are given.
+            schema_evolution: ``strict`` refuses columns and types the table does not have, but takes integers of any width whose values
+                fit the column (docs/types.md); ``additive`` adds new columns and widens types in the same commit. Nothing is ever
+                dropped or narrowed.
             inline: Whether few rows are kept in the catalog (docs/inlining.md): of Arrow data only when None, of a Spark DataFrame
                 too when True, of nothing when False.
             extra_info: A mapping (stored as JSON beside the commit id) or a text.
             commit_id: Makes the write happen once: if a snapshot carries this id already, nothing is written and the result
-                says ``repeated``.
+                says ``repeated``. It holds for as long as that snapshot is not expired. Each table, and each kind of work, needs an id
+                of its own.
 
         Raises:
             SchemaError: Data and table do not fit; the message lists every difference.
-            UsageError: A row outside ``where``, or keys that are NULL or repeated.
+            UsageError: A row outside ``where``, keys that are NULL or repeated, or ``partition_by`` or ``comment`` of an existing table
+                that are not the table's; the commit id of other work.
             CommitConflictError: Another writer changed the table's columns meanwhile, or kept winning.
             CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be asked.
         """
 
-        def write_on(base: tuple[Snapshot, StoredOptions] | None) -> TransactionResult:
-            with Transaction(self, author=author, message=message, extra_info=extra_info, commit_id=commit_id, base=base) as tx:
-                tx.write(
-                    name,
-                    data,
-                    mode=mode,
-                    where=where,
-                    partitions=partitions,
-                    on=on,
-                    create=create,
-                    partition_by=partition_by,
-                    schema_evolution=schema_evolution,
-                    comment=comment,
-                    inline=inline,
-                )
-            return tx.result
+        return write(
+            self._context,
+            name,
+            data,
+            mode=mode,
+            where=where,
+            partitions=partitions,
+            on=on,
+            create=create,
+            partition_by=partition_by,
+            schema_evolution=schema_evolution,
+            comment=comment,
+            inline=inline,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+            commit_id=commit_id,
+        )
 
-        in_memory = mode == "append" and commit_id is None and is_in_memory(data)
-        recent = self.known_tables.recent(*split_name(name)) if in_memory else None
-        try:
-            result = write_on(recent)
-        except (CommitConflictError, SchemaError, UsageError):
-            if recent is None:
-                raise
-            # What is in the way, or missing, may have come before this call: only the newest snapshot decides.
-            result = write_on(None)
-        if result.repeated:
-            return single_result(result, *self._written_then(name, result.snapshot))
-        return single_result(result, name, 0)
-
-    def add_data_files(self, table: str, paths: Paths, **how: Any) -> WriteResult:
+    def add_data_files(
+        self,
+        table: str,
+        paths: Paths,
+        *,
+        hive_partitioning: bool | None = None,
+        allow_missing: bool = False,
+        ignore_extra_columns: bool = False,
+        allow_duplicates: bool = False,
+        spark: SparkSession | None = None,
+        **commit: Unpack[CommitOptions],
+    ) -> WriteResult:
         """Make Parquet files part of a table as they are: :meth:`Table.add_data_files`, which says what becomes of them."""
-        return self.table(table).add_data_files(paths, **how)
+        return self.table(table).add_data_files(
+            paths,
+            hive_partitioning=hive_partitioning,
+            allow_missing=allow_missing,
+            ignore_extra_columns=ignore_extra_columns,
+            allow_duplicates=allow_duplicates,
+            spark=spark,
+            **commit,
+        )
 
     def transaction(
         self,
         *,
         author: str | None = None,
         message: str | None = None,
-        extra_info: str | Mapping[str, Any] | None = None,
+        extra_info: str | Mapping[str, object] | None = None,
         commit_id: str | None = None,
     ) -> Transaction:
-        """Several changes, to any number of tables, as one snapshot.
+        """Open a transaction: several changes, to any number of tables, as one snapshot.
 
         The commit happens when the block ends; an exception inside the block discards everything, files included.
         """
-        return Transaction(self, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
+        self._database.check_not_read_only()
+        return Transaction(self._context, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
 
-    def _written_then(self, name: str, snapshot: Snapshot | None) -> tuple[str, int]:
-        """Name and id of the table that an earlier commit wrote; it may have been dropped or renamed since."""
-        try:
-            state = self._state(name, snapshot.id if snapshot is not None else None)
-        except NotFoundError:
-            return join_name(*split_name(name)), 0
-        return join_name(state.schema_name, state.name), state.id
-
-    def _state(self, name: str, at: At) -> TableState:
+    def _state(self, name: str, at: At, *, suggest: bool = True) -> TableState:
         with self.reader() as reader:
-            return reader.table(*split_name(name), resolve_at(reader, at).id)
+            return reader.table(*split_name(name), resolve_at(reader, at).id, suggest=suggest)
+
+
+def load_lake(name: str) -> DuckLake:
+    """Open the lake that ``ducklake.toml`` or environment variables know under a name, so that no program holds addresses or secrets.
+
+    The table ``[lakes.<name>]`` of the file, and variables ``DUCKLAKE_<NAME>__<SETTING>``, which win, hold arguments of
+    :meth:`DuckLake.connect`: ``catalog``, ``data_path``, ``storage_options.s3.key`` (``..__STORAGE_OPTIONS__S3__KEY``). The file is
+    that of the working directory, else of the nearest directory above that names the lake, else of ``~/.config``; a relative path of
+    a catalog file in it means the file's own directory.
+
+    Raises:
+        NotFoundError: Nothing speaks of the lake.
+        UsageError: A file that cannot be read, or a setting that does not exist; no message repeats a value.
+    """
+    spec = find_lake(given_text("name", name))
+    return DuckLake.connect(
+        spec.catalog,
+        data_path=spec.data_path,
+        override_data_path=spec.override_data_path,
+        metadata_schema=spec.metadata_schema,
+        storage_options=spec.storage_options,
+        allowed_paths=spec.allowed_paths,
+        read_only=spec.read_only,
+    )

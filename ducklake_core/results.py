@@ -1,15 +1,20 @@
-"""What the verbs of the face report: small values, taken from the very commit they are about."""
+"""Results of the public verbs: small values, taken from the very commit they are about, or from the catalog alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-from ducklake_core.catalog.state import Snapshot
+from ducklake_core.format.expressions.value_range import ValueRange
+from ducklake_core.format.state import Snapshot
+from ducklake_core.format.types.message_text import short_repr, visible
+from ducklake_core.format.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What one write did to one table.
+    """The outcome of one write for one table.
 
     Attributes:
         table: ``schema.table``.
@@ -53,10 +58,30 @@ class WriteResult:
         """Id of :attr:`snapshot`."""
         return self.snapshot.id
 
+    def __repr__(self) -> str:
+        return f"<WriteResult: {self}>"
+
+    def __str__(self) -> str:
+        where = f"{visible(self.table)} at snapshot {self.snapshot_id}"
+        if self.repeated:
+            return f"{where}: committed before under the same commit id"
+        if not self.committed:
+            return f"{where}: nothing to change"
+        return f"{where}: {', '.join(self._done()) or 'no rows changed'}"
+
+    def _done(self) -> list[str]:
+        counts = (
+            (self.rows_added, "rows added"), (self.rows_updated, "rows updated"), (self.rows_deleted, "rows deleted"),
+            (self.rows_inlined, "rows kept in the catalog"), (self.files_added, f"files added ({self.bytes_added:,} bytes)"),
+            (self.files_removed, "files removed"), (self.delete_files_added, "delete files added"),
+        )  # fmt: skip
+        told = ["created", *map(visible, self.schema_changes)] if self.created_table else list(map(visible, self.schema_changes))
+        return [*told, *(f"{count:,} {what}" for count, what in counts if count)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionResult:
-    """What a transaction became.
+    """The outcome of a transaction.
 
     Attributes:
         snapshot: Its snapshot, None when it changed nothing.
@@ -67,6 +92,16 @@ class TransactionResult:
     snapshot: Snapshot | None
     writes: tuple[WriteResult, ...] = ()
     repeated: bool = False
+
+    def __repr__(self) -> str:
+        return f"<TransactionResult: {self}>"
+
+    def __str__(self) -> str:
+        if self.snapshot is None:
+            return "nothing to change"
+        if self.repeated:
+            return f"snapshot {self.snapshot.id}: committed before under the same commit id"
+        return "; ".join((f"snapshot {self.snapshot.id}", *(str(write) for write in self.writes)))
 
 
 def single_result(result: TransactionResult, table: str, table_id: int) -> WriteResult:
@@ -106,10 +141,12 @@ class TableInfo:
     partition_by: tuple[str, ...] = ()
     comment: str | None = None
 
+    __repr__ = short_repr
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeSettings:
-    """What holds for a lake since it was created.
+    """Settings that a lake has had since it was created.
 
     Attributes:
         catalog_type: Kind of its catalog database: ``sqlite``, ``postgresql`` or ``duckdb``.
@@ -124,6 +161,8 @@ class LakeSettings:
     data_path: str
     encrypted: bool
     created_by: str | None = None
+
+    __repr__ = short_repr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,3 +182,104 @@ class ColumnSummary:
     null_count: int | None
     min_value: object = None
     max_value: object = None
+
+    __repr__ = short_repr
+
+
+RowChange: TypeAlias = Literal["added", "removed"]
+TableChange: TypeAlias = Literal["created", "dropped", "replaced", "changed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedRows:
+    """Rows that may be visible at one of the two snapshots only: in one data file, or rows that the catalog itself holds.
+
+    Attributes:
+        change: ``removed`` rows are visible at the earlier snapshot only; an update removes a row and adds one.
+        first_snapshot: The first commit of the range that may have made the change; ``last_snapshot`` is the last one.
+        snapshots: Those commits between them that say they changed rows of the table, ascending. Empty when a commit between them was
+            expired or says nothing that can be read, so that anybody may have made the change.
+        row_count: Rows changed, at most.
+        ranges: One for each column asked for, in that order.
+        data_file_id: The file, None for rows in the catalog.
+    """
+
+    change: RowChange
+    first_snapshot: int
+    last_snapshot: int
+    snapshots: tuple[int, ...]
+    row_count: int
+    ranges: tuple[ValueRange, ...] = ()
+    data_file_id: int | None = None
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedTable:
+    """One name of a table, and what may differ under it.
+
+    Attributes:
+        name: ``schema.table``.
+        id_before: Id of the table that had the name at the earlier snapshot, None for none or when that snapshot was expired and cannot
+            tell.
+        id_after: Id of the table that has it at the later one, None for none.
+        schema: Columns at the later snapshot, or at the earlier one when the name is gone; empty when neither is known.
+        rows: What may have changed; empty when only columns, files or the layout changed.
+        unknown: Why any row of the table may have changed, whatever ``rows`` says; None when ``rows`` is complete.
+        other_snapshots: Commits that changed columns, layout or files of the table and none of its rows, ascending.
+        row_count: Visible rows at the later snapshot, None when the catalog alone cannot tell.
+        file_size_bytes: Bytes of its live data files there.
+        partition_by: Partition keys there, as a user writes them.
+        column_comments: Comments of its columns there, by column id.
+        schema_before: Columns that removed rows are told in, where the name stood for another table; None where ``schema`` holds for them.
+    """
+
+    name: str
+    id_before: int | None
+    id_after: int | None
+    schema: Schema
+    rows: tuple[ChangedRows, ...] = ()
+    unknown: str | None = None
+    other_snapshots: tuple[int, ...] = ()
+    row_count: int | None = None
+    file_size_bytes: int | None = None
+    partition_by: tuple[str, ...] = ()
+    column_comments: Mapping[int, str] = field(default_factory=dict)
+    schema_before: Schema | None = None
+
+    __repr__ = short_repr
+
+    @property
+    def change(self) -> TableChange:
+        """The change of the name itself; ``changed`` when it stands for the same table as before."""
+        match self.id_before, self.id_after:
+            case (_, None):
+                return "dropped"
+            case (None, _):
+                return "created"
+            case (before, after):
+                return "changed" if before == after else "replaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeChanges:
+    """The changes in a lake after one snapshot and up to another.
+
+    Attributes:
+        after: The earlier snapshot; its own changes are not part of the answer.
+        until: The later snapshot; its changes are.
+        before: The earlier snapshot's row, None when it was expired.
+        snapshots: Commits of the range that were not expired, ascending.
+        expired: First and last id of every gap that expiry left among them.
+        tables: Tables with changes, in the order they were asked for, or by name.
+    """
+
+    after: int
+    until: int
+    before: Snapshot | None = None
+    snapshots: tuple[Snapshot, ...] = ()
+    expired: tuple[tuple[int, int], ...] = ()
+    tables: tuple[ChangedTable, ...] = ()
+
+    __repr__ = short_repr

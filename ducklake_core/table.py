@@ -2,54 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ducklake_core.catalog.files import data_files
-from ducklake_core.catalog.state import Snapshot, TableState
-from ducklake_core.catalog.tags import column_tags, object_tags
-from ducklake_core.catalog.visibility import same_name
-from ducklake_core.errors import UsageError
-from ducklake_core.format.files import DataFile
-from ducklake_core.format.names import join_name
+from ducklake_core.catalog.reading.files import data_files
+from ducklake_core.catalog.reading.last_change import last_row_change
+from ducklake_core.catalog.reading.tags import column_tags, object_tags
+from ducklake_core.catalog.reading.visibility import same_name
+from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
+from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.files.data_files import DataFile
+from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.options import Options
-from ducklake_core.format.sorting import SortKey
-from ducklake_core.merge import Merge, MergeClause
+from ducklake_core.format.state import Snapshot, TableState
+from ducklake_core.format.types.message_text import visible
+from ducklake_core.format.types.names import join_name
+from ducklake_core.planning.table_info import column_summaries, table_size
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
-from ducklake_core.table_alterations import TableAlterations
-from ducklake_core.table_sizes import column_summaries, table_size
+from ducklake_core.staging.arguments import At, CommitOptions, FrameLike, Partitions, SchemaEvolution, Where, resolve_at
+from ducklake_core.staging.context import LakeContext
+from ducklake_core.staging.scanned import Scanned
+from ducklake_core.staging.verbs.autocommit import TableAlterations
+from ducklake_core.staging.verbs.rows import RowVerbs
+from ducklake_core.staging.verbs.table_rows import TableRowChanges
+from ducklake_core.staging.verbs.tables import DefinitionVerbs
+from ducklake_core.transaction import Transaction, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ducklake_core.adding import Paths
     from ducklake_core.catalog.feed import Bound
-    from ducklake_core.format.partitioning import PartitionSpec
-    from ducklake_core.format.schema import Schema
-    from ducklake_core.format.sorting import SortKey
-    from ducklake_core.lake import DuckLake, Partitions, SchemaEvolution, Where
-    from ducklake_core.lake_listing import At
-    from ducklake_core.scan.change_feed import ChangeFeed
-    from ducklake_core.scan.change_plan import FeedKind
-    from ducklake_core.scan.scan import Scan
+    from ducklake_core.format.files.partitioning import PartitionSpec
+    from ducklake_core.format.layout.sorting import SortKey
+    from ducklake_core.format.types.schema import Schema
+    from ducklake_core.planning.change_plan import FeedKind
+    from ducklake_core.scan import ChangeFeed, Scan
+    from ducklake_core.staging.adding import Paths
 
-RestoredColumns: TypeAlias = Literal["now", "then"]
 _TABLE_CHANGES = (
     "dropped_table", "inserted_into_table", "deleted_from_table", "altered_table", "inlined_insert", "inlined_delete", "inline_flush",
     "merge_adjacent", "rewrite_delete",
 )  # fmt: skip
 
 
-class Table(TableAlterations):
-    """A table. Made by :meth:`DuckLake.table`; reads happen at the snapshot it was opened at, writes at the newest one."""
+@checked
+class Table(TableRowChanges, TableAlterations, Scanned):
+    """A table. Made by :meth:`DuckLake.table`; reads happen at the snapshot it was opened at, writes at the newest one.
 
-    def __init__(self, lake: DuckLake, state: TableState, *, at: At = None) -> None:
+    It is also an Arrow stream of all its rows (``__arrow_c_stream__``), so libraries that take one read it as it is.
+    """
+
+    def __init__(self, lake: LakeContext, state: TableState, *, at: At = None) -> None:
         self._lake = lake
         self._state = state
         self._at = at
 
     def __repr__(self) -> str:
-        return f"<Table {self.name} at snapshot {self.snapshot_id}>"
+        return f"<Table {visible(self.name)} at snapshot {self.snapshot_id}>"
+
+    def _repr_html_(self) -> str:
+        from ducklake_core.planning.scan_text import table_html
+
+        try:
+            with self._lake.reader() as reader:
+                size = table_size(reader, self._state)
+        except DuckLakeError as error:
+            return table_html(self._state, error.message)
+        return table_html(self._state, size)
 
     @property
     def name(self) -> str:
@@ -58,7 +77,7 @@ class Table(TableAlterations):
 
     @property
     def state(self) -> TableState:
-        """Everything the catalog says about the table at :attr:`snapshot_id`, except its files."""
+        """The definition of the table at :attr:`snapshot_id`, without its files."""
         return self._state
 
     @property
@@ -83,7 +102,7 @@ class Table(TableAlterations):
 
     @property
     def comment(self) -> str | None:
-        """The table's comment, None for none."""
+        """The table's comment, or None."""
         return self._state.comment
 
     @property
@@ -118,14 +137,23 @@ class Table(TableAlterations):
     def refresh(self) -> Table:
         """The same table (by id, so renames do not matter) at the newest snapshot."""
         with self._lake.reader() as reader:
-            state = reader.table_by_id(self._state.id, reader.latest_snapshot().id)
+            state = self._same(reader.table_by_id(self._state.id, reader.latest_snapshot().id))
         return Table(self._lake, state)
+
+    def _same(self, state: TableState) -> TableState:
+        """Return the state unless its uuid shows that it belongs to another table with this id."""
+        if state.uuid != self._state.uuid:
+            raise NotFoundError(
+                f"table {self.name} is gone: the catalog was replaced, by a backup or a new lake, and {state.qualified_name} has its id",
+                table=self.name,
+            )
+        return state
 
     def info(self) -> TableInfo:
         """Rows, files and bytes, as :meth:`DuckLake.table_info` gives them."""
         with self._lake.reader() as reader:
             size = table_size(reader, self._state)
-        return size.counted(self._lake.storage)
+        return self._lake.counted(size)
 
     def column_summaries(self) -> dict[str, ColumnSummary]:
         """Counts and bounds of every leaf column (dotted paths), from file statistics alone."""
@@ -137,6 +165,17 @@ class Table(TableAlterations):
         with self._lake.reader() as reader:
             return [snapshot for snapshot in reader.snapshots() if self._touched_by(snapshot)]
 
+    def last_row_change(self, *, author: str | None = None) -> Snapshot | None:
+        """The newest snapshot, up to the one at hand, that added or deleted rows of this table; None when it was expired, or never was.
+
+        One statement, whatever the length of the history.
+
+        Args:
+            author: Only commits of this author.
+        """
+        with self._lake.reader() as reader:
+            return last_row_change(reader, self._state.id, resolve_at(reader, self._at).id, author)
+
     def _touched_by(self, snapshot: Snapshot) -> bool:
         changes = snapshot.change_set
         created = any(
@@ -144,17 +183,18 @@ class Table(TableAlterations):
         )
         return created or any(self._state.id in getattr(changes, kind) for kind in _TABLE_CHANGES)
 
-    def scan(self, columns: Sequence[str] | None = None, where: Where = None) -> Scan:
-        """A lazy scan at this object's snapshot: ``.to_arrow()``, ``.to_batches()``, ``.to_spark(session)``, ``.plan()``.
+    def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
+        """A lazy scan at this object's snapshot: ``.to_arrow()``, ``.to_pandas()``, ``.to_spark(session)``, ``.explain()`` and more.
 
         Args:
             columns: Columns to return, in order, all when None; may name ``rowid``, ``snapshot_id``, ``filename`` and
                 ``file_row_number``.
-            where: SQL text (DuckDB dialect) or a predicate.
+            where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`.
+            limit: Rows to return at most, whichever; reading ends with them.
         """
-        from ducklake_core.scan.scan import Scan
+        from ducklake_core.scan import Scan
 
-        return Scan(table=self._state, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage)
+        return Scan(table=self._state, columns=columns, where=where, row_limit=limit, reader=self._lake.reader, storage=self._lake.storage)
 
     def insertions(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
         """The rows that were added from ``start`` to ``end``, both included; see :meth:`changes` for the arguments.
@@ -173,7 +213,7 @@ class Table(TableAlterations):
         return self._feed("deletions", start, end, columns, where)
 
     def changes(self, start: Bound, end: At = None, *, columns: Sequence[str] | None = None, where: Where = None) -> ChangeFeed:
-        """What was changed from ``start`` to ``end``, both included.
+        """Read the changes from ``start`` to ``end``, both included.
 
         Lazy like a scan: ``.to_arrow()``, ``.to_batches()``, ``.to_reader()``, ``.to_spark(session)``, ``.plan()``. Columns are
         ``snapshot_id``, ``rowid``, ``change_type``, then the table's as they are at ``end``. ``change_type`` is ``insert``, ``delete``,
@@ -185,7 +225,7 @@ class Table(TableAlterations):
             end: The last snapshot: its id, or a time with a zone, which means the last snapshot at or before it; this object's
                 snapshot when None. Nothing comes of a range that ends before it starts.
             columns: Columns to return, in order, all when None.
-            where: SQL text (DuckDB dialect) or a predicate over the columns of the feed.
+            where: SQL text (DuckDB dialect), or a condition built with :func:`ducklake_core.col`, over the columns of the feed.
 
         Raises:
             NotFoundError: When the feed runs or is planned: a snapshot of the range was expired, so that changes would be missing.
@@ -194,7 +234,7 @@ class Table(TableAlterations):
         return self._feed("changes", start, end, columns, where)
 
     def _feed(self, kind: FeedKind, start: Bound, end: At, columns: Sequence[str] | None, where: Where) -> ChangeFeed:
-        from ducklake_core.scan.change_feed import ChangeFeed
+        from ducklake_core.scan import ChangeFeed
 
         state = self._state if end is None else self._state_at(end)
         return ChangeFeed(
@@ -202,47 +242,52 @@ class Table(TableAlterations):
         )
 
     def _state_at(self, at: At) -> TableState:
-        snapshot = self._lake.snapshot(at)
         with self._lake.reader() as reader:
-            return reader.table_by_id(self._state.id, snapshot.id)
+            return self._same(reader.table_by_id(self._state.id, resolve_at(reader, at).id))
 
-    def append(self, data: Any, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None, **commit: Any) -> WriteResult:
+    def append(
+        self, data: FrameLike, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None, **commit: Unpack[CommitOptions]
+    ) -> WriteResult:
         """Add rows. ``inline`` is as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id."""
         return self._write(data, mode="append", schema_evolution=schema_evolution, inline=inline, **commit)
 
     def overwrite(
         self,
-        data: Any,
+        data: FrameLike,
         *,
         where: Where = None,
         partitions: Partitions | None = None,
         schema_evolution: SchemaEvolution = "strict",
-        **commit: Any,
+        inline: bool | None = None,
+        **commit: Unpack[CommitOptions],
     ) -> WriteResult:
         """Replace the rows that match ``where``, or those of ``partitions``, (all without either) by ``data``, in one commit.
 
         Args:
             data: Rows that are all within what is replaced; one outside is an error before anything is committed.
-            where: SQL text or a predicate.
+            where: SQL text, or a condition built with :func:`ducklake_core.col`.
             partitions: Partitions of the table's present keys, each by the values of all keys, named as in ``partition_by``:
-                ``[{"carrier": "UA", "month(day)": 3}]``; None is NULL.
-            schema_evolution: As in :meth:`DuckLake.write`; ``commit`` too.
+                ``[{"carrier": "UA", "month(day)": 3}]``; None is NULL. ``"in_data"`` replaces those partitions that rows of ``data``
+                are in, and leaves all others alone (dynamic partition overwrite).
+            schema_evolution: As in :meth:`DuckLake.write`; ``inline`` and ``commit`` too.
         """
-        return self._write(data, mode="overwrite", where=where, partitions=partitions, schema_evolution=schema_evolution, **commit)
+        how = {"where": where, "partitions": partitions, "schema_evolution": schema_evolution, "inline": inline}
+        return self._write(data, mode="overwrite", **how, **commit)
 
-    def upsert(self, data: Any, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict", **commit: Any) -> WriteResult:
-        """Replace the rows whose ``on`` columns equal those of a row of ``data``, and add the others, in one commit."""
-        return self._write(data, mode="upsert", on=on, schema_evolution=schema_evolution, **commit)
+    def upsert(
+        self,
+        data: FrameLike,
+        *,
+        on: str | Sequence[str],
+        schema_evolution: SchemaEvolution = "strict",
+        inline: bool | None = None,
+        **commit: Unpack[CommitOptions],
+    ) -> WriteResult:
+        """Replace the rows whose ``on`` columns equal those of a row of ``data``, and add the others, in one commit.
 
-    def delete(self, where: Where, *, spark: Any = None, **commit: Any) -> WriteResult:
-        """Delete the rows for which ``where`` is true. ``where=None`` deletes all rows.
-
-        With ``spark``, a session, the rows are found by its executors.
+        ``on`` names one column or several; the other arguments are as for :meth:`append`.
         """
-        self._check_writable()
-        with self._lake.transaction(**commit) as tx:
-            tx.delete(self.name, where, spark=spark)
-        return single_result(tx.result, self.name, self._state.id)
+        return self._write(data, mode="upsert", on=on, schema_evolution=schema_evolution, inline=inline, **commit)
 
     def add_data_files(
         self,
@@ -253,14 +298,14 @@ class Table(TableAlterations):
         ignore_extra_columns: bool = False,
         allow_duplicates: bool = False,
         spark: SparkSession | None = None,
-        **commit: Any,
+        **commit: Unpack[CommitOptions],
     ) -> WriteResult:
         """Make Parquet files that somebody else wrote part of the table, as they are and where they are. No row is read or copied.
 
         **From then on the files belong to the lake**: once their rows are deleted, overwritten, merged or expired, ``cleanup_old_files``
         deletes the files themselves, whoever wrote them and whoever else reads them. Nothing may change them any more.
 
-        Columns are found by name without regard to case. A column of a file has the table's type or one that the reference
+        Columns are found by name without regard to case. A column of a file has the table's type or one that DuckDB
         widens to it: fewer bits of the same kind of number, unsigned ones in a wider signed column, decimals with fewer digits, any
         unit of timestamps.
 
@@ -285,7 +330,7 @@ class Table(TableAlterations):
             UnsupportedFeatureError: A place that the lake may not name, an encrypted lake, or a column that only DuckDB adds.
         """
         self._check_writable()
-        with self._lake.transaction(**commit) as tx:
+        with Transaction(self._lake, **commit) as tx:
             tx.add_data_files(
                 self.name,
                 paths,
@@ -297,75 +342,24 @@ class Table(TableAlterations):
             )
         return single_result(tx.result, self.name, self._state.id)
 
-    def update(self, values: Mapping[str, Any], *, where: Where = None, spark: Any = None, **commit: Any) -> WriteResult:
-        """Change columns of the rows for which ``where`` is true (all without it), in one commit. Rows keep their row ids.
-
-        Args:
-            values: For each column the value that it gets: SQL text over the columns of the row (DuckDB dialect;
-                ``{"price": "price * 1.1", "name": "'new'"}``), or a Python value other than a text as a constant.
-            where: SQL text or a predicate.
-            spark: A Spark session, whose executors do the work, and which evaluates what Arrow does not (see
-                docs/row-changes.md). Without it the work is done in this process.
-
-        Raises:
-            UnsupportedFeatureError: An expression that only a SQL engine can evaluate, and no session.
-            SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
-            NotFoundError: A column that does not exist.
-        """
+    def _write(self, data: FrameLike, **how: Any) -> WriteResult:
         self._check_writable()
-        with self._lake.transaction(**commit) as tx:
-            tx.update(self.name, values, where=where, spark=spark)
+        return write(self._lake, self.name, data, create=False, **how)
+
+    def _change(self, verb: Callable[[RowVerbs], None], commit: Mapping[str, Any]) -> WriteResult:
+        self._check_writable()
+        with Transaction(self._lake, **commit) as tx:
+            verb(tx)
         return single_result(tx.result, self.name, self._state.id)
 
-    def merge(self, source: Any, *, on: str | Sequence[str], **commit: Any) -> Merge[WriteResult]:
-        """Change, delete and add rows by what a source says, in one commit: name the branches, then ``execute()``.
-
-        Args:
-            source: pyarrow Table or RecordBatchReader, or a Spark DataFrame, whose session does the work then.
-            on: Names of columns that both have, or a condition over ``t.column`` (the table) and ``s.column`` (the source)
-                with at least one equality of a column of each. NULL equals nothing.
-
-        Returns:
-            The merge, to which branches are added; see :class:`~ducklake_core.merge.Merge`. ``commit`` is as for
-            :meth:`append`.
-        """
+    def _alter(self, verb: Callable[[DefinitionVerbs], None], commit: Mapping[str, Any]) -> Snapshot | None:
         self._check_writable()
-
-        def carry_out(clauses: Sequence[MergeClause]) -> WriteResult:
-            with self._lake.transaction(**commit) as tx:
-                tx.merge_clauses(self.name, source, on, clauses)
-            return single_result(tx.result, self.name, self._state.id)
-
-        return Merge(self.name, carry_out)
-
-    def restore(self, at: At, *, columns: RestoredColumns | None = None, spark: Any = None, **commit: Any) -> WriteResult:
-        """Make the rows those of an earlier snapshot, as a new snapshot: history stays as it is, and can be gone back to as well.
-
-        Rows that are the same are left alone; those that came since are deleted, and those that went are written again with
-        the row ids that they had.
-
-        Args:
-            at: Id of the snapshot, or a time with a zone, which means the last snapshot at or before it.
-            columns: What becomes of the columns when they were changed since: ``"then"`` makes them those of the snapshot again,
-                values of columns that were dropped included; ``"now"`` leaves them as they are, where earlier rows have what
-                they would have today. Must be said then.
-            spark: A Spark session, whose executors do the work. Without it the work is done in this process.
-
-        Raises:
-            NotFoundError: There is no such snapshot (any more), or the table did not exist then.
-            UsageError: The columns were changed since, and ``columns`` says nothing; or ``"then"`` takes away a column that the
-                table is partitioned or sorted by now.
-        """
-        self._check_writable()
-        with self._lake.transaction(**commit) as tx:
-            tx.restore(self.name, at=at, columns=columns, spark=spark)
-        return single_result(tx.result, self.name, self._state.id)
-
-    def _write(self, data: Any, **how: Any) -> WriteResult:
-        self._check_writable()
-        return self._lake.write(self.name, data, create=False, **how)
+        with Transaction(self._lake, **commit) as tx:
+            verb(tx)
+        return tx.result.snapshot
 
     def _check_writable(self) -> None:
+        self._lake.database.check_not_read_only()
         if self._at is not None:
             raise UsageError(
                 f"table {self.name} was opened at snapshot {self.snapshot_id} and cannot be written; open it without at=...",

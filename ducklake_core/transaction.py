@@ -9,35 +9,41 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ducklake_core.catalog.option_rows import StoredOptions, stored_options
-from ducklake_core.catalog.state import Snapshot
-from ducklake_core.commit.transaction import new_commit_id
-from ducklake_core.engines import check_keys, engine_of, fitted_schema, is_stream, replayable, schema_of, write_files
-from ducklake_core.errors import CommitConflictError, NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.chosen_partitions import partition_predicate
-from ducklake_core.format.names import split_name
+from ducklake_core.commit.committer import Committer
+from ducklake_core.engines.frame import Frame, frame_of
+from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.layout.chosen_partitions import partition_predicate, written_partitions
 from ducklake_core.format.options import Options
-from ducklake_core.format.predicate_parser import parse_predicate
-from ducklake_core.inlining import inlined_part
-from ducklake_core.publication import Publication
-from ducklake_core.results import TransactionResult
-from ducklake_core.staged_catalog import StagedCatalog
-from ducklake_core.staged_table import AddRows, SelectKeys, SelectRows, StagedTable
-from ducklake_core.table_staging import evolve, evolved
-from ducklake_core.transaction_additions import AdditionVerb
-from ducklake_core.transaction_definitions import DefinitionVerbs
-from ducklake_core.transaction_rows import RowVerbs
-from ducklake_core.transaction_table import TransactionTable
-from ducklake_core.write_target import Target, check_mode
+from ducklake_core.format.state import Snapshot
+from ducklake_core.format.types.message_text import visible
+from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.results import TransactionResult, WriteResult, single_result
+from ducklake_core.staging.arguments import FrameLike, Partitions, SchemaEvolution, Where, WriteMode, check_keys, check_mode
+from ducklake_core.staging.context import LakeContext
+from ducklake_core.staging.inlining import inlined_part
+from ducklake_core.staging.namespace import StagedCatalog
+from ducklake_core.staging.new_objects import evolve, evolved
+from ducklake_core.staging.publish import CommitCoordinator
+from ducklake_core.staging.reads import TransactionTable
+from ducklake_core.staging.staged_table import AddRows, DeleteByKeys, DeleteWhere, StagedTable
+from ducklake_core.staging.verbs.files import AdditionVerb
+from ducklake_core.staging.verbs.rows import RowVerbs
+from ducklake_core.staging.verbs.tables import DefinitionVerbs
+from ducklake_core.staging.verbs.versions import VersionVerbs
+from ducklake_core.staging.verbs.written import WrittenFilesVerbs
+from ducklake_core.staging.write_target import Target, check_replaceable
 
 if TYPE_CHECKING:
-    from ducklake_core.arrow.write_state import WriteState
-    from ducklake_core.format.files import WrittenFile
-    from ducklake_core.format.predicates import Predicate
-    from ducklake_core.lake import DuckLake, Partitions, SchemaEvolution, Where, WriteMode
+    from pyspark.sql import SparkSession
+
+    from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.staging.table_cache import Base
 
 
-class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
+@checked
+class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs):
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
     Rows are written to files at once, by each call, or kept for the catalog when they are few; nothing is visible before
@@ -49,17 +55,18 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
 
     def __init__(
         self,
-        lake: DuckLake,
+        lake: LakeContext,
         *,
         author: str | None = None,
         message: str | None = None,
-        extra_info: str | Mapping[str, Any] | None = None,
+        extra_info: str | Mapping[str, object] | None = None,
         commit_id: str | None = None,
-        base: tuple[Snapshot, StoredOptions] | None = None,
+        base: Base | None = None,
+        tries: int = 0,
     ) -> None:
         self._lake = lake
-        self._publication = Publication(
-            lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id or new_commit_id(), given=commit_id is not None
+        self._coordinator = CommitCoordinator(
+            lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id, recent=base, tries=tries
         )
         self._base = base
         self._staged: StagedCatalog | None = None
@@ -70,31 +77,40 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         self._lake.database.check_writable()
         if self._base is None:
             with self._lake.reader() as reader:
-                self._base = reader.latest_snapshot(), stored_options(reader.connection, self._lake.database.tables)
-            self._lake.known_tables.note(*self._base)
-        self._staged = StagedCatalog(self._lake, *self._base)
+                self._base = self._lake.table_cache.read(reader)
+        self._staged = StagedCatalog(self._lake, self._base.snapshot, self._base.options, self._base.history)
         # After the base is known: the commit itself looks at later snapshots, so that no earlier run is overlooked.
-        if self._publication.given:
-            self._repeated = self._lake.find_commit(self._publication.commit_id)
-        if Options.from_mapping(self._staged.options.in_force()).require_commit_message and not self._publication.message:
+        if self._coordinator.given:
+            self._repeated = Committer(self._lake.database).find_commit(self._coordinator.commit_id)
+        if Options.from_mapping(self._staged.options.in_force()).require_commit_message and not self._coordinator.message:
             raise UsageError("this lake requires a commit message (option require_commit_message): pass message=...")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is not None:
-            self._publication.discard()
+            self._coordinator.discard()
         elif self._repeated is not None:
+            self._coordinator.check_repeated(self._repeated)
             self._result = TransactionResult(snapshot=self._repeated, repeated=True)
         else:
             staged = self._catalog
-            self._result = self._publication.publish(staged.base, tuple(staged.definitions), staged.tables, staged.views)
-            if self._result.snapshot is not None:
-                self._lake.known_tables.note(self._result.snapshot, staged.options)
+            self._result = self._coordinator.publish(staged.base, tuple(staged.definitions), staged.tables, staged.views)
+            if self._result.snapshot is not None and not self._result.repeated and self._base is not None:
+                self._base.history.note(self._result.snapshot, staged.options)
         self._base = self._staged = None
+
+    def __repr__(self) -> str:
+        if self._result is not None:
+            return f"<Transaction that became {self._result}>"
+        if self._staged is None or self._base is None:
+            return "<Transaction that is not open>"
+        names = [visible(staged.name) for staged in self._staged.tables]
+        told = f"{', '.join(names[:5])}{', ...' if len(names) > 5 else ''}" or "no table so far"
+        return f"<Transaction on snapshot {self._base.snapshot.id}, open: {told}>"
 
     @property
     def result(self) -> TransactionResult:
-        """What the transaction became; only after the block has ended without an error.
+        """The outcome of the transaction; available once the block has ended without an error.
 
         Raises:
             UsageError: Before that.
@@ -108,6 +124,16 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         """The snapshot that an earlier run committed with the same commit id; while it is there, calls do nothing."""
         return self._repeated
 
+    @property
+    def is_on_recent_base(self) -> bool:
+        """Whether it was planned on a snapshot that was seen before the call."""
+        return self._coordinator.is_recent
+
+    @property
+    def tries(self) -> int:
+        """The number of commit attempts so far."""
+        return self._coordinator.tries
+
     def table(self, name: str) -> TransactionTable:
         """Reads of a table as the transaction has made it so far.
 
@@ -116,16 +142,16 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         """
         if self._repeated is not None:
             raise UsageError("an earlier run has committed this transaction, so it stages nothing to read: see Transaction.repeated")
-        return TransactionTable(self._lake, self._publication, name, lambda: self._catalog)
+        return TransactionTable(self._lake, self._coordinator, name, lambda: self._catalog)
 
-    def append(self, name: str, data: Any, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None) -> None:
+    def append(self, name: str, data: FrameLike, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None) -> None:
         """Add rows to a table."""
         self.write(name, data, create=False, schema_evolution=schema_evolution, inline=inline)
 
     def overwrite(
         self,
         name: str,
-        data: Any,
+        data: FrameLike,
         *,
         where: Where = None,
         partitions: Partitions | None = None,
@@ -134,14 +160,14 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
         self.write(name, data, mode="overwrite", where=where, partitions=partitions, create=False, schema_evolution=schema_evolution)
 
-    def upsert(self, name: str, data: Any, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict") -> None:
+    def upsert(self, name: str, data: FrameLike, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict") -> None:
         """Replace rows with equal keys, and add the others."""
         self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution)
 
     def write(
         self,
         name: str,
-        data: Any,
+        data: FrameLike,
         *,
         mode: WriteMode = "append",
         where: Where = None,
@@ -154,114 +180,101 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         inline: bool | None = None,
     ) -> None:
         """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
-        if self._repeated:
+        self.write_frame(
+            name,
+            frame_of(data),
+            mode=mode,
+            where=where,
+            partitions=partitions,
+            on=on,
+            create=create,
+            partition_by=partition_by,
+            schema_evolution=schema_evolution,
+            comment=comment,
+            inline=inline,
+        )
+
+    def write_frame(
+        self,
+        name: str,
+        frame: Frame,
+        *,
+        mode: WriteMode = "append",
+        where: Where = None,
+        partitions: Partitions | None = None,
+        on: Sequence[str] = (),
+        create: bool = True,
+        partition_by: Sequence[str] = (),
+        schema_evolution: SchemaEvolution = "strict",
+        comment: str | None = None,
+        inline: bool | None = None,
+    ) -> None:
+        """Write what a verb was given as rows: see :meth:`write`."""
+        if self._is_done(mode, name, where, partitions, tuple(on) or None):
             return
         check_mode(mode, where, on, partitions)
-        if inline and mode == "upsert" and engine_of(data) == "spark":
+        if inline and mode == "upsert" and frame.session is not None:
             raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
         with self._whole_or_nothing():
-            staged = self._target(target, data, schema_evolution, only_append=mode == "append")
+            staged = self._target(target, frame, schema_evolution, only_append=mode == "append")
             if mode == "upsert":
                 check_keys(on, staged.state)
-                data = replayable(data)
+                frame = frame.replayable()
             predicate = None if where is None else parse_predicate(where, staged.state.schema)
-            if partitions is not None:
+            in_data = partitions == "in_data"
+            if in_data:
+                check_replaceable(staged.state, inline)
+                inline = False
+            elif partitions is not None and not isinstance(partitions, str):
                 predicate = partition_predicate(partitions, staged.state.partition_spec, staged.state.schema, staged.name)
             staged.written = True
             # The rows are written first: a key, or what satisfies the condition, is checked before anything is looked for.
-            written = replace(self._write_rows(staged, data, predicate, inline), replaces=mode != "append")
+            written = replace(self._write_rows(staged, frame, predicate, inline), replaces=mode != "append")
             if mode == "upsert":
-                self._stage(staged, SelectKeys(on=tuple(on), data=data, files=written.files))
+                self._stage(staged, DeleteByKeys(on=tuple(on), frame=frame, files=written.files))
+            elif in_data:
+                self._replace_partitions(staged, written, frame.session)
             elif mode == "overwrite":
-                self._stage(staged, SelectRows(where=predicate, data=None if is_stream(data) else data))
+                self._stage(staged, DeleteWhere(where=predicate, session=frame.session))
             self._stage(staged, written)
-
-    def stage_created(self, files: Sequence[WrittenFile], state: WriteState, uuid: str) -> None:
-        """Make a table of files that executors wrote for it; the transaction deletes them when it fails.
-
-        Args:
-            files: The files, verified.
-            state: What their writers were told.
-            uuid: The table's uuid, by which its directory was named.
-
-        Raises:
-            CommitConflictError: There is such a table meanwhile.
-        """
-        if self._repeated:
-            return
-        with self._whole_or_nothing():
-            schema_name, name = split_name(state.table)
-            if self._catalog.find_table(state.table) is not None:
-                raise CommitConflictError(
-                    f"table {state.table} was made by somebody else while rows for it were written; run the write again", table=state.table
-                )
-            owner = self._catalog.schema(schema_name)
-            staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
-            self._publication.own(staged.paths(files))
-            staged.written = True
-            self._stage(staged, AddRows(files=tuple(files)))
-
-    def stage_written(self, files: Sequence[WrittenFile], state: WriteState, table_id: int, *, overwrite: bool = False) -> None:
-        """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
-
-        Args:
-            files: The files, verified.
-            state: What their writers were told.
-            table_id: Id of the table that they were told of.
-            overwrite: Whether they replace all rows.
-
-        Raises:
-            CommitConflictError: The table is no longer what the files were written for.
-        """
-        if self._repeated:
-            return
-        with self._whole_or_nothing():
-            staged = self._catalog.table(state.table)
-            self._publication.own(staged.paths(files))
-            found = staged.state
-            if (found.id, found.schema, found.partition_spec) != (table_id, state.schema, state.partition_spec):
-                raise CommitConflictError(
-                    f"columns or partition keys of {state.table} were changed while its rows were written; run the write again",
-                    table=state.table,
-                )
-            staged.written = True
-            if overwrite:
-                self._stage(staged, SelectRows(where=None))
-            self._stage(staged, AddRows(files=tuple(files), replaces=overwrite))
 
     @contextmanager
     def _whole_or_nothing(self) -> Iterator[None]:
-        """A call that fails leaves nothing staged, should its error be caught and the transaction go on."""
-        with self._catalog.whole_or_nothing(), self._publication.one_call():
+        """Undo everything that a failing call has staged, so that its error can be caught and the transaction continued."""
+        with self._catalog.whole_or_nothing(), self._coordinator.one_call():
             yield
 
-    def _write_rows(self, staged: StagedTable, data: Any, promise: Predicate | None, inline: bool | None) -> AddRows:
-        state = self._publication.write_state(staged, promise=promise)
-        rows, data = inlined_part(data, state, inline)
+    def _write_rows(self, staged: StagedTable, frame: Frame, row_constraint: Predicate | None, inline: bool | None) -> AddRows:
+        state = self._coordinator.write_state(staged, row_constraint=row_constraint)
+        rows, frame = inlined_part(frame, state, inline)
         if rows is not None:
             return AddRows(inlined=rows)
-        files = write_files(data, state)
-        self._publication.own(staged.paths(files))
-        return AddRows(files=tuple(files))
+        return AddRows(files=self._coordinator.write_rows(staged, frame, state))
 
-    def _target(self, target: Target, data: Any, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
+    def _replace_partitions(self, staged: StagedTable, written: AddRows, session: SparkSession | None) -> None:
+        """Delete what the partitions that rows were written to have, if there are any."""
+        spec = staged.state.partition_spec
+        assert spec is not None
+        found = written_partitions((file.partition_values for file in written.files), spec, staged.state.schema)
+        if found is not None:
+            self._stage(staged, DeleteWhere(where=found, session=session))
+
+    def _target(self, target: Target, frame: Frame, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
         name = target.name
         staged = self._catalog.find_table(name, only_append=only_append)
         if staged is None:
             if not target.create:
-                raise NotFoundError(
-                    f"there is no table {name} at snapshot {self._catalog.base.id}", table=name, snapshot_id=self._catalog.base.id
-                )
+                return self._catalog.table(name)
             schema_name, table_name = split_name(name)
             owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True)
-            columns = schema_of(data)
-            return self._catalog.create_table(owner, table_name, columns, target.partition_by, target.comment, or_existing=True)
-        frame = fitted_schema(data, staged.state.schema)
-        wanted, differences = evolve(staged.state, frame, mode)
+            return self._catalog.create_table(owner, table_name, frame.schema, target.partition_by, target.comment, or_existing=True)
+        columns = frame.schema_for(staged.state.schema)
+        wanted, differences = evolve(staged.state, columns, mode)
         if wanted is not staged.state:
-            self._stage(staged, staged.alteration(partial(evolved, frame=frame, mode=mode), asked=False))
+            self._stage(staged, staged.alteration(partial(evolved, frame=columns, mode=mode), asked=False))
             staged.differences += differences
+        target.check_existing(staged.state)
         return staged
 
     @property
@@ -269,3 +282,54 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb):
         if self._staged is None:
             raise UsageError("the transaction is not open: use it in a with block")
         return self._staged
+
+
+def write(
+    lake: LakeContext,
+    name: str,
+    data: FrameLike,
+    *,
+    author: str | None = None,
+    message: str | None = None,
+    extra_info: str | Mapping[str, object] | None = None,
+    commit_id: str | None = None,
+    mode: WriteMode = "append",
+    **how: Any,
+) -> WriteResult:
+    """Write a frame as one snapshot; the arguments are those of :meth:`DuckLake.write`."""
+
+    def write_in(tx: Transaction) -> TransactionResult:
+        with tx:
+            tx.write_frame(name, frame, mode=mode, **how)
+        return tx.result
+
+    frame = frame_of(data)
+    new = partial(Transaction, lake, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
+    again = mode == "append" and commit_id is None and frame.is_small
+    first = new(base=lake.table_cache.recent(*split_name(name)) if again else None)
+    try:
+        result = write_in(first)
+    except (CommitConflictError, SchemaError, UsageError):
+        if not first.is_on_recent_base:
+            raise
+        # What is in the way, or missing, may have come before this call: only the newest snapshot decides.
+        result = write_in(new(tries=first.tries))
+    if result.repeated:
+        return single_result(result, *_written_then(lake, name, result.snapshot))
+    return single_result(result, name, 0)
+
+
+def _written_then(lake: LakeContext, name: str, snapshot: Snapshot | None) -> tuple[str, int]:
+    """Name and id of the table that an earlier commit wrote; it may have been dropped or renamed since."""
+    assert snapshot is not None
+    with lake.reader() as reader:
+        try:
+            state = reader.table(*split_name(name), snapshot.id)
+        except NotFoundError:
+            # It was renamed while it was written to, so that the snapshot knows it by its other name.
+            changes = snapshot.change_set
+            written = {*changes.inserted_into_table, *changes.inlined_insert, *changes.deleted_from_table, *changes.inlined_delete}
+            if len(written) != 1:
+                return join_name(*split_name(name)), 0
+            state = reader.table_by_id(written.pop(), snapshot.id)
+    return join_name(state.schema_name, state.name), state.id

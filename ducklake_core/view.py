@@ -5,31 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.state import TableState
-from ducklake_core.catalog.tags import object_tags
-from ducklake_core.catalog.views import ViewState
+from ducklake_core.catalog.reading.tags import object_tags
+from ducklake_core.catalog.reading.views import ViewState
+from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.names import join_name
+from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.message_text import visible
+from ducklake_core.format.types.names import join_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ducklake_core.lake_listing import Listings
-    from ducklake_core.scan.scan import Scan
-    from ducklake_core.view_query.translation import Translation
-    from ducklake_core.view_selection import Selection
+    from ducklake_core.scan import Scan
+    from ducklake_core.staging.context import LakeContext
+    from ducklake_core.view_sql.selection import Selection
+    from ducklake_core.view_sql.translation import Translation
 
 
-class View:
+@checked
+class View(Readable):
     """A view. Made by :meth:`DuckLake.view` and :meth:`DuckLake.views`, at the snapshot that they were asked for."""
 
-    def __init__(self, lake: Listings, state: ViewState) -> None:
+    def __init__(self, lake: LakeContext, state: ViewState) -> None:
         self._lake = lake
         self._state = state
 
     def __repr__(self) -> str:
-        return f"<View {self.name} at snapshot {self.snapshot_id}>"
+        return f"<View {visible(self.name)} at snapshot {self.snapshot_id}>"
 
     @property
     def name(self) -> str:
@@ -38,7 +42,7 @@ class View:
 
     @property
     def state(self) -> ViewState:
-        """Everything the catalog says about the view at :attr:`snapshot_id`."""
+        """The definition of the view at :attr:`snapshot_id`."""
         return self._state
 
     @property
@@ -63,7 +67,7 @@ class View:
 
     @property
     def comment(self) -> str | None:
-        """The view's comment, None for none."""
+        """The view's comment, or None."""
         return self._state.comment
 
     def tags(self) -> dict[str, str]:
@@ -71,15 +75,15 @@ class View:
         with self._lake.reader() as reader:
             return object_tags(reader, self._state.id, self.snapshot_id)
 
-    def to_arrow(self) -> pa.Table:
-        """All rows as one Arrow table, in no particular order, computed in this process.
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream with a known schema, in no particular order, computed in this process.
 
         Raises:
             UnsupportedFeatureError: The query is more than columns of one table under a condition; :meth:`to_spark` reads more.
         """
         import pyarrow as pa
 
-        from ducklake_core.view_selection import selection
+        from ducklake_core.view_sql.selection import selection
 
         try:
             with self._lake.reader() as reader:
@@ -87,8 +91,10 @@ class View:
         except UnsupportedFeatureError as problem:
             message = f"{problem.message} without an engine; view.to_spark(session) reads more"
             raise UnsupportedFeatureError(message, **problem.details) from problem
-        rows = self._selected(selected).to_arrow()
-        return pa.table([rows.column(base) for _, base in selected.columns], names=[name for name, _ in selected.columns])
+        rows = self._selected(selected).to_reader()
+        schema = pa.schema([rows.schema.field(base).with_name(name) for name, base in selected.columns])
+        batches = (pa.RecordBatch.from_arrays([batch.column(base) for _, base in selected.columns], schema=schema) for batch in rows)
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a lazy DataFrame of a session, classic or Connect.
@@ -100,8 +106,8 @@ class View:
             UnsupportedFeatureError: Something in the query is not translated; the message names it.
             UsageError: The session does not follow ANSI SQL.
         """
-        from ducklake_core.view_query.translation import translate
-        from ducklake_core.view_selection import selection
+        from ducklake_core.view_sql.selection import selection
+        from ducklake_core.view_sql.translation import translate
 
         with self._lake.reader() as reader:
             try:
@@ -118,12 +124,12 @@ class View:
         return self._scan(selected.table, columns, selected.where)
 
     def _scan(self, table: TableState, columns: Sequence[str], where: str | None) -> Scan:
-        from ducklake_core.scan.scan import Scan
+        from ducklake_core.scan import Scan
 
         return Scan(table=table, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage)
 
     def _translated(self, translated: Translation, session: SparkSession) -> DataFrame:
-        from ducklake_core.spark.query import run_query, scanned
+        from ducklake_core.engines.spark.query import run_query, scanned
 
         frames = {}
         for scan in translated.scans:

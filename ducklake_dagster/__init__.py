@@ -11,26 +11,44 @@ from typing import TYPE_CHECKING
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 if TYPE_CHECKING:
+    from ducklake_dagster.catalogs import AddressCatalog as AddressCatalog
+    from ducklake_dagster.catalogs import Catalog as Catalog
     from ducklake_dagster.catalogs import DuckDBCatalog as DuckDBCatalog
     from ducklake_dagster.catalogs import PostgresCatalog as PostgresCatalog
     from ducklake_dagster.catalogs import SqliteCatalog as SqliteCatalog
     from ducklake_dagster.checks import build_null_fraction_checks as build_null_fraction_checks
     from ducklake_dagster.checks import build_row_count_change_checks as build_row_count_change_checks
     from ducklake_dagster.io_manager import DuckLakeIOManager as DuckLakeIOManager
+    from ducklake_dagster.lake_checks import build_lake_checks as build_lake_checks
     from ducklake_dagster.maintenance import build_compaction_sensor as build_compaction_sensor
     from ducklake_dagster.maintenance import build_maintenance_job as build_maintenance_job
     from ducklake_dagster.maintenance import build_maintenance_schedule as build_maintenance_schedule
+    from ducklake_dagster.metadata import ducklake_input as ducklake_input
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
     from ducklake_dagster.resources import AzureStorage as AzureStorage
     from ducklake_dagster.resources import DuckLakeResource as DuckLakeResource
     from ducklake_dagster.resources import GCSStorage as GCSStorage
     from ducklake_dagster.resources import LocalStorage as LocalStorage
     from ducklake_dagster.resources import S3Storage as S3Storage
+    from ducklake_dagster.resources import Storage as Storage
     from ducklake_dagster.sensors import build_commit_sensor as build_commit_sensor
+    from ducklake_dagster.table_metadata import with_table_metadata as with_table_metadata
+    from ducklake_dagster.validation import validate as validate
+    from ducklake_dagster.write_settings import MissingColumns as MissingColumns
+    from ducklake_dagster.write_settings import OutOfSlice as OutOfSlice
+    from ducklake_dagster.write_settings import SchemaEvolution as SchemaEvolution
+    from ducklake_dagster.write_settings import WriteMode as WriteMode
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "WriteMode": "write_settings",
+    "SchemaEvolution": "write_settings",
+    "OutOfSlice": "write_settings",
+    "MissingColumns": "write_settings",
+    "Storage": "resources",
+    "AddressCatalog": "catalogs",
+    "Catalog": "catalogs",
     "AzureStorage": "resources",
     "DuckDBCatalog": "catalogs",
     "DuckLakeIOManager": "io_manager",
@@ -42,11 +60,15 @@ _EXPORTS = {
     "SqliteCatalog": "catalogs",
     "build_commit_sensor": "sensors",
     "build_compaction_sensor": "maintenance",
+    "build_lake_checks": "lake_checks",
     "build_maintenance_job": "maintenance",
     "build_maintenance_schedule": "maintenance",
     "build_null_fraction_checks": "checks",
     "build_row_count_change_checks": "checks",
+    "ducklake_input": "metadata",
     "ducklake_metadata": "metadata",
+    "validate": "validation",
+    "with_table_metadata": "table_metadata",
 }
 
 __all__ = sorted(_EXPORTS)

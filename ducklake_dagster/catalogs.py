@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
-import dagster as dg
 from pydantic import Field
 
 from ducklake_core.errors import UsageError
+from ducklake_dagster.secrets import SECRET, SecretiveConfig, reveal
 
-SECRET: dict[str, Any] = {"dagster__is_secret": True}
 
-
-class SqliteCatalog(dg.Config):
+class SqliteCatalog(SecretiveConfig):
     """A catalog in one SQLite file, for one machine."""
 
     metadata_schema: ClassVar[None] = None
@@ -34,7 +32,7 @@ class SqliteCatalog(dg.Config):
         Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
 
 
-class DuckDBCatalog(dg.Config):
+class DuckDBCatalog(SecretiveConfig):
     """A catalog in one DuckDB file, for one machine, with the ``duckdb`` extra. Steps in several processes wait for each other."""
 
     kind: Literal["duckdb"] = "duckdb"
@@ -54,7 +52,7 @@ class DuckDBCatalog(dg.Config):
         Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
 
 
-class PostgresCatalog(dg.Config):
+class PostgresCatalog(SecretiveConfig):
     """A catalog in a PostgreSQL database, for any number of writers."""
 
     kind: Literal["postgres"] = "postgres"
@@ -69,8 +67,9 @@ class PostgresCatalog(dg.Config):
     def url(self) -> str:
         """SQLAlchemy URL, password included: never log it."""
         user = quote(self.user or "", safe="")
-        login = f"{user}:{quote(self.password, safe='')}@" if self.password else f"{user}@" if user else ""
-        parameters = {"host": self.host, "port": str(self.port), **self.options}
+        login = f"{user}:{quote(reveal(self.password), safe='')}@" if self.password else f"{user}@" if user else ""
+        options = {name: reveal(value) for name, value in self.options.items()}
+        parameters = {"host": self.host, "port": str(self.port), **options}
         return f"postgresql+psycopg://{login}/{quote(self.database, safe='')}?{urlencode(parameters, quote_via=quote)}"
 
     def is_missing(self) -> bool:
@@ -81,10 +80,40 @@ class PostgresCatalog(dg.Config):
         """The database itself must exist."""
 
 
-Catalog: TypeAlias = SqliteCatalog | DuckDBCatalog | PostgresCatalog
+class AddressCatalog(SecretiveConfig):
+    """A catalog by an address that is known when a run begins: ``catalog=dg.EnvVar("LAKE_ADDRESS")`` makes one."""
+
+    kind: Literal["address"] = "address"
+    address: str = Field(
+        repr=False, json_schema_extra=SECRET, description="sqlite:///file, duckdb:///file or postgresql://user@host/database."
+    )
+
+    @property
+    def metadata_schema(self) -> str | None:
+        """Schema that holds the catalog tables, as the address says."""
+        return self._meant.metadata_schema
+
+    @property
+    def _meant(self) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog:
+        return catalog_of(reveal(self.address))
+
+    def url(self) -> str:
+        """SQLAlchemy URL, password included: never log it."""
+        return self._meant.url()
+
+    def is_missing(self) -> bool:
+        """Whether there is certainly no catalog yet."""
+        return self._meant.is_missing()
+
+    def prepare(self) -> None:
+        """Make room for a new catalog."""
+        self._meant.prepare()
 
 
-def catalog_of(address: str) -> Catalog:
+Catalog: TypeAlias = SqliteCatalog | DuckDBCatalog | PostgresCatalog | AddressCatalog
+
+
+def catalog_of(address: str) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog:
     """The configuration that an address stands for.
 
     >>> catalog_of("duckdb:////lakes/a.ducklake?metadata_schema=sales").path
@@ -95,11 +124,6 @@ def catalog_of(address: str) -> Catalog:
     Raises:
         UsageError: An address of another form; its text, which may hold a password, is not repeated.
     """
-    if isinstance(address, dg.EnvVar):
-        raise UsageError(
-            f"catalog is dg.EnvVar({address.env_var_name!r}), which Dagster would resolve only later: give the password alone so, as in "
-            "PostgresCatalog(host=..., database=..., password=dg.EnvVar(...))"
-        )
     scheme, _, rest = address.partition("://")
     kind = scheme.lower().partition("+")[0]
     try:

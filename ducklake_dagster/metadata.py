@@ -1,4 +1,4 @@
-"""What Dagster shows about a table: metadata of the very snapshot that an output became, and of an asset's definition."""
+"""Metadata that Dagster shows about a table: that of the very snapshot that an output became, and of an asset's definition."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ducklake_core.format.names import DEFAULT_SCHEMA
-from ducklake_dagster.naming import TableAddress
+from ducklake_core import DEFAULT_SCHEMA
+from ducklake_core.errors import NotFoundError
+from ducklake_dagster.naming import TableAddress, name_list
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Table, TableInfo, WriteResult
+    from ducklake_core import DuckLake, Schema, Table, TableInfo, WriteResult
+    from ducklake_dagster.partition_numbers import PartitionNumbers
     from ducklake_dagster.slice_predicate import SlicePredicate
     from ducklake_dagster.table_output import TableOutput
-    from ducklake_dagster.write_settings import OutOfSlice, SchemaEvolution, WriteMode
+    from ducklake_dagster.write_settings import MissingColumns, OutOfSlice, SchemaEvolution, WriteMode
 
 
 def ducklake_metadata(
@@ -22,11 +24,13 @@ def ducklake_metadata(
     table: str | None = None,
     schema: str | None = None,
     partition_expr: str | Mapping[str, str] | None = None,
-    partition_by: Sequence[str] = (),
+    partition_by: str | Sequence[str] = (),
     write_mode: WriteMode | None = None,
-    upsert_keys: Sequence[str] = (),
+    upsert_keys: str | Sequence[str] = (),
     schema_evolution: SchemaEvolution | None = None,
+    missing_columns: MissingColumns | None = None,
     out_of_slice: OutOfSlice | None = None,
+    shared: bool | None = None,
 ) -> dict[str, Any]:
     """Definition metadata of an asset, spelled as :class:`DuckLakeIOManager` reads it. What is not given is left to the manager.
 
@@ -34,25 +38,45 @@ def ducklake_metadata(
         table: Table name, when it is not the last part of the asset key.
         schema: DuckLake schema.
         partition_expr: Column that partition keys are about, or ``{dimension: column}``.
-        partition_by: Partition keys of the table, used when the first write creates it.
+        partition_by: Partition key or keys of the table. A table that has others gets them in the commit of the next write, for new files.
         write_mode: ``overwrite``, ``append`` or ``upsert``.
-        upsert_keys: Key columns of an upsert.
+        upsert_keys: Key column or columns of an upsert.
         schema_evolution: ``strict`` or ``additive``.
+        missing_columns: ``null`` or ``error``.
         out_of_slice: ``error`` or ``filter``.
+        shared: Whether an overwrite may replace rows that another asset wrote to the same table.
     """
     settings = {
         "table": table,
         "schema": schema,
         "partition_expr": partition_expr,
-        "partition_by": list(partition_by) or None,
+        "partition_by": list(name_list("partition_by", partition_by)) or None,
         "write_mode": write_mode,
-        "upsert_keys": list(upsert_keys) or None,
+        "upsert_keys": list(name_list("upsert_keys", upsert_keys)) or None,
         "schema_evolution": schema_evolution,
+        "missing_columns": missing_columns,
         "out_of_slice": out_of_slice,
+        "shared": shared,
     }
     if table:
         settings["dagster/table_name"] = str(TableAddress(schema=schema or DEFAULT_SCHEMA, table=table))
     settings["dagster/storage_kind"] = "ducklake"
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def ducklake_input(*, columns: str | Sequence[str] = (), where: str | None = None, snapshot: int | None = None) -> dict[str, Any]:
+    """Metadata of an input, ``AssetIn(metadata=ducklake_input(...))``, spelled as :class:`DuckLakeIOManager` reads it.
+
+    Args:
+        columns: Columns to load; all when empty.
+        where: Condition on rows, SQL in DuckDB's dialect; beside the partitions at hand.
+        snapshot: Snapshot to read, the newest when None.
+    """
+    settings = {
+        "columns": list(name_list("columns", columns)) or None,
+        "ducklake/where": where,
+        "ducklake/snapshot": snapshot,
+    }
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -67,42 +91,67 @@ def commit_metadata(
         result: The commit.
         seconds: From planning to the end of the commit.
     """
-    table = lake.table(output.address.sql, at=result.snapshot_id)
-    info = lake.table_info(output.address.sql, at=result.snapshot_id)
     metadata = {
-        "dagster/row_count": info.row_count,
-        "dagster/size_bytes": info.file_size_bytes,
-        "dagster/column_schema": column_schema(table, info),
-        "dagster/table_name": table.name,
-        "dagster/uri": table.state.path,
         "dagster/storage_kind": "ducklake",
-        "Query": _query(output.address, result.snapshot_id, predicate),
+        "Query": _query(result, predicate),
         "ducklake/write_mode": output.settings.write_mode,
         "ducklake/write_seconds": round(seconds, 3),
-        **_commit_numbers(result, info),
+        **_commit_numbers(result, of_several=len(output.partition_keys) > 1),
+        **_table_facts(lake, result),
     }
-    # Dagster shows an output's metadata on every partition of the run, so a count can be a partition's only when there is one.
     if len(output.partition_keys) == 1 and output.settings.write_mode == "overwrite" and not result.repeated:
         metadata["dagster/partition_row_count"] = result.rows_added
     return metadata
 
 
-def _commit_numbers(result: WriteResult, info: TableInfo) -> dict[str, Any]:
+def _table_facts(lake: DuckLake, result: WriteResult) -> dict[str, Any]:
+    """Metadata of the table at the snapshot, under the name that it has there; none when the snapshot was expired in the meantime.
+
+    The commit is made: a run must not fail any more because others go on with the lake.
+    """
+    try:
+        table = lake.table(result.table, at=result.snapshot_id)
+        info = table.info()
+    except NotFoundError:
+        return {}
+    facts: dict[str, Any] = {
+        "dagster/row_count": info.row_count,
+        "dagster/size_bytes": info.file_size_bytes,
+        "dagster/column_schema": column_schema(table, info),
+        "dagster/table_name": table.name,
+        "dagster/uri": table.state.path,
+        "ducklake/table_files": info.file_count,
+        "ducklake/inlined_rows": info.inlined_row_count,
+    }
+    if info.file_count:
+        facts["ducklake/avg_file_bytes"] = info.file_size_bytes // info.file_count
+    return facts
+
+
+def partition_metadata(output: TableOutput, numbers: PartitionNumbers) -> dict[str, Any]:
+    """Metadata of one partition of a run that had several."""
+    facts: dict[str, Any] = {"ducklake/rows_added": numbers.rows}
+    if numbers.bytes is not None:
+        facts["ducklake/bytes_added"] = numbers.bytes
+    if output.settings.write_mode == "overwrite":
+        facts["dagster/partition_row_count"] = numbers.rows
+    return facts
+
+
+def _commit_numbers(result: WriteResult, *, of_several: bool) -> dict[str, Any]:
+    """Numbers of a commit. Dagster shows them on each partition of the run, so those of several are named as the commit's."""
+    rows = "ducklake/commit_" if of_several else "ducklake/"
     numbers: dict[str, Any] = {
         "ducklake/snapshot_id": result.snapshot_id,
         "ducklake/schema_version": result.snapshot.schema_version,
-        "ducklake/rows_added": result.rows_added,
-        "ducklake/rows_deleted": result.rows_deleted,
+        f"{rows}rows_added": result.rows_added,
+        f"{rows}rows_deleted": result.rows_deleted,
         "ducklake/files_added": result.files_added,
         "ducklake/files_removed": result.files_removed,
         "ducklake/delete_files_added": result.delete_files_added,
-        "ducklake/bytes_added": result.bytes_added,
-        "ducklake/table_files": info.file_count,
-        "ducklake/inlined_rows": info.inlined_row_count,
+        f"{rows}bytes_added": result.bytes_added,
         "ducklake/commit_attempts": result.attempts,
     }
-    if info.file_count:
-        numbers["ducklake/avg_file_bytes"] = info.file_size_bytes // info.file_count
     if result.schema_changes:
         numbers["ducklake/schema_changes"] = "\n".join(result.schema_changes)
     if result.repeated:
@@ -110,21 +159,32 @@ def _commit_numbers(result: WriteResult, info: TableInfo) -> dict[str, Any]:
     return numbers
 
 
-def _query(address: TableAddress, snapshot_id: int, predicate: SlicePredicate | None) -> str:
-    condition = f" WHERE {predicate.to_sql()}" if predicate else ""
-    return f"FROM {address.sql} AT (VERSION => {snapshot_id}){condition}"
+def _query(result: WriteResult, predicate: SlicePredicate | None) -> str:
+    condition = f" WHERE {predicate.shown()}" if predicate else ""
+    return f"FROM {result.table} AT (VERSION => {result.snapshot_id}){condition}"
 
 
 def column_schema(table: Table, info: TableInfo) -> dg.TableSchema:
     """The table's columns with the catalog's types, nullability and comments; partition keys as a table constraint."""
+    return table_schema(table.schema, table.state.column_comments, info.partition_by)
+
+
+def table_schema(schema: Schema, comments: Mapping[int, str], partition_by: Sequence[str]) -> dg.TableSchema:
+    """The same, of a table that is not open.
+
+    Args:
+        schema: Its columns.
+        comments: Comments by column id.
+        partition_by: Partition keys as a user writes them.
+    """
     columns = [
         dg.TableColumn(
             name=column.name,
             type=str(column.type),
-            description=table.state.column_comments.get(column.id),
+            description=comments.get(column.id),
             constraints=dg.TableColumnConstraints(nullable=column.nullable),
         )
-        for column in table.schema
+        for column in schema
     ]
-    layout = [f"partitioned by {', '.join(info.partition_by)}"] if info.partition_by else []
+    layout = [f"partitioned by {', '.join(partition_by)}"] if partition_by else []
     return dg.TableSchema(columns=columns, constraints=dg.TableConstraints(other=layout))

@@ -20,22 +20,24 @@ _MOST_KEYS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What a commit says about itself.
+    """The texts that a commit stores about itself.
 
     Attributes:
-        commit_id: Same for every attempt of a step in a run and its automatic retries, so that a retried step commits once;
-            another one for every deliberate materialisation.
+        commit_id: Same for every attempt of a step in a run, its automatic retries and the runs that resume it from failure, so that
+            the step commits once; another one for every deliberate materialisation.
         message: Asset key and partitions.
         extra_info: JSON object under ``dagster``, stored in ``commit_extra_info``.
+        writer: The asset, or the op's output, that the rows come from.
     """
 
     commit_id: str
+    writer: str
     message: str
     extra_info: Mapping[str, Any]
 
 
 def provenance(context: dg.OutputContext, partition_keys: Sequence[str]) -> Provenance:
-    """What the commit of this output says."""
+    """The texts for the commit of this output."""
     subject = output_subject(context)
     step = _step(context)
     run = step.dagster_run if step else None
@@ -45,12 +47,14 @@ def provenance(context: dg.OutputContext, partition_keys: Sequence[str]) -> Prov
         "step_key": _step_key(context),
         "output": context.name,
         "asset_key": context.asset_key.to_user_string() if context.has_asset_key else None,
+        "op_output": None if context.has_asset_key else _op_output(context),
         "code_location": run.remote_job_origin.location_name if run and run.remote_job_origin else None,
         "attempt": step.previous_attempt_count + 1 if step else None,
         **_bounded_keys(partition_keys),
     }
     return Provenance(
         commit_id=_commit_id(context, partition_keys),
+        writer=subject if context.has_asset_key else _op_output(context),
         message=f"{subject} [{_span(partition_keys)}]" if partition_keys else subject,
         extra_info={"dagster": {name: fact for name, fact in facts.items() if fact is not None}},
     )
@@ -61,14 +65,29 @@ def output_subject(context: dg.OutputContext) -> str:
     return context.asset_key.to_user_string() if context.has_asset_key else f"{_step_key(context)}.{context.name}"
 
 
+def writer_of(snapshot: Snapshot) -> str | None:
+    """The asset, or the op's output, that a commit's rows come from, as :attr:`Provenance.writer` has it; None when it does not say."""
+    facts = dagster_facts(snapshot)
+    found = facts.get("asset_key") or facts.get("op_output")
+    return found if isinstance(found, str) else None
+
+
 def dagster_facts(snapshot: Snapshot) -> Mapping[str, Any]:
-    """What a commit says about the run that made it; empty when no run made it."""
+    """Metadata about the run that made a commit; empty when no run made it."""
     try:
         facts = json.loads(snapshot.extra_info or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
+        # Anybody may commit any text, such as JSON nested deeper than the parser goes.
         return {}
     found = facts.get("dagster") if isinstance(facts, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def _op_output(context: dg.OutputContext) -> str:
+    """An op's output, with its job; not inside a graph-backed asset, which any job may materialise."""
+    step = _step(context)
+    output = output_subject(context)
+    return output if step is None or step.is_in_graph_asset else f"{step.job_name}:{output}"
 
 
 def _step(context: dg.OutputContext) -> Any:
@@ -93,12 +112,35 @@ def _commit_id(context: dg.OutputContext, partition_keys: Sequence[str]) -> str:
     step = _step(context)
     if step is None:
         return str(uuid.uuid4())
-    run = step.dagster_run
-    # A run that Dagster retries by itself is another run of the same root; a re-execution that a person asks for has no retry
-    # number and means a new materialisation.
-    run_id = run.root_run_id if run.root_run_id and "dagster/retry_number" in run.tags else run.run_id
+    run_id = _materialising_run(step.instance, step.dagster_run, _step_key(context))
     parts = [run_id, _step_key(context), context.name, context.mapping_key or "", *partition_keys]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _materialising_run(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> str:
+    """The run whose materialisation a step completes: a former one when the run repeats it by itself, or resumes it where it failed.
+
+    The former run may have been lost after its commit. Re-executing all steps, or one that succeeded, means a new materialisation.
+    """
+    while run.parent_run_id is not None and (_is_automatic_retry(run) or _resumes(instance, run, step_key)):
+        parent = instance.get_run_by_id(run.parent_run_id)
+        if parent is None:
+            return run.parent_run_id
+        run = parent
+    return run.run_id
+
+
+def _is_automatic_retry(run: dg.DagsterRun) -> bool:
+    return "dagster/retry_number" in run.tags
+
+
+def _resumes(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> bool:
+    """Whether a run goes on where its parent failed, and the step had not succeeded there."""
+    tagged = any(run.tags.get(tag) == "true" for tag in ("dagster/is_resume_retry", "dagster/is_asset_resume_retry"))
+    if run.parent_run_id is None or not (tagged or run.step_keys_to_execute):
+        return False
+    (*_, stats) = instance.get_run_step_stats(run.parent_run_id, step_keys=[step_key]) or (None,)
+    return stats is None or stats.status is None or stats.status.value != "SUCCESS"
 
 
 def _bounded_keys(keys: Sequence[str]) -> dict[str, Any]:

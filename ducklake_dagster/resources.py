@@ -4,31 +4,46 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from ducklake_core import DuckLake
-from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, NotALakeError
-from ducklake_dagster.catalogs import SECRET as _SECRET
-from ducklake_dagster.catalogs import Catalog, catalog_of
+from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, DuckLakeError, NotALakeError, UsageError
+from ducklake_dagster.catalogs import AddressCatalog, Catalog, catalog_of
+from ducklake_dagster.open_lakes import open_lake
+from ducklake_dagster.secrets import SECRET as _SECRET
+from ducklake_dagster.secrets import SecretiveConfig, hide_in_text, reveal, revealed
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake
 
 
-class _Storage(dg.Config):
-    data_path: str = Field(description="Directory or prefix that holds the lake's files.")
+class _Storage(SecretiveConfig):
+    data_path: str | None = Field(
+        default=None, description="Directory or prefix that holds the lake's files; what the catalog says when left out."
+    )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Further options of the fsspec file system, such as config_kwargs of s3fs; they win over the fields of their names.",
+    )
 
     @abstractmethod
     def protocols(self) -> tuple[str, ...]:
         """fsspec protocols that the options are for."""
 
-    def options(self) -> dict[str, Any]:
-        """fsspec options, without those that are not set."""
+    def named_options(self) -> dict[str, Any]:
+        """Options that fields stand for, without those that are not set."""
         return {}
+
+    def fsspec_options(self) -> dict[str, Any]:
+        """All options of the file system."""
+        return _merged(self.named_options(), {name: _plain(value) for name, value in self.options.items()})
 
 
 class LocalStorage(_Storage):
-    """Files in a directory that every process sees under the same path."""
+    """Files in a directory that every process sees under the same path. It has no options."""
 
     kind: Literal["local"] = "local"
 
@@ -38,7 +53,11 @@ class LocalStorage(_Storage):
 
 
 class S3Storage(_Storage):
-    """Amazon S3, or anything that speaks its protocol. Without keys the usual provider chain is asked."""
+    """Amazon S3, or anything that speaks its protocol. Without keys the usual provider chain is asked.
+
+    ``options`` are those of s3fs. Servers of other makes may need
+    ``{"config_kwargs": {"response_checksum_validation": "when_required", "request_checksum_calculation": "when_required"}}``.
+    """
 
     kind: Literal["s3"] = "s3"
     access_key_id: str | None = Field(default=None, repr=False, json_schema_extra=_SECRET)
@@ -51,7 +70,7 @@ class S3Storage(_Storage):
         """fsspec protocols that the options are for."""
         return ("s3",)
 
-    def options(self) -> dict[str, Any]:
+    def named_options(self) -> dict[str, Any]:
         """Options of s3fs."""
         named = {
             "key": self.access_key_id,
@@ -59,7 +78,7 @@ class S3Storage(_Storage):
             "token": self.session_token,
             "endpoint_url": self.endpoint_url,
         }
-        options: dict[str, Any] = {key: value for key, value in named.items() if value}
+        options: dict[str, Any] = {key: reveal(value) for key, value in named.items() if value}
         if self.region:
             options["client_kwargs"] = {"region_name": self.region}
         return options
@@ -78,9 +97,9 @@ class GCSStorage(_Storage):
         """fsspec protocols that the options are for."""
         return ("gs", "gcs")
 
-    def options(self) -> dict[str, Any]:
+    def named_options(self) -> dict[str, Any]:
         """Options of gcsfs."""
-        return {key: value for key, value in (("project", self.project), ("token", self.token)) if value}
+        return {key: reveal(value) for key, value in (("project", self.project), ("token", self.token)) if value}
 
 
 class AzureStorage(_Storage):
@@ -97,10 +116,10 @@ class AzureStorage(_Storage):
         """fsspec protocols that the options are for."""
         return ("abfs", "abfss", "az")
 
-    def options(self) -> dict[str, Any]:
+    def named_options(self) -> dict[str, Any]:
         """Options of adlfs."""
         names = ("account_name", "account_key", "connection_string", "sas_token", "account_host")
-        return {name: value for name in names if (value := getattr(self, name))}
+        return {name: reveal(value) for name in names if (value := getattr(self, name))}
 
 
 Storage: TypeAlias = LocalStorage | S3Storage | GCSStorage | AzureStorage
@@ -109,7 +128,9 @@ Storage: TypeAlias = LocalStorage | S3Storage | GCSStorage | AzureStorage
 class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """A lake, for assets, ops, checks and sensors. Reading or changing metadata never starts Spark.
 
-    ``catalog`` may be an address too, such as ``"duckdb:///lake.ducklake"``.
+    ``catalog`` may be an address too, such as ``"duckdb:///lake.ducklake"`` or ``dg.EnvVar("LAKE_ADDRESS")``. Dagster's pages show
+    placeholders in place of secrets, in whatever form they were given. Connections are kept open and shared by all resources of a process
+    with the same settings.
 
     Example:
         ::
@@ -126,15 +147,24 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         default_factory=list, description="Prefixes of places beside the data path that the catalog may name; see DuckLake.connect."
     )
     create_if_missing: bool = Field(default=False, description="Create the lake on first use when the catalog database holds none.")
+    override_data_path: bool = Field(
+        default=False, description="Use the storage's data_path in place of the stored one, for instance of a copy of the lake's files."
+    )
     encrypted: bool = Field(default=False, description="Whether a lake that is created here encrypts its files.")
 
-    _lake: DuckLake | None = PrivateAttr(default=None)
+    _lake: Any = PrivateAttr(default=None)
 
     if not TYPE_CHECKING:
         # Type checkers go by the fields. Dagster looks at what it is given before pydantic does, and repeats it in its errors.
         def __init__(self, **data: Any) -> None:
-            if isinstance(data.get("catalog"), str):
+            if isinstance(data.get("catalog"), dg.EnvVar):
+                data["catalog"] = AddressCatalog(address=data["catalog"])
+            elif isinstance(data.get("catalog"), str):
                 data["catalog"] = catalog_of(data["catalog"])
+            if isinstance(data.get("allowed_paths"), str):
+                data["allowed_paths"] = [data["allowed_paths"]]
+            if isinstance(data.get("allowed_paths"), list):
+                data["allowed_paths"] = [hide_in_text("allowed path", path) for path in data["allowed_paths"]]
             super().__init__(**data)
 
     def connect(self) -> DuckLake:
@@ -146,11 +176,14 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """
         if self._lake is None:
             self._lake = self._open()
-        return self._lake
+        lake: DuckLake = self._lake
+        return lake
 
     def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
         """fsspec options by protocol."""
-        options = self.storage.options()
+        options = self.storage.fsspec_options()
+        if options and not self.storage.protocols():
+            raise UsageError(f"storage of kind {self.storage.kind} has no options: leave {', '.join(options)} out", options=sorted(options))
         return dict.fromkeys(self.storage.protocols(), options) if options else {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -162,29 +195,66 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             return self._connect()
         except (NotALakeError, CatalogUnavailableError) as error:
             absent = isinstance(error, NotALakeError) or self.catalog.is_missing()
-            if not (self.create_if_missing and absent):
+            if not absent:
                 raise
+            if not self.create_if_missing:
+                raise NotALakeError(f"{_without_advice(error)}; create_if_missing=True on the resource makes a new lake") from error
+        from ducklake_core import DuckLake
+
         self.catalog.prepare()
-        try:
-            return DuckLake.create(
+        # Another process of the same deployment may be faster.
+        with suppress(AlreadyExistsError):
+            DuckLake.create(
                 self.catalog.url(),
-                data_path=self.storage.data_path,
+                data_path=self._data_path(),
                 metadata_schema=self.catalog.metadata_schema,
                 storage_options=self.storage_options(),
                 encrypted=self.encrypted,
-            )
-        except AlreadyExistsError:
-            # Another process of the same deployment was faster.
-            return self._connect()
+                allowed_paths=self._allowed_paths(),
+            ).close()
+        return self._connect()
 
     def _connect(self) -> DuckLake:
-        return DuckLake.connect(
+        return open_lake(
             self.catalog.url(),
-            data_path=self.storage.data_path,
+            data_path=self._data_path(),
+            override_data_path=self.override_data_path,
             metadata_schema=self.catalog.metadata_schema,
             storage_options=self.storage_options(),
-            allowed_paths=self.allowed_paths,
+            allowed_paths=self._allowed_paths(),
         )
+
+    def _data_path(self) -> str | None:
+        path = self.storage.data_path
+        return None if path is None else reveal(path)
+
+    def _allowed_paths(self) -> list[str]:
+        return [reveal(path) for path in self.allowed_paths]
+
+
+def _plain(value: Any) -> Any:
+    """A value of an option with its secrets, and with the values of environment variables, which Dagster reads in fields alone."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return value.get_value() if isinstance(value, dg.EnvVar) else revealed(value)
+
+
+def _merged(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options over fields; where both are mappings, such as ``client_kwargs``, what they hold.
+
+    >>> _merged({"key": "a", "client_kwargs": {"region_name": "eu"}}, {"client_kwargs": {"verify": False}})
+    {'key': 'a', 'client_kwargs': {'region_name': 'eu', 'verify': False}}
+    """
+    merged = dict(fields)
+    for name, value in options.items():
+        known = merged.get(name)
+        merged[name] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _without_advice(error: DuckLakeError) -> str:
+    """What is the matter, without what a caller of Python could do about it."""
+    return error.message.partition("; ")[0]
 
 
 def _rebuild(cls: type[DuckLakeResource], settings: dict[str, Any]) -> DuckLakeResource:

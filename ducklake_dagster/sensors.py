@@ -3,42 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import dropwhile, islice
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.format.changes import parse_changes
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
-from ducklake_dagster.metadata import column_schema
-from ducklake_dagster.provenance import dagster_facts
-from ducklake_dagster.touched_partitions import touched_partitions
+from ducklake_dagster.commit_events import CommitEvents, Place, commit_events, wanted_columns
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Snapshot, TableInfo
+    from ducklake_core import DuckLake, LakeChanges
 
-_CURSOR_VERSION = 1
+_CURSOR_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cursor:
-    """How far the lake has been reported: the catalog's identity and the last snapshot seen."""
+    """How far the lake has been reported.
+
+    Attributes:
+        catalog: The catalog's identity.
+        snapshot: Everything up to this snapshot was reported.
+        committed: When that snapshot was committed, by which a catalog put back from a backup is known; empty when unknown.
+        until: The snapshot up to which events are being reported over several ticks; None when none are left over.
+        place: The last event of those that was reported.
+        lost: Why all rows of all tables may have changed, empty if that is not so.
+    """
 
     catalog: str
     snapshot: int
+    committed: str = ""
+    until: int | None = None
+    place: Place | None = None
+    lost: str = ""
 
     def text(self) -> str:
-        return json.dumps({"v": _CURSOR_VERSION, "catalog": self.catalog, "snapshot": self.snapshot})
+        fields = {"v": _CURSOR_VERSION, "catalog": self.catalog, "snapshot": self.snapshot, "committed": self.committed}
+        if self.place is not None:
+            fields |= {"until": self.until, "place": list(self.place.order), "lost": self.lost}
+        return json.dumps(fields)
 
     @classmethod
     def parse(cls, text: str | None) -> _Cursor | None:
-        """None for no cursor, or one of another version of this library."""
+        """None for no cursor, or one of a later version of this library."""
         try:
             fields = json.loads(text or "null")
-            return cls(catalog=str(fields["catalog"]), snapshot=int(fields["snapshot"])) if fields["v"] == _CURSOR_VERSION else None
-        except (ValueError, TypeError, KeyError):
+            if fields["v"] not in (1, _CURSOR_VERSION):
+                return None
+            cursor = cls(catalog=str(fields["catalog"]), snapshot=int(fields["snapshot"]), committed=str(fields.get("committed", "")))
+            if "place" not in fields:
+                return cursor
+            asset, partition, kind = map(str, fields["place"])
+            place = Place(asset=asset, partition=partition, kind=kind)
+            return replace(cursor, until=int(fields["until"]), place=place, lost=str(fields.get("lost", "")))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
 
@@ -48,17 +70,24 @@ def build_commit_sensor(
     name: str = "ducklake_commits",
     lake_key: str = "lake",
     schema: str | None = None,
-    max_snapshots_per_tick: int = 100,
-    max_partitions_per_commit: int = 50,
+    max_snapshots_per_tick: int = 1000,
+    max_events_per_tick: int = 1000,
+    max_seconds_per_tick: float = 15,
     report_history: bool = False,
     minimum_interval_seconds: int = 30,
 ) -> dg.SensorDefinition:
-    """A sensor that reports commits which no run of this Dagster instance made.
+    """Build a sensor that reports changes which no run of this Dagster instance made.
 
-    A commit that changed rows becomes an ``AssetMaterialization`` of each asset concerned, of each partition where files and
-    their statistics tell (a partition next to the changed rows may be reported too, none is left out); so freshness policies and
-    automation conditions see it.  A commit that changed only columns or files, such as compaction, becomes an
-    ``AssetObservation``.  Ships stopped.
+    Each evaluation compares what is visible at the last snapshot reported and at the newest one. Every partition whose rows may differ
+    becomes one ``AssetMaterialization`` (an asset without partitions one in all), whatever number of commits changed it, so that
+    freshness policies and automation conditions see it. A partition whose rows lie within the bounds of a changed file may be reported
+    too; none is left out. A dropped or replaced table changes all partitions that it had or has rows of. Commits that changed only
+    columns or files, such as a flush or a compaction, become an ``AssetObservation``, and so do rows outside of all partitions.
+
+    Commits that were expired before the sensor saw them are named in the events; of a table of which the catalog has forgotten the
+    earlier state every partition is reported, and the events say why. Keep snapshots for longer than the sensor may be off.
+
+    The number of catalog statements of an evaluation depends on neither commits nor tables nor partitions. Ships stopped.
 
     Args:
         assets: Assets that are DuckLake tables; commits to other tables are passed over.
@@ -66,13 +95,17 @@ def build_commit_sensor(
         lake_key: Resource key of the :class:`DuckLakeResource`.
         schema: The IO manager's ``schema``.
         max_snapshots_per_tick: Most commits looked at in one evaluation; the next goes on from there.
-        max_partitions_per_commit: A commit that touches more partitions is reported for the asset as a whole.
+        max_events_per_tick: Most events of one evaluation; the next goes on with the others.
+        max_seconds_per_tick: After this time an evaluation ends with the commit at hand; the next goes on from there. Dagster gives up
+            on an evaluation after 60 seconds.
         report_history: Whether the first evaluation starts at the oldest snapshot instead of the newest.
         minimum_interval_seconds: Seconds between evaluations.
     """
     tables = asset_tables(assets, schema)
     if not tables:
         raise UsageError(f"sensor {name} has no assets to report on")
+    if min(max_snapshots_per_tick, max_events_per_tick) < 1:
+        raise UsageError(f"sensor {name} must look at one snapshot and report one event per tick at least")
 
     @dg.sensor(
         name=name,
@@ -82,19 +115,31 @@ def build_commit_sensor(
         description="Reports DuckLake commits made outside of this Dagster instance as asset events.",
     )
     def commits(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        deadline = time.monotonic() + max_seconds_per_tick
         lake: DuckLake = getattr(context.resources, lake_key).connect()
-        catalog = _identity(lake)
         cursor = _Cursor.parse(context.cursor)
-        snapshots = lake.snapshots()
-        newest = snapshots[-1].id
-        if cursor is None or cursor.catalog != catalog or cursor.snapshot > newest:
-            start = snapshots[0].id - 1 if report_history else newest
-            cursor = _Cursor(catalog=catalog, snapshot=start)
-        batch = [snapshot for snapshot in snapshots if snapshot.id > cursor.snapshot][:max_snapshots_per_tick]
-        foreign = [snapshot for snapshot in batch if not _is_own(context.instance, snapshot)]
-        events = [event for snapshot in foreign for event in _events(context, lake, tables, snapshot, max_partitions_per_commit)]
-        reached = _Cursor(catalog=catalog, snapshot=batch[-1].id if batch else cursor.snapshot)
-        return dg.SensorResult(asset_events=events, cursor=reached.text(), skip_reason=_summary(batch, foreign, events, reached))
+        catalog = _identity(lake)
+        if cursor is None or cursor.catalog != catalog:
+            cursor = _start(lake, catalog, report_history=report_history)
+        changes, cursor = _changes(lake, cursor, tables, max_snapshots_per_tick)
+        lost = _put_back(changes, cursor)
+        if lost:
+            # What was reported is no part of this history: compare nothing with what there is.
+            cursor = _Cursor(catalog=catalog, snapshot=-1, lost=lost)
+            changes = lake.changed_tables(-1, tables=wanted_columns(tables))
+        found = commit_events(context.instance, tables, changes, deadline=deadline, everything=cursor.lost or None)
+        left = dropwhile(lambda event: cursor.place is not None and event[0].order <= cursor.place.order, found.events)
+        batch = list(islice(left, max_events_per_tick + 1))
+        reported = batch[:max_events_per_tick]
+        if len(batch) > max_events_per_tick:
+            reached = replace(cursor, until=found.until, place=reported[-1][0])
+        else:
+            reached = _Cursor(catalog=catalog, snapshot=found.until, committed=_committed(changes, found.until))
+        return dg.SensorResult(
+            asset_events=[make() for _, make in reported],
+            cursor=reached.text(),
+            skip_reason=_summary(changes, found, len(reported), reached),
+        )
 
     return commits
 
@@ -104,64 +149,46 @@ def _identity(lake: DuckLake) -> str:
     return min(lake.schemas(), key=lambda schema: schema.id).uuid
 
 
-def _is_own(instance: dg.DagsterInstance, snapshot: Snapshot) -> bool:
-    run_id = dagster_facts(snapshot).get("run_id")
-    return bool(run_id) and instance.has_run(str(run_id))
+def _start(lake: DuckLake, catalog: str, *, report_history: bool) -> _Cursor:
+    if report_history:
+        return _Cursor(catalog=catalog, snapshot=lake.snapshots()[0].id - 1)
+    newest = lake.snapshot()
+    return _Cursor(catalog=catalog, snapshot=newest.id, committed=newest.time.isoformat())
 
 
-def _summary(batch: Sequence[Snapshot], foreign: Sequence[Snapshot], events: Sequence[Any], reached: _Cursor) -> str:
-    # A tick that only reports events counts as skipped in Dagster, so its reason is where the page says what was done.
-    if not batch:
-        return f"no commit after snapshot {reached.snapshot}"
-    return f"reported {len(events)} events of {len(foreign)} foreign commits among {len(batch)}, up to snapshot {reached.snapshot}"
-
-
-def _events(
-    context: dg.SensorEvaluationContext, lake: DuckLake, tables: Sequence[AssetTable], snapshot: Snapshot, most: int
-) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
-    changes = parse_changes(snapshot.changes)
-    with_rows = {
-        *changes.inserted_into_table,
-        *changes.deleted_from_table,
-        *changes.inlined_insert,
-        *changes.inlined_delete,
-    }
-    otherwise = {*changes.altered_table, *changes.merge_adjacent, *changes.rewrite_delete, *changes.inline_flush}
-    for table in tables if with_rows or otherwise else ():
+def _changes(lake: DuckLake, cursor: _Cursor, tables: Sequence[AssetTable], most: int) -> tuple[LakeChanges, _Cursor]:
+    """Get the changes since the cursor; a range that is being reported over several ticks is asked for again as it was."""
+    wanted = wanted_columns(tables)
+    if cursor.until is not None:
         try:
-            info = lake.table_info(table.address.sql, at=snapshot.id)
+            return lake.changed_tables(cursor.snapshot, cursor.until, tables=wanted), cursor
         except NotFoundError:
-            continue
-        if info.table_id in with_rows:
-            yield from _materializations(context, lake, table, snapshot, info, most)
-        elif info.table_id in otherwise:
-            yield dg.AssetObservation(asset_key=table.key, description=snapshot.changes, metadata=_metadata(snapshot))
+            # The last snapshot of the range was expired: with another one everything is to be reported again.
+            cursor = replace(cursor, until=None, place=None)
+    return lake.changed_tables(cursor.snapshot, tables=wanted, most_snapshots=most), cursor
 
 
-def _materializations(
-    context: dg.SensorEvaluationContext, lake: DuckLake, table: AssetTable, snapshot: Snapshot, info: TableInfo, most: int
-) -> Iterator[dg.AssetMaterialization]:
-    metadata = _metadata(snapshot)
-    metadata["dagster/row_count"] = info.row_count
-    metadata["dagster/size_bytes"] = info.file_size_bytes
-    metadata["dagster/column_schema"] = column_schema(lake.table(table.address.sql, at=snapshot.id), info)
-    partitions: list[str] | None = None
-    if table.partitions_def is not None:
-        keys = table.partitions_def.get_partition_keys(dynamic_partitions_store=context.instance)
-        partitions = touched_partitions(lake, table, snapshot, keys, most=most)
-        if not partitions:
-            metadata["ducklake/partitions"] = "unknown" if partitions is None else "none of the asset's"
-    whole_asset: list[str | None] = [None]
-    for partition in partitions or whole_asset:
-        yield dg.AssetMaterialization(asset_key=table.key, partition=partition, description=snapshot.message, metadata=metadata)
+def _put_back(changes: LakeChanges, cursor: _Cursor) -> str:
+    """Why nothing is certain, if the catalog was put back to an earlier state: what the cursor saw is no part of it."""
+    before = changes.before
+    gone = not changes.snapshots if before is None else bool(cursor.committed) and before.time.isoformat() != cursor.committed
+    return f"the catalog was put back to a state before snapshot {cursor.snapshot}, which was reported" if gone else ""
 
 
-def _metadata(snapshot: Snapshot) -> dict[str, Any]:
-    facts = {
-        "ducklake/snapshot_id": snapshot.id,
-        "ducklake/committed_at": dg.MetadataValue.timestamp(snapshot.time),
-        "ducklake/changes": snapshot.changes,
-        "ducklake/author": snapshot.author,
-        "ducklake/message": snapshot.message,
-    }
-    return {name: fact for name, fact in facts.items() if fact is not None}
+def _committed(changes: LakeChanges, snapshot_id: int) -> str:
+    known = (changes.before, *changes.snapshots)
+    return next((snapshot.time.isoformat() for snapshot in known if snapshot is not None and snapshot.id == snapshot_id), "")
+
+
+def _summary(changes: LakeChanges, found: CommitEvents, reported: int, reached: _Cursor) -> str:
+    # A tick that only reports events counts as skipped in Dagster, so its reason is where the page says what was done.
+    if not changes.snapshots:
+        return f"no commit after snapshot {reached.snapshot}"
+    commits = sum(snapshot.id <= found.until for snapshot in changes.snapshots)
+    text = f"reported {reported} events of {found.foreign} foreign commits among {commits}, up to snapshot {found.until}"
+    if reached.place is not None:
+        text += "; more events of them follow"
+    if changes.expired:
+        gaps = ", ".join(f"{first} to {last}" for first, last in changes.expired)
+        text += f"; snapshots {gaps} were expired before this sensor saw them"
+    return text

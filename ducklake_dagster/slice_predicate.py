@@ -1,4 +1,4 @@
-"""A table slice as a predicate with literals typed by the table's columns: SQL for DuckLake, SQL for Spark, an expression for Arrow.
+"""A table slice as a predicate with literals typed by the table's columns: values for DuckLake and for Arrow, SQL for Spark and for people.
 
 Window ends are instants in the time zone of the partitions definition.  A ``date`` column is compared with local dates, a ``timestamp``
 column with local wall times, a ``timestamptz`` column with instants, and a text column with the partition keys themselves.
@@ -7,7 +7,7 @@ Everything else is refused before anything is written, because a guess would rep
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -16,12 +16,17 @@ from ducklake_core.errors import UsageError
 from ducklake_dagster.table_slice import Constraint, KeyConstraint, TableSlice, TimeConstraint, TimeWindow
 
 if TYPE_CHECKING:
-    import pyarrow.compute as pc
+    import pyarrow as pa
+
+    from ducklake_core import Condition
 
 Dialect: TypeAlias = Literal["duckdb", "spark"]
 Value: TypeAlias = str | int | date | datetime
 
 _NAIVE = ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns")
+# More alternatives than this are not written beside each other in SQL.
+_MOST_PARTS = 50
+_MOST_SHOWN = 1000
 _INTEGERS = ("int8", "int16", "int32", "int64", "int128", "uint8", "uint16", "uint32", "uint64", "uint128")
 
 
@@ -45,19 +50,56 @@ class SlicePredicate:
         """SQL text with typed literals and quoted names; ``FALSE`` when there is no box."""
         if not self.boxes:
             return "FALSE"
-        return " OR ".join(f"({' AND '.join(_constraint_sql(c, dialect) for c in box)})" for box in self.boxes)
+        return _any_of([f"({' AND '.join(_constraint_sql(c, dialect) for c in box)})" for box in self.boxes])
 
-    def to_arrow(self) -> pc.Expression:
-        """The same as a pyarrow expression over columns of these names."""
-        import pyarrow.compute as pc
+    def shown(self) -> str:
+        """SQL text for people, with the middle left out where it is long."""
+        text = self.to_sql()
+        return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 100]} ... {text[-50:]}"
 
-        anything = pc.scalar(False)
-        for box in self.boxes:
-            everything = pc.scalar(True)
-            for constraint in box:
-                everything = everything & _constraint_arrow(constraint)
-            anything = anything | everything
-        return anything
+    def to_condition(self) -> Condition:
+        """The same by values, for DuckLake."""
+        from ducklake_core import AllOf, AnyOf
+
+        return AnyOf(conditions=tuple(AllOf(conditions=tuple(_condition(constraint) for constraint in box)) for box in self.boxes))
+
+    def matching_rows(self, data: pa.Table) -> pa.Table:
+        """The rows of an Arrow table that are in the slice."""
+        import pyarrow as pa
+
+        places = self.matching_places(data)
+        try:
+            return data.take(places)
+        except pa.ArrowNotImplementedError:
+            # Arrow cannot take single values of some types, such as the strings of polars, but whole runs of rows of any.
+            return pa.concat_tables([data.slice(0, 0), *(data.slice(first, count) for first, count in _runs(places))])
+
+    def matching_places(self, data: pa.Table) -> pa.ChunkedArray:
+        """Positions of the rows of an Arrow table that are in the slice; its columns are compared in the types of the table's."""
+        import pyarrow as pa
+
+        from ducklake_core import matching_rows
+
+        constraints = {constraint.column: constraint for box in self.boxes for constraint in box}
+        if not constraints:
+            return pa.chunked_array([], pa.int64())
+        place = "_ducklake_place"
+        while place in constraints:
+            place += "_"
+        names = [*constraints, place]
+        columns = [_compared_column(data.column(name), _arrow_type(constraint.type_name)) for name, constraint in constraints.items()]
+        compared = pa.table([*columns, pa.array(range(data.num_rows), pa.int64())], names=names)
+        return matching_rows(compared, self.to_condition()).column(place)
+
+
+def _runs(places: pa.ChunkedArray) -> Iterator[tuple[int, int]]:
+    """First position and length of every run of ascending positions without a gap."""
+    import numpy as np
+
+    found = places.to_numpy()
+    starts = np.flatnonzero(np.diff(found, prepend=-2) != 1)
+    for first, end in zip(starts, [*starts[1:], len(found)], strict=True):
+        yield int(found[first]), int(end - first)
 
 
 def slice_predicate(table_slice: TableSlice, column_type: Callable[[str], tuple[str, str] | None]) -> SlicePredicate | None:
@@ -186,11 +228,27 @@ def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect) -> str:
         return _literal_sql(value, constraint.type_name, dialect)
 
     if constraint.intervals:
-        parts = [f"({column} >= {literal(low)} AND {column} < {literal(high)})" for low, high in constraint.intervals]
-        return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+        return _intervals_sql(column, [(literal(low), literal(high)) for low, high in constraint.intervals])
     if len(constraint.values) == 1:
         return f"{column} = {literal(constraint.values[0])}"
     return f"{column} IN ({', '.join(map(literal, constraint.values))})"
+
+
+def _any_of(parts: list[str]) -> str:
+    """Parts in groups of groups where they are many: engines make of a plain chain a tree as deep as it is long."""
+    while len(parts) > _MOST_PARTS:
+        parts = [f"({' OR '.join(parts[start : start + _MOST_PARTS])})" for start in range(0, len(parts), _MOST_PARTS)]
+    return " OR ".join(parts)
+
+
+def _intervals_sql(column: str, intervals: list[tuple[str, str]]) -> str:
+    """One of the intervals, which ascend; of many, a search that halves them at every step."""
+    if len(intervals) <= _MOST_PARTS:
+        parts = [f"({column} >= {low} AND {column} < {high})" for low, high in intervals]
+        return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+    middle = len(intervals) // 2
+    lower, upper = (_intervals_sql(column, half) for half in (intervals[:middle], intervals[middle:]))
+    return f"(CASE WHEN {column} < {intervals[middle][0]} THEN {lower} ELSE {upper} END)"
 
 
 def _quoted(name: str, dialect: Dialect) -> str:
@@ -215,18 +273,22 @@ def _literal_sql(value: Value, type_name: str, dialect: Dialect) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _constraint_arrow(constraint: ColumnConstraint) -> pc.Expression:
+def _condition(constraint: ColumnConstraint) -> Condition:
+    from ducklake_core import InIntervals, OneOf
+
+    if constraint.intervals:
+        return InIntervals(column=constraint.column, intervals=constraint.intervals)
+    return OneOf(column=constraint.column, values=constraint.values)
+
+
+def _compared_column(values: pa.ChunkedArray, arrow_type: Any) -> pa.ChunkedArray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    arrow_type = _arrow_type(constraint.type_name)
-    field = pc.field(constraint.column).cast(arrow_type)
-    if constraint.intervals:
-        inside = pc.scalar(False)
-        for low, high in constraint.intervals:
-            inside = inside | ((field >= pa.scalar(low, arrow_type)) & (field < pa.scalar(high, arrow_type)))
-        return inside
-    return field.isin(pa.array(constraint.values, arrow_type))
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns" and pa.types.is_timestamp(arrow_type):
+        # Bounds are whole microseconds, so the microsecond that a moment is in lies where the moment lies. A cast would refuse it.
+        values = pc.floor_temporal(values, unit="microsecond")
+    return values.cast(arrow_type)
 
 
 def _arrow_type(type_name: str) -> Any:

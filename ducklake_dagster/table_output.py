@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ducklake_core.engines import schema_of
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import NotFoundError, SchemaError, UsageError
+from ducklake_dagster.asset_tables import AssetTable
+from ducklake_dagster.definition_texts import TableTexts, table_texts
 from ducklake_dagster.handlers import FrameHandler, handler_for_frame
-from ducklake_dagster.naming import TableAddress, table_address
+from ducklake_dagster.handlers.arrow import outside_text
+from ducklake_dagster.naming import TableAddress, output_address, refuse_other_names
+from ducklake_dagster.ownership import refuse_to_replace_rows_of_others
 from ducklake_dagster.provenance import AUTHOR, Provenance, output_subject, provenance
 from ducklake_dagster.slice_predicate import SlicePredicate, slice_predicate
 from ducklake_dagster.table_slice import TableSlice, partition_boxes
-from ducklake_dagster.write_settings import WriteSettings, plain_metadata, resolve_settings
+from ducklake_dagster.write_settings import OUTPUT_KEYS, WriteSettings, plain_metadata, refuse_unknown_keys, resolve_settings
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Schema, WriteResult
+    from ducklake_core import DuckLake, Schema, Table, WriteResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +30,14 @@ class TableOutput:
 
     Attributes:
         subject: Asset key, for messages.
-        frame: What the asset returned.
+        frame: What the asset returned, as its handler takes it.
         address: The table that it goes to.
         settings: How it is written.
         partition_keys: Keys of the run, sorted; empty for an asset without partitions.
         table_slice: Their rows.
+        asset: The asset as sensors and checks see it, None for the output of an op.
         provenance: What the commit says about itself.
+        texts: What the definition says about the table and its columns, which become comments.
     """
 
     subject: str
@@ -42,16 +47,53 @@ class TableOutput:
     settings: WriteSettings
     partition_keys: tuple[str, ...]
     table_slice: TableSlice
+    asset: AssetTable | None
     provenance: Provenance
+    texts: TableTexts
 
-    def predicate(self, lake: DuckLake) -> SlicePredicate | None:
+    @property
+    def columns(self) -> Schema:
+        """The frame's columns; its rows are not read."""
+        from ducklake_core import columns_of
+
+        return columns_of(self.frame)
+
+    def table(self, lake: DuckLake) -> Table | None:
+        """The table as it is before the write; None when the write will make it."""
+        try:
+            return lake.table(self.address.sql)
+        except NotFoundError:
+            return None
+
+    def missing_columns(self, table: Table | None) -> tuple[str, ...]:
+        """Columns of the table that the frame lacks, and whose rows therefore get NULL or the default.
+
+        Raises:
+            SchemaError: There are some, and the settings say that there must be none.
+        """
+        if table is None:
+            return ()
+        given = self.columns
+        missing = tuple(column.name for column in table.schema if given.find(column.name) is None)
+        if missing and self.settings.missing_columns == "error":
+            raise SchemaError(
+                f"the frame for {self.address} lacks columns of the table: {', '.join(missing)}. Add them, or set missing_columns "
+                "to 'null' to have NULL (or the column's default) in them",
+                table=str(self.address),
+                columns=missing,
+            )
+        return missing
+
+    def predicate(self, table: Table | None) -> SlicePredicate | None:
         """The slice as a predicate over the table's types, or the frame's for a table or column that does not exist yet.
 
         Raises:
             UsageError: The frame lacks a partition column, or its type cannot be matched with the partitions.
         """
-        in_frame = schema_of(self.frame)
-        in_table = lake.table(self.address.sql).schema if lake.has_table(self.address.sql) else None
+        if self.table_slice.boxes is None:
+            return None
+        in_frame = self.columns
+        in_table = table.schema if table is not None else None
 
         def column_type(name: str) -> tuple[str, str]:
             mine, stored = in_frame.find(name), in_table.find(name) if in_table else None
@@ -65,31 +107,92 @@ class TableOutput:
 
         return slice_predicate(self.table_slice, column_type)
 
-    def write(self, lake: DuckLake, predicate: SlicePredicate | None) -> WriteResult:
-        """Write it, in exactly one commit."""
+    def write(self, lake: DuckLake, table: Table | None, predicate: SlicePredicate | None) -> WrittenOutput:
+        """Write it, in exactly one commit, which also gives the table the keys and comments that the definition names.
+
+        Args:
+            lake: The lake.
+            table: What :meth:`table` gave.
+            predicate: The slice.
+
+        Raises:
+            UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
+        """
         replaces = self.settings.write_mode == "overwrite"
+        if replaces and not self.settings.shared:
+            refuse_to_replace_rows_of_others(table, self.address, self.provenance.writer)
         frame = self.frame
         if predicate and self.settings.out_of_slice == "filter":
             frame = self.handler.keep_inside(frame, predicate)
         elif predicate and not replaces:
             frame = self.handler.refuse_outside(frame, predicate, self.subject)
-        return lake.write(
-            self.address.sql,
-            frame,
-            mode=self.settings.write_mode,
-            where=predicate.to_sql() if predicate and replaces else None,
-            on=self.settings.upsert_keys if self.settings.write_mode == "upsert" else (),
-            partition_by=self.settings.partition_by,
-            schema_evolution=self.settings.schema_evolution,
-            author=AUTHOR,
-            message=self.provenance.message,
-            extra_info=self.provenance.extra_info,
-            commit_id=self.provenance.commit_id,
-        )
+        how: dict[str, Any] = {
+            "mode": self.settings.write_mode,
+            "where": predicate.to_condition() if predicate and replaces else None,
+            "on": self.settings.upsert_keys if self.settings.write_mode == "upsert" else (),
+            "partition_by": self.settings.partition_by if table is None else (),
+            "schema_evolution": self.settings.schema_evolution,
+        }
+        commit: dict[str, Any] = {
+            "author": AUTHOR,
+            "message": self.provenance.message,
+            "extra_info": self.provenance.extra_info,
+            "commit_id": self.provenance.commit_id,
+        }
+        try:
+            return self._commit(lake, table, frame, how, commit)
+        except UsageError as error:
+            row = error.details.get("row_outside")
+            if row is None:
+                raise
+            raise UsageError(outside_text(self.subject, f"the row with {row}"), asset=self.subject, table=str(self.address)) from None
+
+    def _commit(self, lake: DuckLake, table: Table | None, frame: Any, how: Mapping[str, Any], commit: Mapping[str, Any]) -> WrittenOutput:
+        name = self.address.sql
+        layout = self._layout_change(table)
+        comments = self.texts.differing_from(table, self.columns)
+        if layout is None and not comments:
+            return WrittenOutput(result=lake.write(name, frame, **how, **commit))
+        with lake.transaction(**commit) as tx:
+            if tx.repeated is None:
+                if layout is not None:
+                    tx.set_partitioned_by(name, self.settings.partition_by)
+                tx.write(name, frame, **how)
+                for comment in comments:
+                    tx.set_comment(name, comment.text, column=comment.column)
+        if tx.repeated is not None:
+            return WrittenOutput(result=lake.write(name, frame, **how, **commit))
+        notes = {"ducklake/layout_change": layout} if layout is not None else {}
+        return WrittenOutput(result=tx.result.writes[0], notes=notes)
+
+    def _layout_change(self, table: Table | None) -> str | None:
+        """How the partition keys of the table differ from the asset's; None where they do not, or the asset names none."""
+        wanted = self.settings.partition_by
+        if table is None or not wanted:
+            return None
+        present = table.info().partition_by
+        if tuple(map(_bare, present)) == tuple(map(_bare, wanted)):
+            return None
+        return f"partitioned by {', '.join(wanted)}, was by {', '.join(present) or 'nothing'}; files that are there stay as they are"
 
 
-def plan_output(context: dg.OutputContext, frame: Any, defaults: WriteSettings, default_schema: str | None) -> TableOutput:
-    """What the output will be.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenOutput:
+    """A commit, and what is to be said about it beside its numbers."""
+
+    result: WriteResult
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _bare(key: str) -> str:
+    """A partition key without what makes no difference; keys that still differ may be the same, which the catalog finds out."""
+    return "".join(key.split()).replace('"', "").casefold()
+
+
+def plan_output(
+    context: dg.OutputContext, frame: Any, defaults: WriteSettings, default_schema: str | None, *, comments: bool
+) -> TableOutput:
+    """Plan the output; with ``comments`` the table gets the descriptions of the definition.
 
     Raises:
         UsageError: No frame, a setting that cannot be, or partitions without a column to match them with.
@@ -98,8 +201,9 @@ def plan_output(context: dg.OutputContext, frame: Any, defaults: WriteSettings, 
     handler = handler_for_frame(frame, subject)
     definition = plain_metadata(context.definition_metadata or {})
     run_time = plain_metadata(context.output_metadata)
-    path = list(context.asset_key.path) if context.has_asset_key else [context.name]
-    address = table_address(path, {**definition, **run_time}, default_schema)
+    refuse_other_names(run_time, definition, subject)
+    refuse_unknown_keys(definition, OUTPUT_KEYS, f"asset {subject}")
+    address = output_address(context, definition, default_schema)
     keys = tuple(sorted(context.asset_partition_keys)) if context.has_asset_partitions else ()
     boxes = None
     if context.has_asset_partitions:
@@ -108,13 +212,22 @@ def plan_output(context: dg.OutputContext, frame: Any, defaults: WriteSettings, 
             raise UsageError(f"the run has no partitions of {subject}, so there is nothing that its output could replace", asset=subject)
     return TableOutput(
         subject=subject,
-        frame=frame,
+        frame=handler.opened(frame),
         handler=handler,
         address=address,
         settings=resolve_settings(defaults, definition, run_time, subject=subject),
         partition_keys=keys,
         table_slice=TableSlice(schema=address.schema, table=address.table, boxes=boxes),
+        asset=AssetTable(
+            key=context.asset_key,
+            address=address,
+            partitions_def=context.asset_partitions_def if context.has_asset_partitions else None,
+            partition_expr=definition.get("partition_expr"),
+        )
+        if context.has_asset_key
+        else None,
         provenance=provenance(context, keys),
+        texts=table_texts(context, definition) if comments else TableTexts(),
     )
 
 

@@ -108,6 +108,13 @@ def partition_boxes(
     )
 
 
+def partition_dimensions(
+    definition: dg.PartitionsDefinition[str], partition_expr: object, *, subject: str
+) -> list[tuple[str, dg.PartitionsDefinition[str]]]:
+    """The column and the definition of every dimension, in the definition's order; arguments and errors as :func:`partition_boxes`."""
+    return [(dimension.column, dimension.definition) for dimension in _dimensions(definition, partition_expr, subject)]
+
+
 def _dimensions(definition: dg.PartitionsDefinition[str], partition_expr: object, subject: str) -> tuple[_Dimension, ...]:
     if isinstance(definition, dg.MultiPartitionsDefinition):
         names = [dimension.name for dimension in definition.partitions_defs]

@@ -1,108 +1,297 @@
-"""Which partitions of an asset a commit may have changed: from the files that it added, ended or hid rows of, nothing is read."""
+"""Which partitions of an asset changed rows may lie in: from what the catalog knows of their values, by search instead of trial."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ducklake_core.errors import NotFoundError, UsageError
+import dagster as dg
+
+from ducklake_core.errors import UsageError
 from ducklake_dagster.asset_tables import AssetTable
-from ducklake_dagster.slice_predicate import SlicePredicate, slice_predicate
+from ducklake_dagster.slice_predicate import ColumnConstraint, slice_predicate
 from ducklake_dagster.table_output import schema_lookup
-from ducklake_dagster.table_slice import TableSlice, partition_boxes
+from ducklake_dagster.table_slice import TableSlice, partition_boxes, partition_dimensions
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Snapshot, Table
+    from ducklake_core import Schema, ValueRange
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def touched_partitions(lake: DuckLake, table: AssetTable, snapshot: Snapshot, keys: Sequence[str], *, most: int) -> list[str] | None:
-    """Keys of the partitions that the commit may have changed: none is missing, some may be unchanged.
+class KeysOf(Protocol):
+    """Gives the partition keys of definitions of one dimension."""
+
+    def of(self, definition: dg.PartitionsDefinition[str], /) -> Sequence[str]:
+        """Keys; of time windows ascending."""
+
+
+class PartitionKeys(KeysOf):
+    """Partition keys of definitions, each listed once, in an order in which the values that they stand for are found by search.
 
     Args:
-        lake: The lake.
-        table: A partitioned asset.
-        snapshot: The commit.
-        keys: All keys of the asset, in order.
-        most: Give up above this number of partitions.
-
-    Returns:
-        None when it cannot be told: the snapshot before has expired, a column does not fit, or there are more than ``most``.
+        instance: Holds dynamic partitions.
     """
-    try:
-        states = _States.open(lake, table, snapshot)
-        return _search(states, table, keys, most)
-    except (NotFoundError, UsageError):
-        return None
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self._instance = instance
+        self._known: dict[dg.PartitionsDefinition[str], Sequence[str]] = {}
+
+    def of(self, definition: dg.PartitionsDefinition[str]) -> Sequence[str]:
+        """All keys of a definition of one dimension."""
+        if definition not in self._known:
+            keys = definition.get_partition_keys(dynamic_partitions_store=self._instance)
+            # Times ascend as they stand.
+            self._known[definition] = keys if isinstance(definition, dg.TimeWindowPartitionsDefinition) else sorted(keys)
+        return self._known[definition]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _States:
-    """The table after the commit, and before it (None when the commit created it)."""
+class TouchedPartitions:
+    """Collects the partitions of one asset that changed rows may lie in, each with the newest snapshot that changed it.
 
-    snapshot_id: int
-    after: Table
-    before: Table | None
-    live_after: frozenset[int]
+    Args:
+        table: A partitioned asset.
+        schema: The table's columns.
+        keys: Of all definitions, for all assets.
 
-    @classmethod
-    def open(cls, lake: DuckLake, table: AssetTable, snapshot: Snapshot) -> _States:
-        after = lake.table(table.address.sql, at=snapshot.id)
-        lake.snapshot(snapshot.id - 1)
-        existed = lake.has_table(table.address.sql, at=snapshot.id - 1)
-        return cls(
-            snapshot_id=snapshot.id,
-            after=after,
-            before=lake.table(table.address.sql, at=snapshot.id - 1) if existed else None,
-            live_after=frozenset(task.file.id for task in _plan(after, None).tasks),
-        )
+    Attributes:
+        problem: Why values cannot be told apart by partition, so that every change is one of all partitions; None when they can.
+    """
 
-    def touched(self, predicate: SlicePredicate) -> bool:
-        """Whether rows that match may have been added or deleted."""
-        added = _plan(self.after, predicate)
-        if any(task.file.begin_snapshot == self.snapshot_id for task in added.tasks):
-            return True
-        if any(delete.begin_snapshot == self.snapshot_id for task in added.tasks for delete in task.file.delete_files):
-            return True
-        hidden = {task.file.id: len(task.file.inlined_deletes) for task in added.tasks}
-        before = _plan(self.before, predicate) if self.before else None
-        if before and any(
-            task.file.id not in self.live_after or len(task.file.inlined_deletes) < hidden.get(task.file.id, 0) for task in before.tasks
-        ):
-            return True
-        return _inlined_row_ids(added, predicate) != (_inlined_row_ids(before, predicate) if before else frozenset())
+    def __init__(self, table: AssetTable, schema: Schema, keys: KeysOf) -> None:
+        assert table.partitions_def is not None
+        self._definition = table.partitions_def
+        self._keys = [keys.of(dimension) for dimension in _dimensions(table.partitions_def)]
+        self._size = prod(map(len, self._keys))
+        self._newest: dict[int, int] = {}
+        self.problem: str | None = None
+        self._indexes: dict[int, tuple[_Index, ...]] = {}
+        self._orders: list[Sequence[str]] = []
+        self._table = table
+        self.use(schema)
 
+    def use(self, schema: Schema) -> None:
+        """Look at the rows that come in the columns of this schema: a table of another name may have other types."""
+        if id(schema) not in self._indexes:
+            try:
+                self._indexes[id(schema)] = _indexes(self._table, self._keys, schema)
+            except UsageError as error:
+                self.problem = error.message
+                self._indexes[id(schema)] = ()
+        self._current = self._indexes[id(schema)]
+        orders = [index.keys for index in self._current]
+        self._orders = self._orders or orders
+        if orders and orders != self._orders:
+            self.problem = "the partition columns had other types before, which sort partitions otherwise"
+            self._current = ()
 
-def _plan(table: Table, predicate: SlicePredicate | None) -> Any:
-    return table.scan(where=predicate.to_sql() if predicate else None).plan().plan
+    def touch(self, ranges: Sequence[ValueRange], snapshot_id: int) -> None:
+        """Rows with values in these ranges, one for each dimension, changed at a snapshot. Snapshots must come in ascending order."""
+        if not self._current:
+            self.touch_all(snapshot_id)
+            return
+        try:
+            sides = [index.positions(found) for index, found in zip(self._current, ranges, strict=True)]
+        except UsageError as error:
+            self.problem = error.message
+            self.touch_all(snapshot_id)
+            return
+        *outer, (first, last) = sides
+        if last <= first:
+            return
+        width = len(self._keys[-1])
+        for places in product(*(range(*side) for side in outer)):
+            start = 0
+            for keys, place in zip(self._keys, places, strict=False):
+                start = start * len(keys) + place
+            start *= width
+            self._newest.update(dict.fromkeys(range(start + first, start + last), snapshot_id))
 
-
-def _inlined_row_ids(plan: Any, predicate: SlicePredicate) -> frozenset[int]:
-    if plan.inlined is None:
-        return frozenset()
-    return frozenset(plan.inlined.filter(predicate.to_arrow())["rowid"].to_pylist())
-
-
-def _search(states: _States, table: AssetTable, keys: Sequence[str], most: int) -> list[str] | None:
-    """Halve the ordered keys, leaving out every half that nothing of the commit can match."""
-    if not _touches(states, table, keys):
-        return []
-    if len(keys) == 1:
-        return list(keys)
-    middle = len(keys) // 2
-    found: list[str] = []
-    for half in (keys[:middle], keys[middle:]):
-        inside = _search(states, table, half, most - len(found))
-        if inside is None or len(found) + len(inside) > most:
+    def only_key(self, ranges: Sequence[ValueRange]) -> str | None:
+        """The one partition that all rows with values in these ranges belong to; None when there may be several, or none."""
+        if not self._current:
             return None
-        found += inside
-    return found
+        try:
+            sides = [index.positions(found) for index, found in zip(self._current, ranges, strict=True)]
+        except UsageError:
+            return None
+        if any(last - first != 1 for first, last in sides):
+            return None
+        number = 0
+        for keys, (first, _) in zip(self._keys, sides, strict=True):
+            number = number * len(keys) + first
+        return self._key(number, self._orders or self._keys)
+
+    def touch_all(self, snapshot_id: int) -> None:
+        """Any row may have changed."""
+        self._newest = dict.fromkeys(range(self._size), snapshot_id)
+
+    def found(self) -> Iterator[tuple[str, int]]:
+        """Partition keys touched, each with the newest snapshot."""
+        orders = self._orders or self._keys
+        for number, snapshot_id in self._newest.items():
+            yield self._key(number, orders), snapshot_id
+
+    def _key(self, number: int, orders: Sequence[Sequence[str]]) -> str:
+        parts = []
+        for keys in reversed(orders):
+            number, place = divmod(number, len(keys))
+            parts.append(keys[place])
+        parts.reverse()
+        if not isinstance(self._definition, dg.MultiPartitionsDefinition):
+            return parts[0]
+        names = (dimension.name for dimension in self._definition.partitions_defs)
+        return str(dg.MultiPartitionKey(dict(zip(names, parts, strict=True))))
 
 
-def _touches(states: _States, table: AssetTable, keys: Sequence[str]) -> bool:
-    if not keys or table.partitions_def is None:
-        return False
-    boxes = partition_boxes(table.partitions_def, keys, table.partition_expr, subject=table.key.to_user_string())
-    table_slice = TableSlice(schema=table.address.schema, table=table.address.table, boxes=boxes)
-    predicate = slice_predicate(table_slice, schema_lookup(states.after.schema))
-    return predicate is not None and states.touched(predicate)
+def partition_columns(table: AssetTable) -> tuple[str, ...]:
+    """The columns that the asset's partition keys are about, one for each dimension; none when its metadata does not say."""
+    if table.partitions_def is None:
+        return ()
+    try:
+        dimensions = partition_dimensions(table.partitions_def, table.partition_expr, subject=table.key.to_user_string())
+    except UsageError:
+        return ()
+    return tuple(column for column, _ in dimensions)
+
+
+def _dimensions(definition: dg.PartitionsDefinition[str]) -> list[dg.PartitionsDefinition[str]]:
+    if isinstance(definition, dg.MultiPartitionsDefinition):
+        return [dimension.partitions_def for dimension in definition.partitions_defs]
+    return [definition]
+
+
+def _indexes(table: AssetTable, keys: Sequence[Sequence[str]], schema: Schema) -> tuple[_Index, ...]:
+    assert table.partitions_def is not None
+    dimensions = partition_dimensions(table.partitions_def, table.partition_expr, subject=table.key.to_user_string())
+    return tuple(_Index(own, definition, column, table, schema) for own, (column, definition) in zip(keys, dimensions, strict=True))
+
+
+class _Index:
+    """The keys of one dimension, in the order of the values that they stand for.
+
+    Attributes:
+        keys: Keys in that order.
+    """
+
+    def __init__(
+        self, keys: Sequence[str], definition: dg.PartitionsDefinition[str], column: str, table: AssetTable, schema: Schema
+    ) -> None:
+        typed = _Typed(definition, column, table, schema)
+        self.keys: Sequence[str] = keys
+        self._count = len(keys)
+        if isinstance(definition, dg.TimeWindowPartitionsDefinition) and typed.type_name != "varchar":
+            self._low = lambda place: typed.window(keys[place])[0]
+            self._high = lambda place: typed.window(keys[place])[1]
+            self._open = True
+        else:
+            values = [typed.value(key) for key in keys]
+            order = sorted(range(len(keys)), key=values.__getitem__)
+            self.keys = [keys[place] for place in order]
+            values = [values[place] for place in order]
+            self._low = self._high = values.__getitem__
+            self._open = False
+
+    def positions(self, found: ValueRange) -> tuple[int, int]:
+        """First position of keys that rows in a range may belong to, and the one after the last."""
+        if not found.has_values:
+            return 0, 0
+        places = range(self._count)
+        low: Any = found.low
+        high: Any = found.high
+        first, last = 0, self._count
+        if low is not None:
+            # A window ends before its upper end.
+            first = (bisect_right if self._open else bisect_left)(places, low, key=self._high)
+        if high is not None:
+            last = bisect_right(places, high, key=self._low)
+        return first, max(first, last)
+
+
+class _Typed:
+    """The values in a column that the keys of a dimension stand for, in the Python forms of the catalog's bounds."""
+
+    def __init__(self, definition: dg.PartitionsDefinition[str], column: str, table: AssetTable, schema: Schema) -> None:
+        lookup = schema_lookup(schema)
+        found = lookup(column)
+        self.type_name = found[1] if found else ""
+        self._slice_of = _slice_of(definition, column, table)
+        self._lookup = lookup
+        self._windows = _remembered(definition, self.type_name)
+        if found is None or self.type_name != "varchar":
+            # Refuses a column that is not there, and a type that cannot tell partitions apart, before it is looked at.
+            self._check(definition)
+
+    def _check(self, definition: dg.PartitionsDefinition[str]) -> None:
+        if isinstance(definition, dg.TimeWindowPartitionsDefinition):
+            first = definition.get_first_partition_key()
+            if first is not None:
+                self.window(first)
+
+    def _constraint(self, key: str) -> ColumnConstraint:
+        predicate = slice_predicate(self._slice_of(key), self._lookup)
+        assert predicate is not None
+        return predicate.boxes[0][0]
+
+    def window(self, key: str) -> tuple[int, int]:
+        """Half-open, in days or units of the column's type."""
+        if key not in self._windows:
+            low, high = self._constraint(key).intervals[0]
+            self._windows[key] = _number(low, self.type_name), _number(high, self.type_name)
+        return self._windows[key]
+
+    def value(self, key: str) -> Any:
+        """The values of the column in rows of a partition."""
+        return key if self.type_name == "varchar" else _number(self._constraint(key).values[0], self.type_name)
+
+
+def _slice_of(definition: dg.PartitionsDefinition[str], column: str, table: AssetTable) -> Callable[[str], TableSlice]:
+    subject, address = table.key.to_user_string(), table.address
+
+    def slice_of(key: str) -> TableSlice:
+        boxes = partition_boxes(definition, [key], column, subject=subject)
+        return TableSlice(schema=address.schema, table=address.table, boxes=boxes)
+
+    return slice_of
+
+
+_WINDOWS: dict[tuple[dg.PartitionsDefinition[str], str], dict[str, tuple[int, int]]] = {}
+"""Windows of keys in columns of a type, remembered over the ticks of a sensor: what Dagster makes of a key costs a lot."""
+_MOST_WINDOWS = 500_000
+
+
+def _remembered(definition: dg.PartitionsDefinition[str], type_name: str) -> dict[str, tuple[int, int]]:
+    if sum(map(len, _WINDOWS.values())) > _MOST_WINDOWS:
+        _WINDOWS.clear()
+    return _WINDOWS.setdefault((definition, type_name), {})
+
+
+def point_of(value: object, type_name: str) -> ValueRange:
+    """The range of one value of a column."""
+    from ducklake_core import ValueRange
+
+    if value is None:
+        return ValueRange(has_values=False)
+    number = _number(value, type_name)
+    return ValueRange(low=number, high=number)
+
+
+def _number(value: object, type_name: str) -> Any:
+    """A value of a slice as the catalog's bounds have it: days, microseconds (nanoseconds), numbers or text.
+
+    >>> _number(date(1970, 1, 2), "date"), _number(datetime(1970, 1, 1, 0, 0, 1), "timestamp"), _number("a", "varchar")
+    (1, 1000000, 'a')
+    """
+    match value:
+        case datetime():
+            since = (value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH
+            micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+            return micros * 1000 if type_name == "timestamp_ns" else micros
+        case date():
+            return value.toordinal() - _EPOCH.toordinal()
+        case _:
+            return value

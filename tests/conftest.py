@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
+from tests import selection
+from tests.support import durations
 from tests.support.oracle import LakeAddress, Oracle, attached, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer, start_server
+from tests.support.servers import running_servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +68,7 @@ def oracle() -> Callable[..., AbstractContextManager[Oracle]]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The one Spark session of this test run: two local cores, UTC, few shuffle partitions."""
+    """The one Spark session of this worker: two local cores, UTC, few shuffle partitions."""
     from tests.support.spark import local_session
 
     session = local_session()
@@ -106,20 +113,66 @@ def store(request: pytest.FixtureRequest) -> ObjectStore:
 
 
 @pytest.fixture(scope="session")
-def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the one Spark Connect server of this test run."""
+def connect() -> Iterator[str]:
+    """The address of the one Spark Connect server of this worker."""
     from tests.support.connect import connect_server
 
-    with connect_server(tmp_path_factory.mktemp("connect") / "server.log") as address:
+    with connect_server() as address:
         yield address
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share a Spark session or server go to one worker when the run is spread over several; dear variants are slow."""
-    for item in items:
-        for mark in item.iter_markers("slow_on"):
-            if set(mark.args) & {str(value) for value in item.callspec.params.values()}:
-                item.add_marker(pytest.mark.slow)
-        for shared in ("spark", "connect"):
-            if shared in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(shared))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="leave out slow tests, and all that use Spark or a server")
+    parser.addoption("--shuffle", metavar="SEED", type=int, help="take the test files in a random order, the same for the same seed")
+    parser.addoption("--durations-report", metavar="FILE", help="write where the time went, as Markdown")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Time limits of single examples say how loaded a machine is; what failed can be run again from what is printed.
+    hypothesis.settings.register_profile("tests", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.load_profile("tests")
+    # Java as short work wants it: its optimising compiler and its collector's threads took more than half of the processor time of tests.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    # Whoever ends the run ends its servers as well, which are no longer in its process group.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests of this run."""
+    selection.mark_slow_variants(items)
+    selection.mark_repeated_catalogs(items)
+    if config.getoption("fast"):
+        config.hook.pytest_deselected(items=selection.keep_fast(items))
+    if (seed := config.getoption("shuffle")) is not None:
+        selection.shuffle_files(items, seed)
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say how to get the same order again."""
+    seed = config.getoption("shuffle")
+    return None if seed is None else f"files in the order of --shuffle {seed}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> Iterator[object]:
+    """The choice of fast tests is complete: none of them reaches a server by a way that the choice does not see."""
+    if request.config.getoption("fast") and fixturedef.argname in selection.SERVERS:
+        pytest.fail(f"{os.environ['PYTEST_CURRENT_TEST']} is taken for a fast test and uses {fixturedef.argname}: see tests/selection.py")
+    return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if (file := config.getoption("durations_report")) and not hasattr(config, "workerinput"):
+        reports = [report for group in terminalreporter.stats.values() for report in group if isinstance(report, pytest.TestReport)]
+        Path(file).write_text(durations.as_markdown(reports))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
+    """A failure tells which servers there were and what they said last."""
+    report: pytest.TestReport = yield
+    if report.failed and (found := running_servers()):
+        report.sections.append(("Servers of this worker", found))
+    return report

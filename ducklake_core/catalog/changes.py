@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ducklake_core.format.inlined_rows import InlinedRows
-from ducklake_core.format.types import Field
+from ducklake_core.format.files.inlined_rows import InlinedRows
+from ducklake_core.format.types.data_types import Field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class InsertInlinedRows:
 
     Attributes:
         columns: All of its columns, in order.
-        rows: Their values, in their Python forms (see format/inlined_rows.py).
+        rows: Their values, in their Python forms (see format/files/inlined_rows.py).
         row_ids: One for each row.
     """
 
@@ -101,6 +101,42 @@ class InlinePositions:
     begin_snapshot: int
 
 
-CatalogChange: TypeAlias = (
-    InsertRows | UpdateRows | CopyRows | UpdateEach | DeleteRows | EndInlinedRows | CreateInlinedTable | InsertInlinedRows | InlinePositions
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveInlinedRows:
+    """Delete the rows, ended ones too, that a physical table of inlined rows got up to a snapshot."""
+
+    table_name: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveInlinedDeletes:
+    """Forget that the catalog deleted rows of some data files, up to a snapshot."""
+
+    table_id: int
+    file_ids: tuple[int, ...]
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterInlinedTable:
+    """Forget a physical table of inlined rows if it has no rows.
+
+    It stays until the lake's table is forgotten: sessions of DuckDB that know it read it for earlier snapshots, and fail without it.
+    """
+
+    table_id: int
+    table_name: str
+
+
+InlinedChange: TypeAlias = (
+    EndInlinedRows
+    | CreateInlinedTable
+    | InsertInlinedRows
+    | InlinePositions
+    | RemoveInlinedRows
+    | RemoveInlinedDeletes
+    | UnregisterInlinedTable
 )
+"""Changes to physical tables of inlined rows and deletes."""
+CatalogChange: TypeAlias = InsertRows | UpdateRows | CopyRows | UpdateEach | DeleteRows | InlinedChange

@@ -1,4 +1,4 @@
-"""What changed in a table between two snapshots, as the catalog tells it (specification: Data Change Feed).
+"""Finds the files and inlined rows that changed between two snapshots of a table (specification: Data Change Feed).
 
 Files that merging, flushing and rewriting put in place of others tell of nothing new. The first two keep the snapshot of
 every row inside the file; a rewrite does not, and is known by the changes of its snapshot.
@@ -15,14 +15,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 
-from ducklake_core.catalog.files import Streams, among, data_file_of, delete_file_of
-from ducklake_core.catalog.inlined import ChosenInlined, inlined_rows
-from ducklake_core.catalog.reader import CatalogReader, expired_since
-from ducklake_core.catalog.state import Snapshot, TableState
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.catalog.inlined.rows import ChosenInlined, inlined_rows
+from ducklake_core.catalog.reading.file_queries import is_in
+from ducklake_core.catalog.reading.file_rows import Streams, data_file_of, delete_file_of
+from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
+from ducklake_core.errors import CatalogCorruptError, NotFoundError, UsageError
 from ducklake_core.format.changes import Changes, parse_changes
-from ducklake_core.format.files import DataFile
-from ducklake_core.format.schema import Schema
+from ducklake_core.format.files.data_files import DataFile
+from ducklake_core.format.state import Snapshot, TableState
+from ducklake_core.format.types.schema import Schema
 
 Bound: TypeAlias = int | datetime
 
@@ -110,6 +111,7 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
     history = reader.snapshots(after=first - 2, until=end)
     if not history or history[-1].id != end:
         raise expired_since(table)
+    check_same_snapshot(table, history[-1].time)
     before = history.pop(0) if history[0].id < first else None
     if isinstance(start, datetime) and history[0].time > start and first > created and before is None:
         raise _expired(table, f"the snapshots between {start.astimezone(UTC).isoformat()} and snapshot {first}", first)
@@ -185,6 +187,12 @@ def deleted_files(reader: CatalogReader, table: TableState, covered: FeedRange) 
 def _file_deletes(row: Any, table: TableState, streams: Streams, covered: FeedRange, encrypted: bool) -> FileDeletes | None:
     delete_files = tuple(delete_file_of(found, table, encrypted) for found in streams.take("deletes", row.data_file_id))
     inlined = tuple((found.row_id, found.begin_snapshot) for found in streams.take("inlined_deletes", row.data_file_id))
+    if not all(isinstance(number, int) for pair in inlined for number in pair):
+        raise CatalogCorruptError(
+            f"a row of data file {row.data_file_id} of table {table.qualified_name} that the catalog deletes has no usable place",
+            table=table.qualified_name,
+            data_file_id=row.data_file_id,
+        )
     ended = row.end_snapshot if covered.holds(row.end_snapshot) else None
     spans = {(snapshot, snapshot) for snapshot in (ended, *(snapshot for _, snapshot in inlined)) if covered.holds(snapshot)}
     for one in delete_files:
@@ -225,14 +233,14 @@ class _DeleteQueries:
         query = select(deletes).where(
             deletes.c.table_id == self.table.id,
             deletes.c.begin_snapshot <= self.covered.end,
-            among(deletes.c.data_file_id, files),
+            is_in(deletes.c.data_file_id, files),
         )
         return query.order_by(deletes.c.data_file_id, deletes.c.delete_file_id)
 
     def inlined_deletes(self, files: list[int]) -> Select[Any]:
         source = self.reader.catalog.inlined_delete(self.table.id)
         query = select(source.c.file_id.label("data_file_id"), source.c.row_id, source.c.begin_snapshot)
-        return query.where(source.c.begin_snapshot <= self.covered.end, among(source.c.file_id, files)).order_by(
+        return query.where(source.c.begin_snapshot <= self.covered.end, is_in(source.c.file_id, files)).order_by(
             source.c.file_id, source.c.row_id
         )
 

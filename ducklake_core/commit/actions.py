@@ -9,204 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ducklake_core.catalog.state import InlinedTable
-from ducklake_core.format.added_files import AddedFile
-from ducklake_core.format.encryption_key import EncryptionKey
-from ducklake_core.format.files import WrittenFile
-from ducklake_core.format.inlined_rows import InlinedRows
-from ducklake_core.format.macro_text import MacroImplementation, MacroKind
-from ducklake_core.format.name_mapping import NameMapping
-from ducklake_core.format.partitioning import PartitionSpec
-from ducklake_core.format.schema import Schema
-from ducklake_core.format.sorting import SortKey
-from ducklake_core.format.types import Field
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateSchema:
-    """``schema_id`` is negative; ``path`` is relative to the data path.
-
-    ``or_existing`` says that one which another writer has created alike meanwhile will do.
-    """
-
-    schema_id: int
-    name: str
-    uuid: str
-    path: str
-    or_existing: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropSchema:
-    """Drop an (empty) schema."""
-
-    schema_id: int
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTable:
-    """``table_id`` is negative; ``schema_id`` may be; ``path`` is relative to the schema's directory.
-
-    ``inlined`` says that an empty table of inlined rows is made with it, as the reference does while its inlining limit is
-    above 0 and the types allow it. ``altered`` says that the transaction has altered it since, which the reference logs.
-    ``or_existing`` is as for a schema. ``passing`` are nodes that files of the transaction have and the table has not in the end, each
-    with the id of its parent column.
-    """
-
-    table_id: int
-    schema_id: int
-    schema_name: str
-    name: str
-    uuid: str
-    path: str
-    schema: Schema
-    partition_spec: PartitionSpec | None = None
-    comment: str | None = None
-    column_comments: tuple[tuple[int, str], ...] = ()
-    sort_keys: tuple[SortKey, ...] = ()
-    altered: bool = False
-    inlined: bool = False
-    or_existing: bool = False
-    passing: tuple[tuple[Field, int | None], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropTable:
-    """End a table and everything that belongs to it."""
-
-    table_id: int
-    schema_name: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionChange:
-    """Other partition keys for new files; None for none at all."""
-
-    spec: PartitionSpec | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortChange:
-    """Another sort order for new files; empty for none at all."""
-
-    keys: tuple[SortKey, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterTable:
-    """Everything that a transaction changes of a committed table's definition.
-
-    Attributes:
-        name: The table's name at the base.
-        new_name: Its name from now on, None when it stays.
-        ended: Column ids whose live row ends.
-        added: Nodes to insert, each without its children and with the id of its parent column (None on top level).
-        schema: The columns that result.
-        partitioning: None when the keys stay; likewise ``sorting``.
-        comments: Column id (None for the table itself) and text of changed comments; None takes one away.
-        not_null: Ids of the columns that are NOT NULL from now on, of which the data at the base was checked.
-        inlined: Whether a new, empty table of inlined rows with these columns is made, as in :class:`CreateTable`.
-        unbounded: Ids of the columns whose bounds mean nothing for values of their new type.
-        passing: As in :class:`CreateTable`.
-    """
-
-    table_id: int
-    schema_id: int
-    schema_name: str
-    name: str
-    new_name: str | None = None
-    ended: tuple[int, ...] = ()
-    added: tuple[tuple[Field, int | None], ...] = ()
-    schema: Schema
-    partitioning: PartitionChange | None = None
-    sorting: SortChange | None = None
-    comments: tuple[tuple[int | None, str | None], ...] = ()
-    not_null: frozenset[int] = frozenset()
-    inlined: bool = False
-    unbounded: tuple[int, ...] = ()
-    passing: tuple[tuple[Field, int | None], ...] = ()
-
-    @property
-    def changes_columns(self) -> bool:
-        """Whether any row of a column changes."""
-        return bool(self.ended or self.added or self.passing)
-
-    @property
-    def changes_table(self) -> bool:
-        """Whether anything changes but the name."""
-        return self.changes_columns or self.partitioning is not None or self.sorting is not None or bool(self.comments)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateView:
-    """``view_id`` is negative; ``schema_id`` may be. ``altered`` is as for a table."""
-
-    view_id: int
-    schema_id: int
-    schema_name: str
-    name: str
-    uuid: str
-    dialect: str
-    sql: str
-    column_aliases: tuple[str, ...] = ()
-    comment: str | None = None
-    altered: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterView:
-    """Rename a view or change its comment.
-
-    Attributes:
-        name: Its name at the base.
-        new_name: Its name from now on, None when it stays.
-        commented: Whether its comment becomes ``comment``, where None is none.
-    """
-
-    view_id: int
-    schema_id: int
-    schema_name: str
-    name: str
-    new_name: str | None = None
-    commented: bool = False
-    comment: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropView:
-    """End a view and its tags."""
-
-    view_id: int
-    schema_name: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateMacro:
-    """``macro_id`` is negative; ``schema_id`` may be."""
-
-    macro_id: int
-    schema_id: int
-    schema_name: str
-    name: str
-    implementations: tuple[MacroImplementation, ...]
-
-    @property
-    def kind(self) -> MacroKind:
-        """Whether it makes values or rows."""
-        return self.implementations[0].kind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropMacro:
-    """End a macro."""
-
-    macro_id: int
-    schema_name: str
-    name: str
-    kind: MacroKind
+from ducklake_core.commit.definition_actions import Definition
+from ducklake_core.commit.moved_rows import FlushInlined, RewriteFiles
+from ducklake_core.format.files.added_files import AddedFile
+from ducklake_core.format.files.data_files import WrittenFile
+from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.inlined_rows import InlinedRows
+from ducklake_core.format.files.name_mapping import NameMapping
+from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.state import InlinedTable
+from ducklake_core.format.types.schema import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +26,7 @@ class AppendFiles:
     """Add written files to a table. Types behind the statistics come from ``schema``, the table's columns.
 
     ``schema`` and ``partition_spec`` are what the files were written with; an id of 0 means the spec that the transaction
-    itself creates with the table. ``depends`` says that the rows depend on those that the table had at the base, as a merge's do.
+    itself creates with the table. ``reads_base_rows`` says that the rows depend on those that the table had at the base, as a merge's do.
     ``local_ids`` are ids below 0, one for each file, by which other actions on the table name it; empty when none does.
     """
 
@@ -222,7 +34,7 @@ class AppendFiles:
     schema: Schema
     files: tuple[WrittenFile, ...]
     partition_spec: PartitionSpec | None = None
-    depends: bool = False
+    reads_base_rows: bool = False
     local_ids: tuple[int, ...] = ()
 
 
@@ -257,7 +69,7 @@ class InsertInlined:
             is made. A table or columns that the transaction itself makes bring their own.
         columns_version: Schema version at which the table's columns changed last before the base snapshot.
         row_ids: Ids of rows that have one already (updated rows keep theirs); None for new rows, which get the next ones.
-        depends: As in :class:`AppendFiles`.
+        reads_base_rows: As in :class:`AppendFiles`.
     """
 
     table_id: int
@@ -266,7 +78,7 @@ class InsertInlined:
     inlined_table: InlinedTable | None = None
     columns_version: int = 0
     row_ids: tuple[int, ...] | None = None
-    depends: bool = False
+    reads_base_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,9 +194,16 @@ class MergeFiles:
     merges: tuple[MergedFile, ...]
 
 
-Definition: TypeAlias = (
-    CreateSchema | DropSchema | CreateTable | AlterTable | DropTable | CreateView | AlterView | DropView | CreateMacro | DropMacro
-)
 Action: TypeAlias = (
-    Definition | AppendFiles | AddFiles | InsertInlined | EndFiles | AddDeleteFiles | InlineDeletes | EndInlined | MergeFiles
+    Definition
+    | AppendFiles
+    | AddFiles
+    | InsertInlined
+    | EndFiles
+    | AddDeleteFiles
+    | InlineDeletes
+    | EndInlined
+    | MergeFiles
+    | FlushInlined
+    | RewriteFiles
 )

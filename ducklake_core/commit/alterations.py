@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeAlias
 
-from ducklake_core.catalog.state import TableState
 from ducklake_core.errors import DuckLakeError, SchemaError, UsageError
-from ducklake_core.format.defaults import with_default, with_expression, with_initial_default
-from ducklake_core.format.names import folded
-from ducklake_core.format.partitioning import PartitionField, PartitionSpec, parse_partition_expression
-from ducklake_core.format.schema import Schema, check_names
-from ducklake_core.format.schema_edits import add_node, drop_node, edit_node, find_node, rename_node, retype_node
-from ducklake_core.format.sort_parser import parse_sort_key, renamed_in, sort_columns
-from ducklake_core.format.transforms import check_spec
-from ducklake_core.format.types import DataType, Field
+from ducklake_core.format.evolution.defaults import with_default, with_expression, with_initial_default
+from ducklake_core.format.evolution.schema_edits import add_node, drop_node, edit_node, find_node, rename_node, retype_node
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_partition_expression
+from ducklake_core.format.layout.sort_parser import parse_sort_key, renamed_in, sort_columns
+from ducklake_core.format.layout.transforms import check_spec
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.data_types import DataType, Field
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import Schema, check_names
 
 Alteration: TypeAlias = Callable[[TableState], TableState]
 ColumnPath: TypeAlias = tuple[str, ...]
@@ -172,6 +172,20 @@ def restore_columns(state: TableState, *, schema: Schema) -> TableState:
         return replace(state, schema=schema, partition_spec=spec)
 
 
+def restore_definition(state: TableState, *, then: TableState) -> TableState:
+    """With columns, keys, sort order, comments and tags of an earlier snapshot; its name stays."""
+    plain = replace(state, partition_spec=None, sort_keys=())
+    spec = None if then.partition_spec is None else replace(then.partition_spec, id=0)
+    return replace(
+        restore_columns(plain, schema=then.schema),
+        partition_spec=spec,
+        sort_keys=then.sort_keys,
+        comment=then.comment,
+        column_comments=then.column_comments,
+        tags=then.tags,
+    )
+
+
 def set_comment(state: TableState, *, text: str | None) -> TableState:
     """With another comment on the table, or none."""
     return replace(state, comment=text)
@@ -183,6 +197,14 @@ def set_column_comment(state: TableState, *, path: ColumnPath, text: str | None)
         node = find_node(state.schema, path)
         others = {column: comment for column, comment in state.column_comments.items() if column != node.id}
         return replace(state, column_comments=others | ({} if text is None else {node.id: text}))
+
+
+def set_tag(state: TableState, *, key: str, value: str | None) -> TableState:
+    """With another tag of the table, or without it."""
+    if key == "comment":
+        return set_comment(state, text=value)
+    others = {other: text for other, text in state.tags.items() if other != key}
+    return replace(state, tags=others if value is None else others | {key: value})
 
 
 def rename_table(state: TableState, *, name: str) -> TableState:

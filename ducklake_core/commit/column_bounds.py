@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ducklake_core.catalog.state import TableColumnStatistics
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
-from ducklake_core.format.files import ColumnStatistics
-from ducklake_core.format.statistics import COMPARED_AS_TEXT
-from ducklake_core.format.types import INT128, UINT128, DataType, PrimitiveType
-from ducklake_core.format.values import from_text, order_key
+from ducklake_core.format.files.data_files import ColumnStatistics
+from ducklake_core.format.files.geometry_statistics import GeometryStatistics, merged_geometry_statistics, read_geometry_statistics
+from ducklake_core.format.files.statistics import COMPARED_AS_TEXT
+from ducklake_core.format.state import TableColumnStatistics
+from ducklake_core.format.types.data_types import GEOMETRY, INT128, UINT128, VARIANT, DataType, PrimitiveType
+from ducklake_core.format.values.leaf_values import from_text, order_key
 
 _NO_BOUNDS_TYPES = (INT128, UINT128)
 
@@ -20,15 +21,24 @@ def merge_column(
 ) -> TableColumnStatistics | None:
     """The statistics row of a column after a batch of files, None when it must go.
 
-    A row without bounds says "only NULLs so far" to the reference, whose next insert then starts bounds anew from its own
+    A row without bounds says "only NULLs so far" to DuckDB, whose next insert then starts bounds anew from its own
     rows and loses the older ones in filters.  So a row whose true bounds are unknown is removed: a missing row is never
-    made again and counts as unknown.
+    made again and counts as unknown.  The boxes of geometries are bounds too; only for variants, whose fields are in ``extra_stats``,
+    does NULL mean unknown to DuckDB, which never fills it again.
     """
     has_values = any(column.value_count != 0 for column in batch)
     contains_null = (old is not None and old.contains_null is not False) or any(column.null_count != 0 for column in batch)
     contains_nan = _merge_nan(old, batch)
     low, high = (old.min_value, old.max_value) if old is not None else (None, None)
-    if has_values:
+    extra_stats = old.extra_stats if old is not None else None
+    if data_type == GEOMETRY:
+        extra_stats = _boxes(old, batch)
+        if extra_stats is None:
+            return None
+    elif data_type == VARIANT:
+        # What it says is said of all rows, and a NULL among the new ones makes it untrue as well.
+        extra_stats = None if batch else extra_stats
+    elif has_values:
         bounds = _bounds(old, batch, data_type)
         if bounds is None and not (data_type in _NO_BOUNDS_TYPES or contains_nan):
             return None
@@ -40,12 +50,25 @@ def merge_column(
         contains_nan=contains_nan,
         min_value=low,
         max_value=high,
-        extra_stats=old.extra_stats if old is not None else None,
+        extra_stats=extra_stats,
     )
 
 
+def _boxes(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> str | None:
+    """Box and types of the geometries of old rows and new ones; None when those of some are unknown."""
+    texts = [column.extra_stats for column in batch if column.value_count != 0]
+    if old is not None:
+        texts.append(old.extra_stats)
+    found = [read_geometry_statistics(text) for text in texts]
+    known = [box for box in found if box is not None]
+    if len(known) < len(found):
+        return None
+    merged = merged_geometry_statistics([GeometryStatistics(), *known])
+    return old.extra_stats if old is not None and read_geometry_statistics(old.extra_stats) == merged else merged.to_json()
+
+
 def _merge_nan(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> bool | None:
-    """NaN in the old rows or the new: None when either side does not know, as in the reference."""
+    """NaN in the old rows or the new: None when either side does not know, as in DuckDB."""
     known = [column.contains_nan for column in batch]
     if old is not None:
         known.append(old.contains_nan)
@@ -76,7 +99,7 @@ def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]
 
 
 def _order(text: str, data_type: DataType) -> Any:
-    """What bounds are compared by: values for numbers, times and booleans, else the text itself, byte by byte."""
+    """Get the key that bounds are compared by: values for numbers, times and booleans, else the text itself, byte by byte."""
     if isinstance(data_type, PrimitiveType) and data_type.name in COMPARED_AS_TEXT:
         return text
     return order_key(from_text(text, data_type))

@@ -6,31 +6,35 @@ Committed; surely failed (an error, and the caller may delete its files); or unk
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ducklake_core.catalog.database import Database, classify
-from ducklake_core.catalog.head import Head, HeadRequest, read_head, snapshots_mentioning
-from ducklake_core.catalog.state import Snapshot
-from ducklake_core.catalog.writer import apply_changes
+from ducklake_core.catalog.database.connections import Database, classify
+from ducklake_core.catalog.database.retries import COMMIT_RETRIES, RetryPolicy
+from ducklake_core.catalog.database.statements import PlainStatements
+from ducklake_core.catalog.database.writer_queue import Turn, waited_in_vain
+from ducklake_core.catalog.writing.head import Head, HeadRequest, expired_among, read_head, snapshots_mentioning
+from ducklake_core.catalog.writing.row_locks import wait_for_rows
+from ducklake_core.catalog.writing.writer import apply_changes
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
     AddFiles,
-    AlterTable,
     AppendFiles,
-    DropTable,
     EndFiles,
     InlineDeletes,
     InsertInlined,
+    MergeFiles,
     StagedDeleteFile,
 )
+from ducklake_core.commit.base_proof import find_stale
 from ducklake_core.commit.conflicts import find_conflict
+from ducklake_core.commit.moved_rows import FlushInlined, RewriteFiles
+from ducklake_core.commit.request import CommitRequest, commit_id_of, search_text, writer_of
 from ducklake_core.commit.resolution import Resolution, resolve
-from ducklake_core.commit.transaction import StagedTransaction, commit_id_of, search_text, writer_of
 from ducklake_core.errors import (
+    CatalogUnavailableError,
     CommitConflictError,
     CommitError,
     CommitOutcomeUnknownError,
@@ -38,23 +42,10 @@ from ducklake_core.errors import (
     DuckLakeError,
     UsageError,
 )
+from ducklake_core.format.state import Snapshot
 
 RewriteDeleteFile = Callable[[int, StagedDeleteFile, int], StagedDeleteFile]
 """Write a cumulative delete file again for another snapshot id: (table id, staged file, snapshot id) -> staged file."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
-    """How often and how patiently a commit is tried: ``wait`` seconds x factor^n, jittered between half and whole, up to ``longest``."""
-
-    attempts: int = 25
-    wait: float = 0.02
-    factor: float = 1.5
-    longest: float = 2.0
-
-    def pause(self, attempt: int) -> float:
-        """Seconds to sleep after a failed attempt (counted from 1)."""
-        return min(self.wait * self.factor ** (attempt - 1), self.longest) * random.uniform(0.5, 1.0)  # noqa: S311
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +72,11 @@ class Committer:
     Args:
         database: The catalog's database.
         rewrite_delete_file: Needed for transactions with cumulative delete files, which carry the snapshot id they expect.
-        policy: Attempts and pauses.
+        policy: The limit of attempts, and the pauses between them.
         sleep: For tests.
+
+    Attributes:
+        tries: How many attempts all commits have taken together.
     """
 
     def __init__(
@@ -90,21 +84,56 @@ class Committer:
         database: Database,
         *,
         rewrite_delete_file: RewriteDeleteFile | None = None,
-        policy: RetryPolicy | None = None,
+        policy: RetryPolicy = COMMIT_RETRIES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._database = database
         self._rewrite = rewrite_delete_file
-        self._policy = policy or RetryPolicy()
+        self._policy = policy
         self._sleep = sleep
+        self.tries = 0
+        self._run: _Run | None = None
+
+    @property
+    def may_have_committed(self) -> bool:
+        """Whether the last commit, which was interrupted, may be in the lake: its COMMIT was sent."""
+        return self._run is not None and self._run.may_have_committed
 
     def find_commit(self, commit_id: str) -> Snapshot | None:
         """The newest surviving snapshot that carries the commit id, None when there is none."""
         with self._database.read() as connection:
             candidates = snapshots_mentioning(connection, self._database.tables, search_text(commit_id))
-        return next((s for s in reversed(candidates) if commit_id_of(s.extra_info) == commit_id), None)
+        return _carrying(commit_id, candidates)
 
-    def commit(self, transaction: StagedTransaction) -> Committed:
+    def look_for(self, commit_id: str, snapshot_id: int | None = None) -> Snapshot | None:
+        """Likewise, but None only when there surely never was one; see :meth:`DuckLake.find_commit`.
+
+        Raises:
+            CommitOutcomeUnknownError: It may have been in a snapshot that was expired.
+        """
+        with self._database.read() as connection:
+            found = _carrying(commit_id, snapshots_mentioning(connection, self._database.tables, search_text(commit_id)))
+            expired = None if found is not None else expired_among(connection, self._database.tables, snapshot_id)
+        if expired is None:
+            return found
+        raise CommitOutcomeUnknownError(
+            f"no snapshot carries the commit id {commit_id}, but {expired}, and nobody can tell any more whether one of them did: "
+            "look at the rows of the table before writing them again",
+            commit_id=commit_id,
+            snapshot_id=snapshot_id,
+        )
+
+    def check(self, transaction: CommitRequest) -> None:
+        """Look for conflicts with what others have committed since the base, without committing anything.
+
+        Raises:
+            CommitConflictError: There is one.
+        """
+        with self._database.read() as connection:
+            head = read_head(PlainStatements(connection, {}), self._database, head_request(transaction))
+        _refuse_conflict(transaction, head)
+
+    def commit(self, transaction: CommitRequest) -> Committed:
         """Commit, trying again while other writers win or the database is away for a moment.
 
         Raises:
@@ -115,54 +144,96 @@ class Committer:
         """
         if not transaction.actions:
             raise UsageError("a transaction without changes makes no snapshot")
-        run = _Run(self._database, transaction, self._rewrite)
+        run = self._run = _Run(self._database, transaction, self._rewrite)
         last: DuckLakeError = CommitError("the retry policy allows no attempt")
-        for attempt in range(1, self._policy.attempts + 1):
+        for attempt in range(1, self._policy.tries + 1):
+            self.tries += 1
             try:
                 return run.attempt(attempt)
             except DuckLakeError as error:
                 last = error
+                run.note(error)
                 match classify(error):
                     case "retry" | "unavailable":
-                        pass
+                        run.failed()
                     case "outcome-unknown":
                         run.lost()
                     case _:
                         raise run.failure(error) from error
+            run.wait_for_rows(self._sleep)
             self._sleep(self._policy.pause(attempt))
-        raise run.exhausted(self._policy.attempts, last) from last
+        raise run.exhausted(self._policy.tries, last) from last
 
 
 class _Run:
     """The attempts of one commit, and what is known about those whose COMMIT got no answer."""
 
-    def __init__(self, database: Database, transaction: StagedTransaction, rewrite: RewriteDeleteFile | None) -> None:
+    def __init__(self, database: Database, transaction: CommitRequest, rewrite: RewriteDeleteFile | None) -> None:
         self._database = database
         self._transaction = transaction
         self._rewrite = rewrite
         self._request = head_request(transaction)
         self._trying: Resolution | None = None
         self._unanswered: Resolution | None = None
+        self._turn = Turn()
+        self._had_turn = self._met_locks = False
+
+        self._at_commit = False
+
+    @property
+    def may_have_committed(self) -> bool:
+        return self._at_commit or self._unanswered is not None
+
+    def failed(self) -> None:
+        """The attempt surely made no snapshot."""
+        self._at_commit = False
 
     def attempt(self, number: int) -> Committed:
-        transaction = self._transaction
-        with self._database.commit() as statements:
+        transaction, self._had_turn = self._transaction, False
+        self._at_commit = False
+        with self._database.commit(self._turn) as statements:
             head = read_head(statements, self._database, self._request)
+            self._had_turn = True
             if any(commit_id_of(snapshot.extra_info) is None for snapshot in head.later):
-                self._database.turns.expect_others()
+                self._database.writer_queue.expect_others()
             found = self._find_own(head, number)
             if found is not None:
                 return found
-            if self._unanswered is not None and head.snapshot.id >= self._unanswered.snapshot.id:
-                # Its snapshot id was taken by another commit, so the unanswered one surely failed.
-                self._unanswered = None
-            conflict = find_conflict(transaction, head)
-            if conflict is not None:
-                raise CommitConflictError(conflict.message, rule=conflict.rule, table=conflict.table, snapshot_id=conflict.snapshot_id)
+            self._judge_unanswered(head)
+            _refuse_conflict(transaction, head)
             transaction = self._transaction = self._with_snapshot_id(transaction, head.snapshot.id + 1)
             self._trying = resolve(transaction, head)
             apply_changes(statements, self._database, self._trying.changes)
+            # Until here whatever ends the block, an interrupt too, takes everything back.
+            self._at_commit = True
         return Committed(snapshot=self._trying.snapshot, ids=self._trying.ids, attempts=number)
+
+    def note(self, error: DuckLakeError) -> None:
+        """Remember what an attempt failed of, for the next one."""
+        self._met_locks = self._had_turn and waited_in_vain(error)
+        self._turn = self._turn.after(error, had_turn=self._had_turn)
+
+    def wait_for_rows(self, sleep: Callable[[float], None]) -> None:
+        """Wait for rows that others had locked, while everybody else may commit."""
+        if self._met_locks and self._trying is not None:
+            try:
+                wait_for_rows(self._database, self._trying.changes, sleep)
+            except CatalogUnavailableError:
+                return  # The next attempt meets that as well, and tells.
+
+    def _judge_unanswered(self, head: Head) -> None:
+        """Whether an unanswered commit, which no snapshot carries, surely failed.
+
+        Raises:
+            CommitOutcomeUnknownError: Its snapshot id was taken and expired since, perhaps with this very commit.
+        """
+        if self._unanswered is None or head.snapshot.id < self._unanswered.snapshot.id:
+            return
+        number = self._unanswered.snapshot.id
+        if all(snapshot.id != number for snapshot in head.later):
+            raise self._unknown(f"snapshot {number} has been expired since")
+        # Its snapshot id was taken by another commit.
+        self._unanswered = None
 
     def lost(self) -> None:
         """The connection went away at COMMIT: this attempt may or may not be in the lake.
@@ -176,11 +247,11 @@ class _Run:
         """The error to raise: the given one, unless an unanswered COMMIT leaves the outcome open."""
         if self._unanswered is None or isinstance(error, CommitOutcomeUnknownError):
             return error
-        return self._unknown(error)
+        return self._unknown(error.message)
 
     def exhausted(self, attempts: int, last: DuckLakeError) -> DuckLakeError:
         if self._unanswered is not None:
-            return self._unknown(last)
+            return self._unknown(last.message)
         names = ", ".join(sorted(self._transaction.names.values())) or "new tables"
         return CommitRetriesExhaustedError(
             f"the commit to {names} lost all {attempts} attempts against other writers or an unreachable catalog; nothing was changed. "
@@ -188,12 +259,12 @@ class _Run:
             attempts=attempts,
         )
 
-    def _unknown(self, error: DuckLakeError) -> CommitOutcomeUnknownError:
+    def _unknown(self, why: str) -> CommitOutcomeUnknownError:
         assert self._unanswered is not None
         return CommitOutcomeUnknownError(
             f"the connection was lost while snapshot {self._unanswered.snapshot.id} was being committed, and the catalog could not be "
-            f"asked whether it arrived ({error.message}). No file was deleted. Before running the write again, look for commit id "
-            f"{self._transaction.commit_id} with find_commit",
+            f"asked whether it arrived ({why}). No file was deleted. Before running the write again, ask "
+            f"find_commit({self._transaction.commit_id!r}, snapshot_id={self._unanswered.snapshot.id})",
             commit_id=self._transaction.commit_id,
             snapshot_id=self._unanswered.snapshot.id,
         )
@@ -205,10 +276,10 @@ class _Run:
                 return Committed(snapshot=snapshot, ids=own.ids if own else {}, attempts=number, repeated=own is None)
         return None
 
-    def _with_snapshot_id(self, transaction: StagedTransaction, snapshot_id: int) -> StagedTransaction:
+    def _with_snapshot_id(self, transaction: CommitRequest, snapshot_id: int) -> CommitRequest:
         """The transaction with every cumulative delete file written for this very snapshot id.
 
-        The reference leaves the id of its first attempt in the file, so that rows vanish from other writers' snapshots.
+        DuckDB leaves the id of its first attempt in the file, so that rows vanish from other writers' snapshots.
         No lock is held meanwhile except on a file, and this only happens after others have committed.
         """
         actions = tuple(self._rewritten(action, snapshot_id) for action in transaction.actions)
@@ -230,10 +301,22 @@ class _Run:
         return self._rewrite(table_id, file, snapshot_id)
 
 
-def head_request(transaction: StagedTransaction) -> HeadRequest:
-    """What the commit of a transaction must know about the head."""
-    # Rows go wherever the table is called; only what was asked for by its name must still have it.
-    tables = {action.table_id for action in transaction.actions if isinstance(action, AlterTable | DropTable) and action.table_id > 0}
+def _refuse_conflict(transaction: CommitRequest, head: Head) -> None:
+    conflict = find_stale(transaction, head) or find_conflict(transaction, head)
+    if conflict is not None:
+        raise CommitConflictError(conflict.message, rule=conflict.rule, table=conflict.table, snapshot_id=conflict.snapshot_id)
+
+
+def _carrying(commit_id: str, candidates: Sequence[Snapshot]) -> Snapshot | None:
+    return next((s for s in reversed(candidates) if commit_id_of(s.extra_info) == commit_id), None)
+
+
+def head_request(transaction: CommitRequest) -> HeadRequest:
+    """Build the request for all that the commit of a transaction reads of the head."""
+    # What was asked for by its name must still have it; files are merged whatever the table is called.
+    moves = (MergeFiles, FlushInlined, RewriteFiles)
+    tables = {getattr(action, "table_id", -1) for action in transaction.actions if not isinstance(action, moves)}
+    tables |= {table_id for table_id, looked in transaction.lookups.items() if "definition" in looked}
     views = frozenset(view_id for action in transaction.actions if (view_id := getattr(action, "view_id", -1)) > 0)
     files: set[int] = set()
     deletes_from: set[int] = set()
@@ -243,6 +326,8 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
                 files.update(ids)
             case AddDeleteFiles(files=hidden) | InlineDeletes(files=hidden):
                 files.update(file.data_file_id for file in hidden if file.data_file_id >= 0)
+            case RewriteFiles(sources=sources):
+                files.update(source.data_file_id for source in sources)
             case _:
                 continue
         deletes_from.add(action.table_id)
@@ -252,9 +337,12 @@ def head_request(transaction: StagedTransaction) -> HeadRequest:
     return HeadRequest(
         base=transaction.base.id,
         schema_version=transaction.base.schema_version,
-        tables=frozenset(tables),
+        options=transaction.assumed_options is not None,
+        tables=frozenset(number for number in tables if number > 0),
         views=views,
-        statistics_for=frozenset(inlined | {action.table_id for action in existing if isinstance(action, AppendFiles | AddFiles)}),
+        statistics_for=frozenset(
+            inlined | {action.table_id for action in existing if isinstance(action, AppendFiles | AddFiles | FlushInlined)}
+        ),
         inlined_for=frozenset(inlined),
         files=frozenset(files),
         deletes_from=frozenset(deletes_from),

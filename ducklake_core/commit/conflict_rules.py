@@ -1,6 +1,6 @@
 """The table of conflict rules: which changes of others an own change must not be committed on top of.
 
-Rules marked ``stricter`` go beyond the reference, which loses or duplicates rows there, or leaves objects that nobody can read or drop.
+Rules marked ``stricter`` go beyond DuckDB, which loses or duplicates rows there, or leaves objects that nobody can read or drop.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 OwnKind: TypeAlias = Literal[
-    "create_schema", "drop_schema", "create_table", "drop_table", "alter_table", "rename_table", "set_not_null",
+    "create_schema", "drop_schema", "tag_schema", "create_table", "drop_table", "alter_table", "rename_table", "set_not_null",
     "create_view", "alter_view", "rename_view", "drop_view",
     "create_scalar_macro", "create_table_macro", "drop_macro",
-    "insert", "delete", "inlined_delete", "inlined_file_delete", "compact",
+    "insert", "delete", "inlined_delete", "inlined_file_delete", "compact", "flush", "rewrite",
+    "look_at_definition", "look_for_matches", "look_at_rows",
 ]  # fmt: skip
 Scope: TypeAlias = Literal["table", "schema", "schema name", "entry name", "entries of schema", "data file", "view", "macro"]
-"""What own and other change must have in common: an id of a table, view, macro or schema, names without regard to case, or a data file."""
+"""The object that own and other change must share to conflict: an id of a table, view, macro or schema, a name, or a data file."""
 
 RENAMED = "renamed_table"
 """Not an entry of changes_made: a rename is logged as the creation of the new name, and told by the table's row."""
@@ -32,7 +33,7 @@ class Rule:
         scope: What both must be about.
         outcome: What the other transaction has done, for the message.
         why: Why the pair is forbidden.
-        stricter: Whether the reference allows it.
+        stricter: Whether DuckDB allows it.
     """
 
     name: str
@@ -53,7 +54,7 @@ def _stricter(own: OwnKind, other: str, outcome: str, why: str, scope: Scope = "
 
 
 def _naming_rules(own: OwnKind) -> tuple[Rule, ...]:
-    """What keeps a table or view from getting a name."""
+    """The rules that keep a table or view from getting a name."""
     return (
         Rule(name=f"{own}-dropped_schema", own=own, other="dropped_schema", scope="schema", outcome="dropped this schema", why=_NO_SCHEMA),
         Rule(name=f"{own}-created_table", own=own, other="created_table", scope="entry name",
@@ -79,7 +80,19 @@ _DELETED = "the other transaction decided what to delete without seeing these ro
 _UNSEEN = "the new rows were not looked at when this transaction decided what to delete"
 _MOVED = "positions in the old files mean nothing in the new ones"
 _TWICE = "a row could count as deleted twice"
+_OVERLOOKED = "what this transaction has looked for, it might find there now"
+_OTHER_NAME = "another table may have the name by which this one was asked for"
+_BY_NAME: tuple[OwnKind, ...] = ("insert", "delete", "inlined_delete", "inlined_file_delete")
 _UNCHECKED = "the new rows were not looked at when the column was found to be without NULL"
+
+_REDEFINED = (("dropped_table", "dropped it"), ("altered_table", "altered it"))
+_NEW_ROWS = (("inserted_into_table", "inserted into it"), ("inlined_insert", "inserted into it"))
+_FEWER_ROWS = (("deleted_from_table", "deleted from it"), ("inlined_delete", "deleted inlined rows from it"))
+
+
+def _lookup_rules(own: OwnKind, *others: tuple[str, str]) -> tuple[Rule, ...]:
+    return tuple(_stricter(own, other, outcome, _OVERLOOKED) for other, outcome in others)
+
 
 RULES: tuple[Rule, ...] = (
     # Schemas and names.
@@ -93,6 +106,7 @@ RULES: tuple[Rule, ...] = (
          outcome="created a view in this schema", why=_NO_SCHEMA),
     _stricter("drop_schema", "created_scalar_macro", "created a macro in this schema", _NO_SCHEMA, "entries of schema"),
     _stricter("drop_schema", "created_table_macro", "created a macro in this schema", _NO_SCHEMA, "entries of schema"),
+    _stricter("tag_schema", "dropped_schema", "dropped it", "there is nothing left to comment on", "schema"),
     *_naming_rules("create_table"),
     # Tables.
     *_table_rules("drop_table", ("dropped_table", "dropped it already", "it can be dropped once")),
@@ -135,6 +149,8 @@ RULES: tuple[Rule, ...] = (
         ("deleted_from_table", "deleted from it", _DELETED),
         ("inlined_delete", "deleted inlined rows from it", _DELETED),
     ),
+    # Planned again they follow the table, unless another one has its name now.
+    *(_stricter(own, RENAMED, "renamed it", _OTHER_NAME) for own in _BY_NAME),
     *_table_rules(
         "delete",
         ("dropped_table", "dropped it", _GONE),
@@ -165,7 +181,7 @@ RULES: tuple[Rule, ...] = (
         ("inserted_into_table", "inserted into it", _UNSEEN),
         ("inlined_insert", "inserted into it", _UNSEEN),
     ),
-    # The reference looks at tables here, not at files.
+    # DuckDB looks at tables here, not at files.
     Rule(name="inlined_file_delete-inlined_delete", own="inlined_file_delete", other="inlined_delete", scope="data file",
          outcome="deleted from the same data file", why=_TWICE),
     Rule(name="inlined_file_delete-inline_flush", own="inlined_file_delete", other="inline_flush", scope="data file",
@@ -182,5 +198,32 @@ RULES: tuple[Rule, ...] = (
         ("rewrite_delete", "compacted it", "the files may be gone"),
     ),
     _stricter("compact", "inlined_delete", "deleted rows of it", "the deletes would point at files that are gone"),
+    # A flush is planned again on top of whatever moves or deletes rows; rows that come in stay where they are.
+    *_table_rules(
+        "flush",
+        ("dropped_table", "dropped it", _GONE),
+        ("inlined_delete", "deleted inlined rows from it", "the deleted rows would come back"),
+        ("inline_flush", "flushed its inlined data", "the rows live in a file already"),
+    ),
+    _stricter("flush", "deleted_from_table", "deleted from it", "two live delete files of a data file double its rows"),
+    _stricter("flush", "merge_adjacent", "compacted it", _MOVED),
+    _stricter("flush", "rewrite_delete", "compacted it", _MOVED),
+    # A rewrite goes by data file, where DuckDB looks at tables: only what others did to the same files is in the way.
+    *_table_rules("rewrite", ("dropped_table", "dropped it", _GONE)),
+    *(
+        Rule(name=f"rewrite-{other}", own="rewrite", other=other, scope="data file", outcome=outcome, why=why, stricter=stricter)
+        for other, outcome, why, stricter in (
+            ("deleted_from_table", "deleted from the same data file", "the deleted rows would come back", False),
+            ("inlined_delete", "deleted from the same data file", "the deletes would point at files that are gone", True),
+            ("inline_flush", "flushed deletes of the same data file", "the deleted rows would come back", True),
+            ("merge_adjacent", "compacted the same data file", "the file may be gone", False),
+            ("rewrite_delete", "compacted the same data file", "the file may be gone", False),
+        )
+    ),
+    # What was looked at, whether or not anything was found: the transaction is as if it had begun after the other one.
+    *_lookup_rules("look_at_definition", *_REDEFINED),
+    _stricter("look_at_definition", RENAMED, "renamed it", "the change was asked for by the old name"),
+    *_lookup_rules("look_for_matches", *_REDEFINED, *_NEW_ROWS),
+    *_lookup_rules("look_at_rows", *_REDEFINED, *_NEW_ROWS, *_FEWER_ROWS),
 )  # fmt: skip
 """Every forbidden pair."""

@@ -1,7 +1,7 @@
 """Which changes of others a transaction must not be committed on top of, by the table of rules in conflict_rules.py.
 
-The check is one-sided, as in the reference: who commits second decides.  What no rule forbids may be committed, because
-resolution takes every id and statistic from the head.  Rules marked ``stricter`` go beyond the reference, which loses or
+The check is one-sided, as in DuckDB: who commits second decides.  What no rule forbids may be committed, because
+resolution takes every id and statistic from the head.  Rules marked ``stricter`` go beyond DuckDB, which loses or
 duplicates rows there.
 """
 
@@ -12,15 +12,22 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import assert_never
 
-from ducklake_core.catalog.head import Head
-from ducklake_core.catalog.state import Snapshot
+from ducklake_core.catalog.writing.head import Head
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
     AddFiles,
+    AppendFiles,
+    EndFiles,
+    EndInlined,
+    InlineDeletes,
+    InsertInlined,
+    MergeFiles,
+)
+from ducklake_core.commit.conflict_rules import RENAMED, RULES, OwnKind, Rule, Scope
+from ducklake_core.commit.definition_actions import (
     AlterTable,
     AlterView,
-    AppendFiles,
     CreateMacro,
     CreateSchema,
     CreateTable,
@@ -30,16 +37,13 @@ from ducklake_core.commit.actions import (
     DropSchema,
     DropTable,
     DropView,
-    EndFiles,
-    EndInlined,
-    InlineDeletes,
-    InsertInlined,
-    MergeFiles,
+    TagSchema,
 )
-from ducklake_core.commit.conflict_rules import RENAMED, RULES, OwnKind, Rule, Scope
-from ducklake_core.commit.transaction import StagedTransaction
+from ducklake_core.commit.moved_rows import FlushInlined, RewriteFiles
+from ducklake_core.commit.request import CommitRequest, Lookup
 from ducklake_core.format.changes import Changes, QualifiedName, parse_changes
-from ducklake_core.format.locations import printable
+from ducklake_core.format.files.locations import printable
+from ducklake_core.format.state import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +89,7 @@ _BY_OWN: dict[tuple[str, str], tuple[Rule, ...]] = {
 _ACTION_TEXT: dict[OwnKind, str] = {
     "create_schema": "create schema",
     "drop_schema": "drop schema",
+    "tag_schema": "comment on schema",
     "create_table": "create table",
     "drop_table": "drop table",
     "alter_table": "alter table",
@@ -102,16 +107,31 @@ _ACTION_TEXT: dict[OwnKind, str] = {
     "inlined_delete": "delete inlined rows from table",
     "inlined_file_delete": "delete from table",
     "compact": "compact table",
+    "flush": "flush inlined data of table",
+    "rewrite": "rewrite files of table",
+    "look_at_definition": "alter table",
+    "look_for_matches": "look for rows in table",
+    "look_at_rows": "look for rows in table",
 }
 
+_LOOKED: dict[Lookup, OwnKind] = {"definition": "look_at_definition", "matches": "look_for_matches", "rows": "look_at_rows"}
 
-def find_conflict(transaction: StagedTransaction, head: Head) -> Conflict | None:
+
+def find_conflict(transaction: CommitRequest, head: Head) -> Conflict | None:
     """The first reason why the transaction must not be committed on top of the head, None when it may."""
     obstacle = _find_gap(transaction, head) or _find_file_of_another(transaction, head)
     if obstacle is not None:
         return obstacle
+    if transaction.takes_all and head.later:
+        return Conflict(
+            rule="restore-anything",
+            message=f"Transaction conflict - attempting to restore the lake - but another transaction has committed snapshot "
+            f"{head.later[0].id} meanwhile. Nothing was changed; restore it again",
+            snapshot_id=head.later[0].id,
+        )
     # A thousand appends to a table are one change to it.
     own = list(dict.fromkeys(change for action in transaction.actions for change in _own_changes(action, transaction)))
+    own += [_on_table(_LOOKED[one], table_id, transaction) for table_id, looked in transaction.lookups.items() for one in sorted(looked)]
     for snapshot in head.later:
         for other in _others(snapshot.changes):
             if other.kind == "unknown":
@@ -127,7 +147,7 @@ def find_conflict(transaction: StagedTransaction, head: Head) -> Conflict | None
     return None
 
 
-def _find_gap(transaction: StagedTransaction, head: Head) -> Conflict | None:
+def _find_gap(transaction: CommitRequest, head: Head) -> Conflict | None:
     expected = range(transaction.base.id + 1, head.snapshot.id + 1)
     present = {snapshot.id for snapshot in head.later}
     missing = [number for number in expected if number not in present]
@@ -142,7 +162,7 @@ def _find_gap(transaction: StagedTransaction, head: Head) -> Conflict | None:
     )
 
 
-def _find_file_of_another(transaction: StagedTransaction, head: Head) -> Conflict | None:
+def _find_file_of_another(transaction: CommitRequest, head: Head) -> Conflict | None:
     if not head.added_paths:
         return None
     path = min(head.added_paths)
@@ -176,15 +196,15 @@ def _conflict(rule: Rule, own: _Own, snapshot_id: int) -> Conflict:
     )
 
 
-def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Own]:
+def _own_changes(action: Action, transaction: CommitRequest) -> Iterator[_Own]:
     match action:
-        case CreateSchema() | DropSchema() | CreateTable() | AlterTable() | DropTable():
+        case CreateSchema() | DropSchema() | TagSchema() | CreateTable() | AlterTable() | DropTable():
             yield from _definition(action)
         case CreateView() | AlterView() | DropView() | CreateMacro() | DropMacro():
             yield from _definition(action)
         case AppendFiles(table_id=table_id) | AddFiles(table_id=table_id) | InsertInlined(table_id=table_id):
             yield _on_table("insert", table_id, transaction)
-            if not isinstance(action, AddFiles) and action.depends:
+            if not isinstance(action, AddFiles) and action.reads_base_rows:
                 yield _on_table("delete", table_id, transaction)
         case EndFiles(table_id=table_id, data_file_ids=ids):
             yield _on_table("delete", table_id, transaction, tuple((i, None) for i in ids))
@@ -199,6 +219,11 @@ def _own_changes(action: Action, transaction: StagedTransaction) -> Iterator[_Ow
             yield _on_table("inlined_delete", table_id, transaction)
         case MergeFiles(table_id=table_id):
             yield _on_table("compact", table_id, transaction)
+        case FlushInlined(table_id=table_id):
+            yield _on_table("flush", table_id, transaction)
+        case RewriteFiles(table_id=table_id, sources=sources):
+            of_files = tuple((source.data_file_id, frozenset[int | None](source.delete_file_ids)) for source in sources)
+            yield _on_table("rewrite", table_id, transaction, of_files)
         case _:
             assert_never(action)
 
@@ -209,6 +234,8 @@ def _definition(action: Definition) -> Iterator[_Own]:
             yield _Own(kind="create_schema", label=name, schema_name=name)
         case DropSchema(schema_id=schema_id, name=name):
             yield _Own(kind="drop_schema", label=name, schema_id=schema_id, schema_name=name)
+        case TagSchema(schema_id=schema_id, name=name):
+            yield _Own(kind="tag_schema", label=name, schema_id=schema_id, schema_name=name)
         case CreateTable(schema_id=schema_id, schema_name=schema_name, name=name):
             label = f"{schema_name}.{name}"
             yield _Own(kind="create_table", label=label, schema_id=schema_id, schema_name=schema_name, name=name)
@@ -260,7 +287,7 @@ def _view_alterations(action: AlterView) -> Iterator[_Own]:
             schema_name=action.schema_name,
             name=action.new_name,
         )
-    if action.commented:
+    if action.tags:
         yield _Own(kind="alter_view", label=label, view_id=action.view_id)
 
 
@@ -285,12 +312,12 @@ def _entries(changes: Changes) -> Iterator[_Other]:
 
 
 def _on_table(
-    kind: OwnKind, table_id: int, transaction: StagedTransaction, files: tuple[tuple[int, frozenset[int | None] | None], ...] = ()
+    kind: OwnKind, table_id: int, transaction: CommitRequest, files: tuple[tuple[int, frozenset[int | None] | None], ...] = ()
 ) -> _Own:
     return _Own(kind=kind, label=transaction.names.get(table_id, f"with id {table_id}"), table_id=table_id, files=files)
 
 
-def _related(scope: Scope, own: _Own, other: _Other, transaction: StagedTransaction, head: Head) -> bool:
+def _related(scope: Scope, own: _Own, other: _Other, transaction: CommitRequest, head: Head) -> bool:
     match scope:
         case "table":
             return own.table_id == other.id

@@ -1,27 +1,29 @@
-"""What a transaction changes of a table, as one action: the difference of two states, however many alterations lie between."""
+"""The changes of a transaction to a table, as one action: the difference of two states, however many alterations lie between."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ducklake_core.catalog.inlined_ddl import may_inline
-from ducklake_core.catalog.state import TableState
-from ducklake_core.commit.actions import AlterTable, PartitionChange, SortChange
-from ducklake_core.format.evolution import promotes
+from ducklake_core.catalog.inlined.ddl import may_inline
+from ducklake_core.commit.definition_actions import AlterTable, PartitionChange, SortChange
+from ducklake_core.format.evolution.promotion import bounds_hold
+from ducklake_core.format.evolution.reconciliation import promotes
+from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.options import Options
-from ducklake_core.format.partitioning import PartitionSpec
-from ducklake_core.format.promotion import bounds_hold
-from ducklake_core.format.schema import Schema
-from ducklake_core.format.type_names import ColumnRow, column_row
-from ducklake_core.format.types import Field
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import ColumnRow, column_row
 
 
-def difference(committed: TableState, wanted: TableState, passing: tuple[tuple[Field, int | None], ...] = ()) -> AlterTable | None:
+def difference(
+    committed: TableState, wanted: TableState, transient_columns: tuple[tuple[Field, int | None], ...] = ()
+) -> AlterTable | None:
     """The one action that makes the wanted state of the committed one, None when they are the same.
 
     Columns are compared by id, row by row: a column that was added and dropped again leaves nothing, one that was added,
-    renamed and given another type is added in its last form. Only what files have in between is told (``passing``).
+    renamed and given another type is added in its last form. Only what files have in between is told (``transient_columns``).
     """
     before, after = dict(_nodes(committed.schema)), dict(_nodes(wanted.schema))
     changed = {number for number, (node, parent) in after.items() if number in before and _row(node, parent) != _row(*before[number])}
@@ -41,19 +43,19 @@ def difference(committed: TableState, wanted: TableState, passing: tuple[tuple[F
         schema=wanted.schema,
         partitioning=partitioning,
         sorting=None if committed.sort_keys == wanted.sort_keys else SortChange(keys=wanted.sort_keys),
-        comments=tuple(_comments(committed, wanted)),
+        tags=tuple(_tags(committed, wanted)),
         not_null=frozenset(
             column.id for column in wanted.schema if not column.nullable and column.id in before and before[column.id][0].nullable
         ),
-        # The reference makes a new table of inlined rows whenever the form of rows may have changed, and for new names and keys as well.
+        # DuckDB makes a new table of inlined rows whenever the form of rows may have changed, and for new names and keys as well.
         unbounded=tuple(number for number in sorted(changed) if not _bounds_hold(before[number][0], after[number][0])),
-        inlined=(in_other_form or partitioning is not None or new_name is not None or bool(passing)) and inlining(wanted),
-        passing=passing,
+        inlined=(in_other_form or partitioning is not None or new_name is not None or bool(transient_columns)) and inlining(wanted),
+        transient_columns=transient_columns,
     )
     return action if action.changes_table or action.new_name is not None else None
 
 
-def passing_columns(written: Iterable[Schema], known: Sequence[Schema]) -> tuple[tuple[Field, int | None], ...]:
+def find_transient_columns(written: Iterable[Schema], known: Sequence[Schema]) -> tuple[tuple[Field, int | None], ...]:
     """Nodes of columns that files were written with, and that no snapshot shows with this type.
 
     They are told to the catalog all the same: ids that files use must not be given to later columns, which would show old values, and
@@ -84,7 +86,7 @@ def _keys(spec: PartitionSpec | None) -> list[tuple[int, str]]:
     return [(key.column_id, key.text) for key in spec.fields] if spec is not None else []
 
 
-def settled(committed: TableState | None, wanted: TableState) -> TableState:
+def normalized(committed: TableState | None, wanted: TableState) -> TableState:
     """The wanted state, naming the committed partition spec where its keys are those again: there will be no new one."""
     before, after = (None if state is None else state.partition_spec for state in (committed, wanted))
     if committed is None or before is None or after is None or _partitioning(committed, wanted) is not None:
@@ -93,7 +95,7 @@ def settled(committed: TableState | None, wanted: TableState) -> TableState:
 
 
 def inlining(state: TableState) -> bool:
-    """Whether the reference would make a table of inlined rows for a table's columns."""
+    """Whether DuckDB would make a table of inlined rows for a table's columns."""
     return Options.from_mapping(state.options).data_inlining_row_limit > 0 and may_inline(state.schema)
 
 
@@ -112,7 +114,7 @@ def _row(node: Field, parent: int | None) -> ColumnRow:
 
 
 def _form(node: Field | None, parent: int | None) -> object:
-    """What decides how a row is stored: name and type."""
+    """The properties that decide how a row is stored: name and type."""
     row = None if node is None else _row(node, parent)
     return row and (row.column_name, row.column_type, row.parent_column)
 
@@ -129,10 +131,19 @@ def _partitioning(committed: TableState, wanted: TableState) -> PartitionChange 
     return None if same else PartitionChange(spec=wanted.partition_spec)
 
 
-def _comments(committed: TableState, wanted: TableState) -> Iterator[tuple[int | None, str | None]]:
-    if committed.comment != wanted.comment:
-        yield None, wanted.comment
-    live = {node.id for node in wanted.schema.walk()}
-    for column in sorted(live & (committed.column_comments.keys() | wanted.column_comments.keys())):
-        if committed.column_comments.get(column) != wanted.column_comments.get(column):
-            yield column, wanted.column_comments.get(column)
+def table_tags(state: TableState) -> dict[tuple[int | None, str], str]:
+    """All tags of a table and its live columns by column id (None for the table itself) and key, comments included."""
+    found: dict[tuple[int | None, str], str] = {} if state.comment is None else {(None, "comment"): state.comment}
+    found |= {(None, key): value for key, value in sorted(state.tags.items())}
+    for node in sorted(node.id for node in state.schema.walk()):
+        if node in state.column_comments:
+            found[node, "comment"] = state.column_comments[node]
+    return found
+
+
+def _tags(committed: TableState, wanted: TableState) -> Iterator[tuple[int | None, str, str | None]]:
+    before, after = table_tags(committed), table_tags(wanted)
+    live = {None, *(node.id for node in wanted.schema.walk())}
+    for column, key in (*after, *(one for one in before if one not in after and one[0] in live)):
+        if before.get((column, key)) != after.get((column, key)):
+            yield column, key, after.get((column, key))

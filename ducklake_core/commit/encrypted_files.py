@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ducklake_core.commit.actions import Action, AddDeleteFiles, AddFiles, AppendFiles, MergeFiles, StagedDeleteFile
+from ducklake_core.commit.moved_rows import CumulativeDeletes, FlushInlined, RewriteFiles
 from ducklake_core.errors import CommitError
-from ducklake_core.format.files import WrittenFile
+from ducklake_core.format.files.data_files import WrittenFile
 
 
 def check_encrypted(actions: Iterable[Action]) -> None:
@@ -21,7 +22,7 @@ def check_encrypted(actions: Iterable[Action]) -> None:
                 raise CommitError(f"{file.path} is not encrypted, but the lake is; nothing was committed", path=file.path)
 
 
-def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile]:
+def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile | CumulativeDeletes]:
     match action:
         case AppendFiles(files=files):
             return files
@@ -31,5 +32,13 @@ def _files(action: Action) -> Iterable[WrittenFile | StagedDeleteFile]:
             return deletes
         case MergeFiles(merges=merges):
             return [merge.output for merge in merges]
+        case FlushInlined(files=flushed, gathered=gathered):
+            return [
+                *(file.output for file in flushed),
+                *(file.deletes for file in flushed if file.deletes is not None),
+                *(deletes.file for deletes in gathered),
+            ]
+        case RewriteFiles(sources=sources, outputs=outputs):
+            return [*(file for file, _ in outputs), *(source.gathered.file for source in sources if source.gathered is not None)]
         case _:
             return ()

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ducklake_core.commit.actions import StagedDeleteFile
-from ducklake_core.format.added_files import mapping_rows
-from ducklake_core.format.encryption_key import EncryptionKey
-from ducklake_core.format.files import WrittenFile
-from ducklake_core.format.name_mapping import MappedColumn
+from ducklake_core.commit.moved_rows import CumulativeDeletes
+from ducklake_core.format.files.added_files import mapping_rows
+from ducklake_core.format.files.data_files import WrittenFile
+from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.name_mapping import MappedColumn
 
 
 def data_file_row(
@@ -93,6 +94,27 @@ def delete_file_row(file: StagedDeleteFile, delete_file_id: int, table_id: int, 
         "footer_size": file.footer_size,
         "encryption_key": _key_text(file.encryption_key),
         "partial_max": snapshot_id if cumulative else None,
+    }
+
+
+def gathered_delete_row(
+    file: CumulativeDeletes, delete_file_id: int, data_file_id: int, table_id: int, end_snapshot: int | None
+) -> dict[str, object]:
+    """The row of a delete file whose deletes are all of earlier snapshots."""
+    return {
+        "delete_file_id": delete_file_id,
+        "table_id": table_id,
+        "begin_snapshot": file.min_snapshot,
+        "end_snapshot": end_snapshot,
+        "data_file_id": data_file_id,
+        "path": file.path,
+        "path_is_relative": True,
+        "format": "parquet",
+        "delete_count": file.delete_count,
+        "file_size_bytes": file.file_size_bytes,
+        "footer_size": file.footer_size,
+        "encryption_key": _key_text(file.encryption_key),
+        "partial_max": file.max_snapshot,
     }
 
 

@@ -1,7 +1,7 @@
 """From staged actions and the head to catalog rows: the pure half of a commit, run whole in every attempt.
 
 Every id, row id and statistic comes from the head of this very attempt, so nothing of an earlier attempt survives.
-(specification: Snapshots, Queries; counters and change texts as the reference writes them.)
+(specification: Snapshots, Queries; counters and change texts as DuckDB writes them.)
 """
 
 from __future__ import annotations
@@ -11,15 +11,21 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from ducklake_core.catalog.changes import CatalogChange
-from ducklake_core.catalog.head import Head
-from ducklake_core.catalog.state import Snapshot
-from ducklake_core.commit import definition_changes, row_changes, view_changes
+from ducklake_core.catalog.writing.head import Head
+from ducklake_core.commit import definition_changes, row_changes, row_moves, view_changes
 from ducklake_core.commit.actions import (
     AddDeleteFiles,
     AddFiles,
+    AppendFiles,
+    EndFiles,
+    EndInlined,
+    InlineDeletes,
+    InsertInlined,
+    MergeFiles,
+)
+from ducklake_core.commit.definition_actions import (
     AlterTable,
     AlterView,
-    AppendFiles,
     CreateMacro,
     CreateSchema,
     CreateTable,
@@ -29,20 +35,18 @@ from ducklake_core.commit.actions import (
     DropSchema,
     DropTable,
     DropView,
-    EndFiles,
-    EndInlined,
-    InlineDeletes,
-    InsertInlined,
-    MergeFiles,
+    TagSchema,
 )
-from ducklake_core.commit.draft import Draft
-from ducklake_core.commit.transaction import StagedTransaction
+from ducklake_core.commit.moved_rows import FlushInlined, RewriteFiles
+from ducklake_core.commit.request import CommitRequest
+from ducklake_core.commit.snapshot_builder import SnapshotBuilder
 from ducklake_core.errors import UsageError
+from ducklake_core.format.state import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
-    """What one attempt writes.
+    """The catalog rows that one attempt writes.
 
     Attributes:
         snapshot: The snapshot that it makes.
@@ -55,65 +59,79 @@ class Resolution:
     ids: Mapping[int, int]
 
 
-def resolve(transaction: StagedTransaction, head: Head) -> Resolution:
+def resolve(transaction: CommitRequest, head: Head) -> Resolution:
     """The snapshot and the catalog rows that the transaction becomes on top of the head.
 
     Raises:
         UsageError: Compaction together with other changes, which no DuckLake snapshot can say.
     """
-    merges = [isinstance(action, MergeFiles) for action in transaction.actions]
-    if any(merges) and not all(merges):
+    kinds = {type(action) if isinstance(action, MergeFiles | FlushInlined | RewriteFiles) else None for action in transaction.actions}
+    if len(kinds) > 1:
         raise UsageError("a transaction either compacts files or makes other changes, never both")
-    draft = Draft(transaction, head)
+    builder = SnapshotBuilder(transaction, head)
     for action in transaction.actions:
         match action:
-            case CreateSchema() | DropSchema() | CreateTable() | AlterTable() | DropTable():
-                _define(draft, action)
+            case CreateSchema() | DropSchema() | TagSchema() | CreateTable() | AlterTable() | DropTable():
+                _define(builder, action)
             case CreateView() | AlterView() | DropView() | CreateMacro() | DropMacro():
-                _define(draft, action)
+                _define(builder, action)
             case AppendFiles():
-                row_changes.append_files(draft, action)
+                row_changes.append_files(builder, action)
             case AddFiles():
-                row_changes.add_files(draft, action)
+                row_changes.add_files(builder, action)
             case InsertInlined():
-                row_changes.insert_inlined(draft, action)
+                row_changes.insert_inlined(builder, action)
             case EndFiles():
-                row_changes.end_files(draft, action)
+                row_changes.end_files(builder, action)
             case AddDeleteFiles():
-                row_changes.add_delete_files(draft, action)
+                row_changes.add_delete_files(builder, action)
             case InlineDeletes():
-                row_changes.inline_deletes(draft, action)
+                row_changes.inline_deletes(builder, action)
             case EndInlined():
-                row_changes.end_inlined(draft, action)
-            case MergeFiles():
-                row_changes.merge_files(draft, action)
+                row_changes.end_inlined(builder, action)
+            case MergeFiles() | FlushInlined() | RewriteFiles():
+                _move(builder, action)
             case _:
                 assert_never(action)
-    snapshot, changes = draft.finish()
-    return Resolution(snapshot=snapshot, changes=changes, ids=draft.ids)
+    snapshot, changes = builder.finish()
+    return Resolution(snapshot=snapshot, changes=changes, ids=builder.ids)
 
 
-def _define(draft: Draft, action: Definition) -> None:
+def _move(builder: SnapshotBuilder, action: MergeFiles | FlushInlined | RewriteFiles) -> None:
+    match action:
+        case MergeFiles():
+            row_changes.merge_files(builder, action)
+        case FlushInlined():
+            row_moves.flush_inlined(builder, action)
+        case RewriteFiles():
+            row_moves.rewrite_files(builder, action)
+        case _:
+            assert_never(action)
+
+
+def _define(builder: SnapshotBuilder, action: Definition) -> None:
     match action:
         case CreateSchema():
-            definition_changes.create_schema(draft, action)
+            definition_changes.create_schema(builder, action)
         case DropSchema():
-            definition_changes.drop_schema(draft, action)
+            definition_changes.drop_schema(builder, action)
+        case TagSchema():
+            definition_changes.tag_schema(builder, action)
         case CreateTable():
-            definition_changes.create_table(draft, action)
+            definition_changes.create_table(builder, action)
         case DropTable():
-            definition_changes.drop_table(draft, action)
+            definition_changes.drop_table(builder, action)
         case AlterTable():
-            definition_changes.alter_table(draft, action)
+            definition_changes.alter_table(builder, action)
         case CreateView():
-            view_changes.create_view(draft, action)
+            view_changes.create_view(builder, action)
         case AlterView():
-            view_changes.alter_view(draft, action)
+            view_changes.alter_view(builder, action)
         case DropView():
-            view_changes.drop_view(draft, action)
+            view_changes.drop_view(builder, action)
         case CreateMacro():
-            view_changes.create_macro(draft, action)
+            view_changes.create_macro(builder, action)
         case DropMacro():
-            view_changes.drop_macro(draft, action)
+            view_changes.drop_macro(builder, action)
         case _:
             assert_never(action)

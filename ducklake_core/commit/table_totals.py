@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ducklake_core.catalog.changes import CatalogChange, DeleteRows, InsertRows, UpdateEach, UpdateRows
-from ducklake_core.catalog.state import TableColumnStatistics, TableStatistics
 from ducklake_core.commit.column_bounds import merge_column
-from ducklake_core.format.files import ColumnStatistics, WrittenFile
-from ducklake_core.format.inlined_rows import InlinedRows
-from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import Field
+from ducklake_core.format.files.data_files import ColumnStatistics, WrittenFile
+from ducklake_core.format.files.inlined_rows import InlinedRows
+from ducklake_core.format.state import TableColumnStatistics, TableStatistics
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.schema import Schema
 
 
 class TableTotals:
@@ -20,16 +20,20 @@ class TableTotals:
         table_id: The real id.
         before: Its statistics at the head, None when it never had rows.
         columns: Its column statistics at the head.
+        first_row_id: Where the row ids of a new table begin.
     """
 
-    def __init__(self, table_id: int, before: TableStatistics | None, columns: Iterable[TableColumnStatistics]) -> None:
+    def __init__(
+        self, table_id: int, before: TableStatistics | None, columns: Iterable[TableColumnStatistics], first_row_id: int = 0
+    ) -> None:
         self._table_id = table_id
         self._before = before
         self._columns = {column.column_id: column for column in columns}
         self._record_count = before.record_count if before else 0
-        self._next_row_id = before.next_row_id if before else 0
+        self._next_row_id = before.next_row_id if before else first_row_id
         self._file_size_bytes = before.file_size_bytes if before else 0
         self._batches: list[dict[int, ColumnStatistics]] = []
+        self._moved = False
         self._schema: Schema | None = None
         self._leaves: dict[int, Field] = {}
         self._lacking: set[int] = set()
@@ -38,7 +42,7 @@ class TableTotals:
         """Count one more file in.
 
         Returns:
-            Its first row id. Files that embed their row ids get fresh ones as well, as in the reference.
+            Its first row id. Files that embed their row ids get fresh ones as well, as in DuckDB.
         """
         row_id_start = self._next_row_id
         self._next_row_id += file.record_count
@@ -46,6 +50,11 @@ class TableTotals:
         self._file_size_bytes += file.file_size_bytes
         self._count_in(file.statistics, schema)
         return row_id_start
+
+    def add_moved(self, file: WrittenFile) -> None:
+        """Count the bytes of a file in whose rows are counted already."""
+        self._file_size_bytes += file.file_size_bytes
+        self._moved = True
 
     def add_inlined(self, rows: InlinedRows, schema: Schema, row_ids: tuple[int, ...] | None = None) -> Sequence[int]:
         """Count rows in the catalog in.
@@ -76,7 +85,7 @@ class TableTotals:
         totals = {"record_count": self._record_count, "next_row_id": self._next_row_id, "file_size_bytes": self._file_size_bytes}
         if self._before is None:
             yield InsertRows(table="table_stats", rows=({"table_id": self._table_id, **totals},))
-        elif self._batches:
+        elif self._batches or self._moved:
             yield UpdateRows(table="table_stats", where={"table_id": self._table_id}, values=totals)
         yield from self._column_changes()
 
@@ -88,7 +97,7 @@ class TableTotals:
             batch = [batch[leaf.id] for batch in self._batches if leaf.id in batch]
             old = self._columns.get(leaf.id)
             if old is None and (self._before is not None or leaf.id in self._lacking):
-                # The reference never makes up a missing row, and neither do we: bounds over this batch alone would lose older rows.
+                # DuckDB never makes up a missing row, and neither do we: bounds over this batch alone would lose older rows.
                 continue
             merged = merge_column(old, batch, leaf.type, self._table_id, leaf.id)
             if merged is None:

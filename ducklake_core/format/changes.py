@@ -1,7 +1,7 @@
 """The text of ``ducklake_snapshot_changes.changes_made`` and what it says (specification: ducklake_snapshot_changes).
 
 A text is a list of ``kind:value`` entries, divided by commas, in a fixed order of kinds.  Values are ids, or quoted names for
-what was created.  The reference refuses to work over a snapshot that has a kind it does not know, so only the kinds below
+what was created.  DuckDB refuses to work over a snapshot that has a kind it does not know, so only the kinds below
 are ever written; readers keep what they do not know as :attr:`Changes.unknown` and let the commit rules decide.
 """
 
@@ -24,7 +24,7 @@ class QualifiedName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What one snapshot changed: ids of schemas, tables, views and macros, or names of what it created.
+    """The changes of one snapshot: ids of schemas, tables, views and macros, or names of what it created.
 
     Attributes:
         created_schema: Names of created schemas.
@@ -63,9 +63,9 @@ class Changes:
     unknown: tuple[str, ...] = ()
 
     def listing(self) -> dict[str, list[str]]:
-        """The same as texts by the keys of the reference's ``snapshots()`` function, kinds without entries left out.
+        """The same as texts by the keys of DuckDB's ``snapshots()`` function, kinds without entries left out.
 
-        Names that are not plain are quoted; the reference also quotes those that are words of its SQL.
+        Names that are not plain are quoted; DuckDB also quotes those that are words of its SQL.
 
         >>> Changes(created_table=(QualifiedName(schema="main", name="t"),), inline_flush=(4,)).listing()
         {'tables_created': ['main.t'], 'flushed_inlined': ['4']}
@@ -108,7 +108,7 @@ _ALIASES = {"compacted_table": "merge_adjacent", "flushed_inlined": "inline_flus
 
 
 def encode_changes(changes: Changes) -> str:
-    """The text of changes, in the reference's order, ids ascending and each once.
+    """The text of changes, in DuckDB's order, ids ascending and each once.
 
     >>> created = (QualifiedName(schema="main", name='we"ird, name'),)
     >>> encode_changes(Changes(created_table=created, inserted_into_table=(4, 2, 4)))
@@ -132,7 +132,7 @@ def encode_changes(changes: Changes) -> str:
 
 
 def parse_changes(text: str | None) -> Changes:
-    """What a text says; kinds are read without regard to case, and old spellings of kinds are understood.
+    """Parse a text of changes; kinds are read without regard to case, and old spellings of kinds are understood.
 
     >>> parsed = parse_changes('Created_Table:"main"."a,b",compacted_table:7,new_kind:1')
     >>> parsed.created_table, parsed.merge_adjacent, parsed.unknown
@@ -195,14 +195,16 @@ def _entries(text: str) -> Iterable[tuple[str, str]]:
         position = found.end()
 
 
+_MOST_DIGITS = 19
 _NAME = re.compile(r'"((?:[^"]|"")*)"')
 
 
 def _parse_value(kind: str, value: str) -> object:
     if kind not in _NAME_KINDS | _SCHEMA_KINDS:
-        if value.isascii() and value.isdigit():
+        # Python refuses to read thousands of digits, and ids are 64-bit numbers.
+        if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
             return int(value)
-        raise CatalogCorruptError(f"changes_made has {value!r} as id of {kind}", changes=value)
+        raise CatalogCorruptError(f"changes_made has {value[:80]!r} as id of {kind}", changes=value)
     parts = tuple(part.replace('""', '"') for part in _NAME.findall(value))
     whole = ".".join(map(_quoted, parts))
     if whole == value and len(parts) == (1 if kind in _SCHEMA_KINDS else 2):

@@ -16,16 +16,16 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.evolution import promotes
-from ducklake_core.format.literals import text_literal
-from ducklake_core.format.names import folded
-from ducklake_core.format.predicates import Literal as Constant
-from ducklake_core.format.sql_constants import QuotedText, constant_of
-from ducklake_core.format.sql_trees import parse_text
-from ducklake_core.format.type_names import type_text
-from ducklake_core.format.type_parser import data_type_of
-from ducklake_core.format.types import GEOMETRY, JSON, VARCHAR, VARIANT, DataType, PrimitiveType
-from ducklake_core.format.value_text import to_cast_text
+from ducklake_core.format.evolution.reconciliation import promotes
+from ducklake_core.format.expressions.literals import text_literal
+from ducklake_core.format.expressions.predicates import Literal as Constant
+from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of
+from ducklake_core.format.expressions.sql_trees import parse_text
+from ducklake_core.format.types.data_types import GEOMETRY, JSON, VARCHAR, VARIANT, DataType, PrimitiveType
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.type_names import type_text
+from ducklake_core.format.types.type_parser import data_type_of
+from ducklake_core.format.values.value_text import to_cast_text
 
 MacroKind: TypeAlias = Literal["scalar", "table"]
 _OPENING, _CLOSING = ("(", "[", "{"), (")", "]", "}")
@@ -52,7 +52,7 @@ class MacroImplementation:
 
     Attributes:
         kind: ``scalar`` makes a value of an expression, ``table`` makes rows of a query.
-        dialect: Language of ``sql``; the reference writes ``duckdb``.
+        dialect: Language of ``sql``; DuckDB writes ``duckdb``.
         sql: The expression or query.
     """
 
@@ -151,7 +151,7 @@ def _default(text: str, kind: DataType | None) -> Constant:
     if isinstance(constant, QuotedText):
         typed = Constant(value=constant.text, type=VARCHAR) if kind is None or kind == VARCHAR else text_literal(constant.text, kind)
         if typed is None:
-            raise UsageError(f"the default {text} is no value of type {kind}")
+            raise UsageError(f"the default {text} is not a value of type {kind}")
         return typed
     if constant is None or constant.value is None:
         raise UnsupportedFeatureError(f"the default {text!r} is no constant, or NULL: only constants with a value are read again by DuckDB")
@@ -159,7 +159,7 @@ def _default(text: str, kind: DataType | None) -> Constant:
         return constant
     cast = constant_of(parse_text(f"CAST({text} AS {_sql_type(kind)})", "default"))
     if not isinstance(cast, Constant) or cast.value != constant.value:
-        raise UsageError(f"the default {text} is no value of type {kind}")
+        raise UsageError(f"the default {text} is not a value of type {kind}")
     return cast
 
 

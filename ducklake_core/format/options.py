@@ -16,13 +16,13 @@ Compression: TypeAlias = Literal["uncompressed", "snappy", "gzip", "zstd", "brot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Options in force, with the defaults of the reference.
+    """Options in force, with the defaults of DuckDB.
 
     Attributes:
         parquet_compression: Codec of new data files.
         parquet_version: Parquet data page version, 1 or 2.
         parquet_compression_level: Level of the codec, None for its own default.
-        parquet_row_group_size: Rows in a row group, None where nobody chose a number (the reference takes 122880).
+        parquet_row_group_size: Rows in a row group, None where nobody chose a number (DuckDB takes 122880).
         parquet_row_group_size_bytes: Bytes in a row group, None for no limit.
         target_file_size: Bytes after which a writer starts the next file.
         data_inlining_row_limit: Inserts of up to this many rows may be kept in the catalog.
@@ -82,22 +82,17 @@ class Options:
         >>> Options.from_mapping({"Target_File_Size": "10MB", "created_by": "DuckDB"}).target_file_size
         10000000
 
-        Names that are no options (``version``, ``data_path``, options of later versions) are left out, as in the reference.
+        Names that are no options (``version``, ``data_path``, options of later versions) are left out, as in DuckDB.
 
         Raises:
-            UsageError: A text that is no value of its option.
+            UsageError: A text is not a valid value of its option.
         """
         known = {name.lower(): text for name, text in texts.items() if name.lower() in _PARSERS}
         return cls(**{name: _parse(name, text) for name, text in known.items()})  # type: ignore[arg-type]
 
 
-def merge_scopes(*scopes: Mapping[str, str]) -> dict[str, str]:
-    """Texts in force from several scopes, the most general first: lake, schema, table. Names become lower case."""
-    return {name.lower(): text for scope in scopes for name, text in scope.items()}
-
-
 def normalize_option(name: str, value: object) -> tuple[str, str]:
-    """Name and text to store for an option, as the reference stores them.
+    """Name and text to store for an option, as DuckDB stores them.
 
     >>> normalize_option("TARGET_FILE_SIZE", "1MiB"), normalize_option("parquet_version", 2), normalize_option("auto_compact", False)
     (('target_file_size', '1048576'), ('parquet_version', 'V2'), ('auto_compact', 'false'))
@@ -105,9 +100,7 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
     Raises:
         UsageError: An unknown option, or a value out of its bounds.
     """
-    folded = name.lower()
-    if folded not in _PARSERS:
-        raise UsageError(f"unknown option {name!r}; the options are: {', '.join(_PARSERS)}", option=name)
+    folded = option_name(name)
     text = str(value)
     parsed = _parse(folded, text)
     match folded, parsed:
@@ -121,6 +114,18 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
             return folded, text
         case _:
             return folded, str(parsed)
+
+
+def option_name(name: str) -> str:
+    """The name of an option as it is stored.
+
+    Raises:
+        UsageError: An unknown option.
+    """
+    folded = name.lower()
+    if folded not in _PARSERS:
+        raise UsageError(f"unknown option {name!r}; the options are: {', '.join(_PARSERS)}", option=name)
+    return folded
 
 
 def _parse(name: str, text: str) -> object:
@@ -174,10 +179,13 @@ def parse_age(text: str) -> timedelta:
         found = _AGE_PART.match(folded, position)
         if not found or (found[2] is not None and found[2] not in _SECONDS):
             raise UsageError(f"{text!r} is not a span of time such as '2 days'")
-        if found[2] is not None:
-            total += timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
-        else:
-            total += timedelta(hours=int(found[3]), minutes=int(found[4]), seconds=int(found[5]))
+        try:
+            if found[2] is not None:
+                total += timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
+            else:
+                total += timedelta(hours=int(found[3]), minutes=int(found[4]), seconds=int(found[5]))
+        except (ValueError, OverflowError):
+            raise UsageError(f"{text[:100]!r} is longer than any span of time here: 2.7 million years") from None
         position = found.end()
     return total
 

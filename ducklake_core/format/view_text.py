@@ -15,7 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.names import folded
+from ducklake_core.format.types.names import folded
 
 PLACEHOLDER = "{DUCKLAKE_CATALOG}"
 # As long as the placeholder, so that places in the text stay the same.
@@ -83,7 +83,7 @@ def _insertion(table: exp.Table, find: FindTable, sql: str) -> tuple[int, str] |
     first = table.args.get("db") or table.this
     place = first.meta.get("start")
     if place is None or sql[place : place + 1] == "'":
-        raise NotFoundError(f"the view reads {table.name!r}, which is no table of the lake", sql=sql)
+        raise NotFoundError(f"the view reads {table.name!r}, which is not a table of the lake", sql=sql)
     schema = find(table.db or None, table.name)
     return place, f"{PLACEHOLDER}." + ("" if table.db else _quoted(schema) + ".")
 

@@ -2,39 +2,52 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from ducklake_core.errors import UsageError
+from ducklake_core.format.argument_checks import BEGINNING, in_utc
+from ducklake_core.format.options import parse_age
 
-Age: TypeAlias = timedelta | datetime
+Age: TypeAlias = timedelta | str | datetime
 
 AGE_FLOOR = timedelta(hours=1)
-"""What is younger may be in use by a query or a write that is still running."""
+"""The smallest age; a younger file may be in use by a query or a write that is still running."""
 
 
 def threshold(older_than: Age, now: datetime) -> datetime:
     """The point in time before which things are old enough, in UTC.
 
     Raises:
-        UsageError: A time without a zone, or a negative age.
+        UsageError: A time without a zone, a negative age, or a text that is not a duration.
     """
-    if isinstance(older_than, timedelta):
-        if older_than < timedelta(0):
-            raise UsageError(f"older_than must not be negative, not {older_than}")
-        return now - older_than
-    if older_than.tzinfo is None:
-        raise UsageError(f"the time {older_than.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
-    return older_than.astimezone(UTC)
+    if isinstance(older_than, datetime):
+        return in_utc(older_than)
+    return before(now, older_than, "older_than")
 
 
-def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelta) -> None:
+def before(now: datetime, age: timedelta | str, argument: str) -> datetime:
+    """The point in time that is an age before another; the beginning of the calendar when that is before it.
+
+    Raises:
+        UsageError: A negative age, or a text that is not a duration.
+    """
+    span = parse_age(age) if isinstance(age, str) else age
+    if span < timedelta(0):
+        raise UsageError(f"{argument} must not be negative, not {span}", parameter=argument)
+    try:
+        return now - span
+    except OverflowError:
+        return BEGINNING
+
+
+def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelta | str) -> None:
     """Refuse a threshold that is nearer than the floor.
 
     Raises:
-        UsageError: It is.
+        UsageError: It is, or the floor is no age.
     """
-    if limit > now - min_age:
+    if limit > before(now, min_age, "min_age"):
         raise UsageError(
             f"{argument} would take what is younger than {min_age}, which running queries and writes may still use; "
             "give a longer age, or a smaller min_age when you know that nothing runs"

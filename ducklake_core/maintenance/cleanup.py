@@ -10,16 +10,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.scheduled import ScheduledFile, forget_scheduled, named_by_any_row, scheduled_files, still_referenced
-from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing.scheduled import ScheduledFile, forget_scheduled, named_by_any_row, scheduled_files, still_referenced
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format import paths
-from ducklake_core.format.locations import file_key
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.locations import file_key, is_below
 from ducklake_core.format.options import Options
+from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
 from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 from ducklake_core.storage.filesystems import Storage, printable
 
 _BATCH = 500
@@ -41,9 +43,9 @@ class LeftFile:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanupResult:
-    """What cleaning up does, or did.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CleanupResult(MaintenanceResult):
+    """The plan or the outcome of cleaning up.
 
     Attributes:
         dry_run: Whether this is only the plan.
@@ -70,8 +72,21 @@ class CleanupResult:
         counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough"
         return [*lines, f"{would} {len(self.files)} files ({len(self.missing)} were missing), {counts}"]
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    @property
+    def steps(self) -> tuple[MaintenanceStep, ...]:
+        """One step for each scheduled file, and one for all that are not old enough."""
+        done: StepOutcome = "planned" if self.dry_run else "done"
+        steps = [_step(file.path, f"unneeded since {file.scheduled:%Y-%m-%d %H:%M:%S} UTC", done) for file in self.files]
+        steps += [_step(file.path, file.reason, "skipped") for file in self.kept]
+        steps += [_step(file.path, file.reason, "failed") for file in self.failed]
+        steps += [_step("scheduled files", "they are not old enough", "skipped", self.too_young)] if self.too_young else []
+        return tuple(steps)
+
+
+def _step(target: str, reason: str, outcome: StepOutcome, files: int = 1) -> MaintenanceStep:
+    return MaintenanceStep(
+        verb="cleanup_old_files", target=target, action="delete what no snapshot reads", reason=reason, outcome=outcome, files=files
+    )
 
 
 def cleanup_old_files(
@@ -80,7 +95,7 @@ def cleanup_old_files(
     storage: Storage,
     *,
     older_than: Age | None = None,
-    min_age: timedelta = AGE_FLOOR,
+    min_age: timedelta | str = AGE_FLOOR,
     dry_run: bool = False,
 ) -> CleanupResult:
     """Plan, and unless ``dry_run`` carry out, the deletion. See ``DuckLake.cleanup_old_files`` for the arguments."""
@@ -88,6 +103,7 @@ def cleanup_old_files(
     young: list[str] = []
     with database.read() as connection:
         now = database.now(connection)
+        check_same_lake(info, stored_options(connection, database.tables))
         options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
         limit = threshold(options.delete_older_than if older_than is None else older_than, now)
         check_floor("older_than", limit, now, min_age)
@@ -166,6 +182,9 @@ def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: set[str]) -> str 
         info.checked_location(file.path, "the file")
     except UnsupportedFeatureError:
         return "it is outside of the data path, in a place that allowed_paths does not name"
+    # Whoever can write to the catalog can schedule any file of the same store for deletion.
+    if not any(is_below(file.path, place) for place in (info.data_path, *info.allowed_paths)) and not paths.has_writers_name(file.path):
+        return "it is outside of the data path and not called as DuckLake's writers call their files: allowed_paths must name its place"
     return None
 
 

@@ -5,19 +5,21 @@ Files that nothing reads any more are not deleted here; they are scheduled, and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.expiry import DeadTable, Unneeded, UnneededFile, expire, unneeded
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.state import LakeInfo, Snapshot
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.holds import read_holds
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing.expiry import DeadTable, Unneeded, UnneededFile, expire, lock_snapshots, unneeded
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.options import Options
-from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
+from ducklake_core.format.state import LakeInfo, Snapshot
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, before, check_floor, threshold
 from ducklake_core.maintenance.attempts import run_write
-from ducklake_core.maintenance.words import size_text
+from ducklake_core.maintenance.sizes import format_bytes
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,20 +32,31 @@ class ExpiringSnapshot:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpiryResult:
-    """What expiring snapshots does, or did.
+class HeldSnapshot:
+    """A snapshot that is old enough to be forgotten, and the names of the holds that keep it."""
+
+    id: int
+    time: datetime
+    holds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ExpiryResult(MaintenanceResult):
+    """The plan or the outcome of expiring snapshots.
 
     Attributes:
         dry_run: Whether this is only the plan.
         snapshots: Snapshots to forget, by id.
         files: Files that thereby lose their last reader, to be scheduled for deletion.
         tables: Dropped tables that are forgotten with them.
+        held: Snapshots that would have gone but for a hold, and the holds' names.
     """
 
     dry_run: bool
     snapshots: tuple[ExpiringSnapshot, ...]
     files: tuple[UnneededFile, ...]
     tables: tuple[DeadTable, ...]
+    held: tuple[HeldSnapshot, ...] = ()
 
     @property
     def snapshot_ids(self) -> tuple[int, ...]:
@@ -59,15 +72,30 @@ class ExpiryResult:
         """The plan in words: one line per snapshot, table and file, then the sum."""
         would = "would expire" if self.dry_run else "expired"
         lines = [f"{would} snapshot {s.id} of {s.time:%Y-%m-%d %H:%M:%S} UTC: {s.reason}" for s in self.snapshots]
+        lines += [f"kept snapshot {s.id} of {s.time:%Y-%m-%d %H:%M:%S} UTC: held as {', '.join(map(repr, s.holds))}" for s in self.held]
         lines += [f"  forget dropped table {table.name}" for table in self.tables]
-        lines += [f"  schedule {f.kind} file {f.path} ({size_text(f.file_size_bytes)}) of {f.table}: {f.reason}" for f in self.files]
-        summary = (
-            f"{would} {len(self.snapshots)} snapshots, {len(self.files)} files ({size_text(self.bytes_scheduled)}) lose their last reader"
-        )
+        lines += [f"  schedule {f.kind} file {f.path} ({format_bytes(f.file_size_bytes)}) of {f.table}: {f.reason}" for f in self.files]
+        size = format_bytes(self.bytes_scheduled)
+        summary = f"{would} {len(self.snapshots)} snapshots, {len(self.files)} files ({size}) lose their last reader"
         return [*lines, summary]
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    @property
+    def steps(self) -> tuple[MaintenanceStep, ...]:
+        """One step for each snapshot, dropped table and file."""
+        done: StepOutcome = "planned" if self.dry_run else "done"
+
+        def step(target: str, action: str, reason: str, outcome: StepOutcome = done, files: int = 0, size: int = 0) -> MaintenanceStep:
+            return MaintenanceStep(
+                verb="expire_snapshots", target=target, action=action, reason=reason, outcome=outcome, files=files, bytes=size
+            )
+
+        steps = [step(f"snapshot {one.id}", "forget it", one.reason) for one in self.snapshots]
+        steps += [step(f"snapshot {s.id}", "forget it", f"held as {', '.join(map(repr, s.holds))}", "skipped") for s in self.held]
+        steps += [step(table.name, "forget the dropped table", "no snapshot shows it any more") for table in self.tables]
+        return (
+            *steps,
+            *(step(f.path, f"schedule the {f.kind} file for deletion", f.reason, done, 1, f.file_size_bytes) for f in self.files),
+        )
 
 
 def expire_snapshots(
@@ -77,7 +105,7 @@ def expire_snapshots(
     older_than: Age | None = None,
     versions: Iterable[int] | None = None,
     keep_last: int = 1,
-    min_age: timedelta = AGE_FLOOR,
+    min_age: timedelta | str = AGE_FLOOR,
     dry_run: bool = False,
 ) -> ExpiryResult:
     """Plan, and unless ``dry_run`` carry out, the expiry of snapshots. See ``DuckLake.expire_snapshots`` for the arguments."""
@@ -94,15 +122,18 @@ def expire_snapshots(
         else:
             limit = older_than if older_than is not None else Options.from_mapping(reader.options()).expire_older_than
             chosen = _by_age(snapshots, limit, keep_last, min_age, database.now(connection))
+        chosen, held = _split(chosen, _holders(reader, database.now(connection)))
         planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run else Unneeded()
     if dry_run or not chosen:
-        return _result(chosen, planned, dry_run=dry_run)
-    ids = [snapshot.id for snapshot in chosen]
+        return _result(chosen, planned, held, dry_run=dry_run)
 
     def attempt() -> ExpiryResult:
         with database.write() as connection:
-            gone, found = expire(connection, database, info, ids)
-        return _result([s for s in chosen if s.id in set(gone)], found, dry_run=False)
+            lock_snapshots(connection, database, [snapshot.id for snapshot in chosen])
+            # Read after the lock: a hold that was added meanwhile counts, and none can be added from here on.
+            free, late = _split(chosen, _holders(CatalogReader(connection, info, database.tables), database.now(connection)))
+            gone, found = expire(connection, database, info, [snapshot.id for snapshot in free])
+        return _result([s for s in free if s.id in set(gone)], found, (*held, *late), dry_run=False)
 
     return run_write(attempt, "expire snapshots")
 
@@ -118,7 +149,7 @@ def _by_version(snapshots: Sequence[Snapshot], wanted: Collection[int]) -> list[
 
 
 def _by_age(
-    snapshots: Sequence[Snapshot], older_than: Age | None, keep_last: int, min_age: timedelta, now: datetime
+    snapshots: Sequence[Snapshot], older_than: Age | None, keep_last: int, min_age: timedelta | str, now: datetime
 ) -> list[ExpiringSnapshot]:
     if older_than is None and keep_last == 1:
         raise UsageError(
@@ -129,11 +160,33 @@ def _by_age(
         check_floor("older_than", limit, now, min_age)
         reason = f"older than {limit:%Y-%m-%d %H:%M:%S} UTC"
     else:
-        limit = now - min_age
+        limit = before(now, min_age, "min_age")
         reason = f"not among the last {keep_last}, and older than {min_age}"
     candidates = snapshots[: len(snapshots) - keep_last]
-    return [ExpiringSnapshot(id=s.id, time=s.time, reason=reason) for s in candidates if s.time < limit]
+    return [ExpiringSnapshot(id=s.id, time=s.time, reason=reason) for s in candidates if _is_before(s.time, limit)]
 
 
-def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, *, dry_run: bool) -> ExpiryResult:
-    return ExpiryResult(dry_run=dry_run, snapshots=tuple(snapshots), files=found.files, tables=found.tables)
+def _is_before(time: object, limit: datetime) -> bool:
+    """Whether a snapshot is so old; one without a time, in a catalog that was edited, is not known to be."""
+    return isinstance(time, datetime) and time < limit
+
+
+def _holders(reader: CatalogReader, now: datetime) -> dict[int, tuple[str, ...]]:
+    """Names of the holds that are not over, by snapshot."""
+    found: dict[int, tuple[str, ...]] = {}
+    for hold in read_holds(reader.connection, reader.catalog):
+        if not hold.is_over(now):
+            found[hold.snapshot_id] = (*found.get(hold.snapshot_id, ()), hold.name)
+    return found
+
+
+def _split(
+    chosen: Sequence[ExpiringSnapshot], holders: Mapping[int, tuple[str, ...]]
+) -> tuple[list[ExpiringSnapshot], tuple[HeldSnapshot, ...]]:
+    """The snapshots that nobody holds, and those that somebody does."""
+    held = tuple(HeldSnapshot(id=s.id, time=s.time, holds=holders[s.id]) for s in chosen if s.id in holders)
+    return [s for s in chosen if s.id not in holders], held
+
+
+def _result(snapshots: Sequence[ExpiringSnapshot], found: Unneeded, held: Sequence[HeldSnapshot] = (), *, dry_run: bool) -> ExpiryResult:
+    return ExpiryResult(dry_run=dry_run, snapshots=tuple(snapshots), files=found.files, tables=found.tables, held=tuple(held))

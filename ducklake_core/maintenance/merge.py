@@ -5,38 +5,37 @@ One snapshot per table that has work. What goes wrong with one table, or one gro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from ducklake_core.arrow.rewrite import MergeTask, discard, merge_files
-from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.state import LakeInfo, Snapshot, TableState
-from ducklake_core.catalog.visibility import same_name
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.known_files import named_files
+from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import MergedFile, MergeFiles
-from ducklake_core.commit.committer import Committer
-from ducklake_core.commit.encrypted_files import check_encrypted
-from ducklake_core.commit.transaction import StagedTransaction, new_commit_id, stored_extra_info
-from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError
-from ducklake_core.format import paths
-from ducklake_core.format.files import WrittenFile
-from ducklake_core.format.names import join_name, split_name
+from ducklake_core.engines.arrow.rewrite import MergeTask, discard, merge_files
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.options import Options
+from ducklake_core.format.state import LakeInfo, Snapshot
 from ducklake_core.maintenance.merge_plan import MergeGroup, MergeLimits, TableMergePlan, plan_table
-from ducklake_core.maintenance.words import size_text
+from ducklake_core.maintenance.sizes import format_bytes
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
+from ducklake_core.maintenance.tables import Change, FailedTable, commit_table, name_of, plan_tables
 from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Outcome: TypeAlias = WrittenFile | DuckLakeError
+MergeOutcome: TypeAlias = WrittenFile | DuckLakeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMerge:
-    """What merging does, or did, to one table.
+    """The plan or the outcome of merging for one table.
 
     Attributes:
         table: ``schema.table``.
@@ -48,6 +47,7 @@ class TableMerge:
         skipped: Why the table is left alone altogether, None when it is not.
         left: How many files are left alone, by reason.
         failures: What went wrong; the rows are as they were.
+        steps: All of this as steps, one for each file to make, and one for each reason why files are left alone.
     """
 
     table: str
@@ -60,11 +60,12 @@ class TableMerge:
     skipped: str | None = None
     left: tuple[tuple[str, int], ...] = ()
     failures: tuple[str, ...] = ()
+    steps: tuple[MaintenanceStep, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeResult:
-    """What merging small files does, or did, table by table.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MergeResult(MaintenanceResult):
+    """The plan or the outcome of merging small files, table by table.
 
     Attributes:
         dry_run: Whether this is only the plan.
@@ -86,7 +87,7 @@ class MergeResult:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What went wrong, over all tables, each with its table."""
+        """The failures of all tables, each with its table."""
         return tuple(f"{table.table}: {failure}" for table in self.tables for failure in table.failures)
 
     def lines(self) -> list[str]:
@@ -99,11 +100,13 @@ class MergeResult:
             if table.skipped is not None:
                 lines.append(f"{table.table}: left alone, {table.skipped}")
             lines += [f"{table.table}: FAILED, {failure}" for failure in table.failures]
-        sizes = size_text(sum(table.bytes_read for table in self.tables))
+        sizes = format_bytes(sum(table.bytes_read for table in self.tables))
         return [*lines, f"{would} {self.files_merged} files ({sizes}) into {self.files_created}, {len(self.failures)} failures"]
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    @property
+    def steps(self) -> tuple[MaintenanceStep, ...]:
+        """One step for each file to make, and one for what is left alone."""
+        return tuple(step for table in self.tables for step in table.steps)
 
 
 def merge_adjacent_files(
@@ -118,35 +121,50 @@ def merge_adjacent_files(
     dry_run: bool = False,
 ) -> MergeResult:
     """Plan, and unless ``dry_run`` carry out, the merge. See ``DuckLake.merge_adjacent_files`` for the arguments."""
-    with database.read() as connection:
-        reader = CatalogReader(connection, info, database.tables)
-        base = reader.latest_snapshot()
-        plans = [plan_table(reader, state, base, limits or MergeLimits()) for state in _tables(reader, base, table, schema)]
-    if dry_run:
-        return MergeResult(dry_run=True, tables=tuple(_planned(plan) for plan in plans))
+    bounds = limits or MergeLimits()
+    plans = plan_tables(database, info, table, schema, lambda reader, state, base: plan_table(reader, state, base, bounds))
     merger = _Merger(database, info, storage, spark)
-    return MergeResult(dry_run=False, tables=tuple(merger.run(plan) if plan.groups else _planned(plan) for plan in plans))
+    done = [
+        _unplanned(plan) if isinstance(plan, FailedTable) else _planned(plan) if dry_run or not plan.groups else merger.run(plan)
+        for plan in plans
+    ]
+    return MergeResult(dry_run=dry_run, tables=tuple(done))
 
 
-def _tables(reader: CatalogReader, base: Snapshot, table: str | None, schema: str | None) -> list[TableState]:
-    if table is not None:
-        schema_name, name = split_name(table)
-        return [reader.table(schema_name if schema is None else schema, name, base.id)]
-    if schema is not None:
-        reader.schema(schema, base.id)
-    listed = reader.tables(base.id)
-    return [reader.table_by_id(item.id, base.id) for item in listed if schema is None or same_name(item.schema_name, schema)]
+def _unplanned(failed: FailedTable) -> TableMerge:
+    reason = str(failed.error)
+    return TableMerge(table=failed.table, failures=(reason,), steps=(_step(failed.table, reason, "failed"),))
+
+
+def _step(table: str, reason: str, outcome: StepOutcome, group: MergeGroup | None = None, files: int = 0) -> MaintenanceStep:
+    return MaintenanceStep(
+        verb="merge_adjacent_files",
+        target=table,
+        action="merge small files into one",
+        reason=reason,
+        outcome=outcome,
+        files=len(group.files) if group is not None else files,
+        rows=group.record_count if group is not None else 0,
+        bytes=group.bytes if group is not None else 0,
+    )
+
+
+def _left(plan: TableMergePlan) -> list[MaintenanceStep]:
+    name = name_of(plan.table)
+    steps = [_step(name, reason, "skipped", files=count) for reason, count in plan.left]
+    return steps if plan.skipped is None else [_step(name, plan.skipped, "skipped"), *steps]
 
 
 def _planned(plan: TableMergePlan) -> TableMerge:
     return TableMerge(
-        table=join_name(plan.table.schema_name, plan.table.name),
+        table=name_of(plan.table),
         groups=tuple(str(group) for group in plan.groups),
         files_merged=sum(len(group.files) for group in plan.groups),
         files_created=len(plan.groups),
         bytes_read=plan.bytes,
         skipped=plan.skipped,
         left=plan.left,
+        steps=(*(_step(name_of(plan.table), str(group), "planned", group) for group in plan.groups), *_left(plan)),
     )
 
 
@@ -160,20 +178,24 @@ class _Merger:
     spark: SparkSession | None
 
     def run(self, plan: TableMergePlan) -> TableMerge:
-        tasks = [self._task(plan, group) for group in plan.groups]
-        outcomes = list(zip(plan.groups, self._outcomes(tasks), strict=True))
-        failures = [f"{group}: {outcome}" for group, outcome in outcomes if isinstance(outcome, DuckLakeError)]
+        write_id = paths.write_id()
+        tasks = [self._task(plan, group, write_id) for group in plan.groups]
+        try:
+            outcomes = list(zip(plan.groups, self._outcomes(tasks), strict=True))
+        except BaseException:
+            # Nothing of it is committed: the job failed as a whole, or somebody interrupted it.
+            sweep(self.storage, plan.table.path, write_id, named=self._named)
+            raise
+        failed = {number: outcome for number, (_, outcome) in enumerate(outcomes) if isinstance(outcome, DuckLakeError)}
+        failures = [f"{plan.groups[number]}: {error}" for number, error in failed.items()]
         done = [(group, file) for group, file in outcomes if isinstance(file, WrittenFile)]
         snapshot: Snapshot | None = None
         if done:
             try:
-                snapshot = self._commit(plan, done)
-            except CommitOutcomeUnknownError as error:
-                # The files may be part of the lake by now.
-                failures.append(str(error))
+                snapshot = self._commit(plan, done, lambda: discard([file for _, file in done], tasks[0].state))
             except DuckLakeError as error:
-                discard([file for _, file in done], tasks[0].state)
                 failures.append(str(error))
+                failed = {number: failed.get(number, error) for number in range(len(plan.groups))}
         planned = _planned(plan)
         if snapshot is None:
             done = []
@@ -186,16 +208,23 @@ class _Merger:
             bytes_written=sum(file.file_size_bytes for _, file in done),
             snapshot=snapshot,
             failures=tuple(failures),
+            steps=tuple(
+                _step(planned.table, str(failed[number]), "failed", group)
+                if number in failed
+                else _step(planned.table, str(group), "done", group)
+                for number, group in enumerate(plan.groups)
+            )
+            + tuple(_left(plan)),
         )
 
-    def _task(self, plan: TableMergePlan, group: MergeGroup) -> MergeTask:
+    def _task(self, plan: TableMergePlan, group: MergeGroup, write_id: str) -> MergeTask:
         table = plan.table
         state = WriteState(
-            table=join_name(table.schema_name, table.name),
+            table=name_of(table),
             directory=table.path,
             schema=group.schema,
             partition_spec=table.partition_specs.get(group.partition_id) if group.partition_id is not None else None,
-            write_id=paths.write_id(),
+            write_id=write_id,
             storage=self.storage,
             encrypted=self.info.encrypted,
             options=Options.from_mapping(table.options),
@@ -208,29 +237,25 @@ class _Merger:
             snapshot_id=plan.base.id,
         )
 
-    def _outcomes(self, tasks: Sequence[MergeTask]) -> list[Outcome]:
+    def _named(self, files: Sequence[str]) -> frozenset[str]:
+        with self.database.read() as connection:
+            return named_files(CatalogReader(connection, self.info, self.database.tables), files)
+
+    def _outcomes(self, tasks: Sequence[MergeTask]) -> list[MergeOutcome]:
         if self.spark is None:
             return [_attempt(task) for task in tasks]
-        from ducklake_core.spark.rewrite import merge_groups
+        from ducklake_core.engines.spark.rewrite import merge_groups
 
         return list(merge_groups(tasks, self.spark))
 
-    def _commit(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]]) -> Snapshot:
+    def _commit(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]], discard_all: Callable[[], None]) -> Snapshot:
         table = plan.table
-        name = join_name(table.schema_name, table.name)
         sources = sum(len(group.files) for group, _ in done)
-        commit_id = new_commit_id()
-        transaction = StagedTransaction(
-            base=plan.base,
-            actions=(MergeFiles(table_id=table.id, schema=table.schema, merges=tuple(self._merged(group, file) for group, file in done)),),
-            commit_id=commit_id,
-            names={table.id: name},
-            message=f"merge_adjacent_files: {sources} files of {name} into {len(done)}",
-            extra_info=stored_extra_info(commit_id),
-        )
-        if self.info.encrypted:
-            check_encrypted(transaction.actions)
-        return Committer(self.database).commit(transaction).snapshot
+        merges = tuple(self._merged(group, file) for group, file in done)
+        action = MergeFiles(table_id=table.id, schema=table.schema, merges=merges)
+        message = f"merge_adjacent_files: {sources} files of {name_of(table)} into {len(done)}"
+        change = Change(table=table, base=plan.base, action=action, message=message)
+        return commit_table(self.database, self.info, change, discard_all)
 
     def _merged(self, group: MergeGroup, output: WrittenFile) -> MergedFile:
         return MergedFile(
@@ -243,7 +268,7 @@ class _Merger:
         )
 
 
-def _attempt(task: MergeTask) -> Outcome:
+def _attempt(task: MergeTask) -> MergeOutcome:
     try:
         return merge_files(task)
     except DuckLakeError as error:

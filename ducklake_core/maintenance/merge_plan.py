@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ducklake_core.catalog.compaction import SchemaVersions, files_with_deletes, schema_versions
-from ducklake_core.catalog.files import data_files
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.state import LakeInfo, Snapshot, TableState
+from ducklake_core.catalog.reading.compaction import SchemaVersions, files_with_deletes, schema_versions
+from ducklake_core.catalog.reading.files import data_files
+from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from ducklake_core.format.files import DataFile
+from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.options import Options
-from ducklake_core.format.schema import Schema
-from ducklake_core.maintenance.words import size_text
-from ducklake_core.scan.planner import check_locations
+from ducklake_core.format.state import LakeInfo, Snapshot, TableState
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.maintenance.sizes import format_bytes
+from ducklake_core.planning.planner import check_locations
 
 _GroupKey = tuple[int | None, int | None, tuple[tuple[int, str | None], ...]]
 
@@ -85,12 +85,12 @@ class MergeGroup:
 
     def __str__(self) -> str:
         where = f" of partition {self.partition_values}" if self.partition_values else ""
-        return f"{len(self.files)} files{where}, {self.record_count} rows, {size_text(self.bytes)}"
+        return f"{len(self.files)} files{where}, {self.record_count} rows, {format_bytes(self.bytes)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMergePlan:
-    """What merging means for one table.
+    """The plan of merging the files of one table.
 
     Attributes:
         table: The table at the snapshot of the plan.
@@ -115,7 +115,7 @@ class TableMergePlan:
 def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits: MergeLimits) -> TableMergePlan:
     """Plan the merge of one table from the catalog alone; no file is opened.
 
-    Files that have, or ever had, a delete are left alone, as in the reference, because a merge forgets the history of
+    Files that have, or ever had, a delete are left alone, as in DuckDB, because a merge forgets the history of
     its sources.
     """
     options = Options.from_mapping(table.options)
@@ -126,7 +126,7 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     left: dict[str, int] = {}
     candidates: list[DataFile] = []
     for file, _ in data_files(reader, table):
-        reason = _left_alone(file, file.id in deleted, options.target_file_size, limits) or _out_of_reach(reader.info, table, file)
+        reason = _left_alone(file, file.id in deleted, options.target_file_size, limits) or out_of_reach(reader.info, table, file)
         if reason is None:
             candidates.append(file)
         else:
@@ -166,7 +166,8 @@ def _left_alone(file: DataFile, ever_deleted: bool, target: int, limits: MergeLi
     return None
 
 
-def _out_of_reach(info: LakeInfo, table: TableState, file: DataFile) -> str | None:
+def out_of_reach(info: LakeInfo, table: TableState, file: DataFile) -> str | None:
+    """The reason why a file must not be read, None when it may."""
     try:
         check_locations(info, table, [file])
     except UnsupportedFeatureError:

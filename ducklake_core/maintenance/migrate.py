@@ -7,15 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ducklake_core.arrow.conform import field_id
-from ducklake_core.catalog.database import Database
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.versions import CATALOG_VERSION
 from ducklake_core.catalog.migrations.counted_files import CountedFile, counted_files
 from ducklake_core.catalog.migrations.run import migrate_catalog, stored_version
 from ducklake_core.catalog.migrations.steps import Step, steps_to_current
-from ducklake_core.catalog.state import LakeInfo
-from ducklake_core.catalog.versions import CATALOG_VERSION
+from ducklake_core.engines.arrow.conform import field_id
 from ducklake_core.errors import CommitRetriesExhaustedError, NotFoundError, StorageError, UnsupportedFeatureError
-from ducklake_core.format.files import SNAPSHOT_ID_FIELD_ID
+from ducklake_core.format.files.data_files import SNAPSHOT_ID_FIELD_ID
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.message_text import short_repr
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_footer import read_footer
@@ -26,7 +27,7 @@ _PLANS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationResult:
-    """What a migration does, or did. Printing it gives its steps.
+    """The plan or the outcome of a migration. Printing it gives its steps.
 
     Attributes:
         dry_run: Whether this is only the plan.
@@ -59,6 +60,8 @@ class MigrationResult:
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    __repr__ = short_repr
 
 
 def migrate(database: Database, info: LakeInfo, storage: Storage, *, allow_history_loss: bool, dry_run: bool) -> MigrationResult:

@@ -9,16 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.scheduled import every_file_name
-from ducklake_core.catalog.state import LakeInfo
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing.scheduled import every_file_name
 from ducklake_core.errors import StorageError
+from ducklake_core.format.files.paths import file_name, has_writers_name
 from ducklake_core.format.options import Options
-from ducklake_core.format.paths import file_name, has_writers_name
+from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
 from ducklake_core.maintenance.cleanup import LeftFile
-from ducklake_core.maintenance.words import size_text
+from ducklake_core.maintenance.sizes import format_bytes
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 from ducklake_core.storage.filesystems import Storage, StoredFile, printable
 from ducklake_core.storage.unfinished import UnfinishedUpload, abort_upload, unfinished_uploads
 
@@ -34,9 +36,9 @@ class OrphanedFile:
     modified: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrphansResult:
-    """What the sweep does, or did.
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OrphansResult(MaintenanceResult):
+    """The plan or the outcome of the sweep.
 
     Attributes:
         dry_run: Whether this is only the plan.
@@ -64,7 +66,9 @@ class OrphansResult:
     def lines(self) -> list[str]:
         """The plan in words: one line per file, then the sum."""
         would = "would delete" if self.dry_run else "deleted"
-        lines = [f"{would} {file.path}: {size_text(file.size)}, last changed {file.modified:%Y-%m-%d %H:%M:%S} UTC" for file in self.files]
+        lines = [
+            f"{would} {file.path}: {format_bytes(file.size)}, last changed {file.modified:%Y-%m-%d %H:%M:%S} UTC" for file in self.files
+        ]
         lines += [f"kept {file.path}: {file.reason}" for file in self.kept]
         abort = "would abort" if self.dry_run else "aborted"
         lines += [f"{abort} the upload of {upload.path}, begun {upload.started:%Y-%m-%d %H:%M:%S} UTC" for upload in self.uploads]
@@ -72,10 +76,34 @@ class OrphansResult:
         if self.uploads_unknown:
             lines.append(f"unfinished uploads were not looked for: {self.uploads_unknown}")
         counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough"
-        return [*lines, f"{would} {len(self.files)} orphaned files ({size_text(self.bytes)}), {counts}"]
+        return [*lines, f"{would} {len(self.files)} orphaned files ({format_bytes(self.bytes)}), {counts}"]
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+    @property
+    def steps(self) -> tuple[MaintenanceStep, ...]:
+        """One step for each file and upload, and one for all files that are not old enough."""
+        done: StepOutcome = "planned" if self.dry_run else "done"
+        unnamed = "the catalog does not name it, last changed {:%Y-%m-%d %H:%M:%S} UTC"
+        steps = [_step(file.path, unnamed.format(file.modified), done, size=file.size) for file in self.files]
+        steps += [
+            _step(one.path, f"an upload that nobody finished since {one.started:%Y-%m-%d %H:%M:%S} UTC", done) for one in self.uploads
+        ]
+        steps += [_step(file.path, file.reason, "skipped") for file in self.kept]
+        steps += [_step(file.path, file.reason, "failed") for file in self.failed]
+        steps += [_step("orphaned files", "they are not old enough", "skipped", self.too_young)] if self.too_young else []
+        steps += [_step("unfinished uploads", self.uploads_unknown, "skipped", 0)] if self.uploads_unknown else []
+        return tuple(steps)
+
+
+def _step(target: str, reason: str, outcome: StepOutcome, files: int = 1, size: int = 0) -> MaintenanceStep:
+    return MaintenanceStep(
+        verb="delete_orphaned_files",
+        target=target,
+        action="delete what the catalog does not name",
+        reason=reason,
+        outcome=outcome,
+        files=files,
+        bytes=size,
+    )
 
 
 def delete_orphaned_files(
@@ -84,7 +112,7 @@ def delete_orphaned_files(
     storage: Storage,
     *,
     older_than: Age | None = None,
-    min_age: timedelta = AGE_FLOOR,
+    min_age: timedelta | str = AGE_FLOOR,
     every_parquet: bool = False,
     dry_run: bool = False,
 ) -> OrphansResult:
@@ -148,17 +176,19 @@ class _Names:
     def __init__(self, database: Database, info: LakeInfo) -> None:
         self._database = database
         self._info = info
-        self._snapshot_id = -1
+        self._snapshot: Snapshot | None = None
         self._hashes: frozenset[int] = frozenset()
         self.refresh()
 
     def refresh(self) -> None:
         """Read them again if anybody has committed since."""
         with self._database.read() as connection:
-            newest = CatalogReader(connection, self._info, self._database.tables).latest_snapshot().id
-            if newest != self._snapshot_id:
+            check_same_lake(self._info, stored_options(connection, self._database.tables))
+            newest = CatalogReader(connection, self._info, self._database.tables).latest_snapshot()
+            # An id alone is given out again when a backup of the catalog is put back.
+            if self._snapshot is None or not is_same_snapshot(newest, self._snapshot):
                 self._hashes = frozenset(map(hash, every_file_name(connection, self._database.tables)))
-                self._snapshot_id = newest
+                self._snapshot = newest
 
     def has(self, path: str) -> bool:
         """Whether the name of a file is among them. Two names of one hash (one in 10^12 for a million files) keep the file."""

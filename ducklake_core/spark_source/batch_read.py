@@ -10,14 +10,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.schema import Schema
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.spark_source.columns import all_columns, check_columns
 from ducklake_core.spark_source.options import SourceOptions
 from ducklake_core.spark_source.reading import PartReader, ScanPart
 
 if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
-    from ducklake_core.scan.plan import ScanPlan
+    from ducklake_core.planning.plan import ScanPlan
 
 
 def table_columns(options: SourceOptions) -> tuple[StructType, int]:
@@ -49,7 +49,7 @@ class ScanReader(DataSourceReader):
         """The work of each task.
 
         Raises:
-            NotFoundError: A column, table or snapshot that there is not.
+            NotFoundError: A column, table or snapshot does not exist.
             SchemaError: A column cannot be read as the schema says.
             UnsupportedFeatureError: A predicate that needs a SQL engine.
         """
@@ -60,9 +60,9 @@ class ScanReader(DataSourceReader):
             lake.close()
 
     def _planned(self, lake: DuckLake) -> list[InputPartition]:
-        from ducklake_core.format.predicates import needs_sql
-        from ducklake_core.spark.bundles import Bundle, deal, inlined_bundles, split
-        from ducklake_core.spark.scan_schema import arrow_form
+        from ducklake_core.engines.spark.scan_schema import arrow_form
+        from ducklake_core.engines.spark.task_groups import TaskGroup, bin_pack, inlined_groups, split_tasks
+        from ducklake_core.format.expressions.predicates import needs_sql
 
         table = lake.table(self._options.table, at=self._options.at)
         plan = table.scan(columns=self._schema.names, where=self._options.where).plan().plan
@@ -74,9 +74,9 @@ class ScanReader(DataSourceReader):
             )
         names = _read_names(plan, self._schema)
         check_columns(self._schema, _chosen(plan, names), table.name)
-        bundles = [*(Bundle(tasks=tasks) for tasks in deal(split(plan.tasks))), *inlined_bundles(plan.inlined)]
+        groups = [*(TaskGroup(tasks=tasks) for tasks in bin_pack(split_tasks(plan.tasks))), *inlined_groups(plan.inlined)]
         wanted = arrow_form(self._schema)
-        return [ScanPart(bundle=one, shape=plan.shape, names=names, wanted=wanted, storage=lake.storage) for one in bundles]
+        return [ScanPart(group=one, shape=plan.shape, names=names, wanted=wanted, storage=lake.storage) for one in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """As executors do."""
@@ -89,7 +89,7 @@ def _read_names(plan: ScanPlan, schema: StructType) -> tuple[str, ...]:
 
 
 def _chosen(plan: ScanPlan, names: tuple[str, ...]) -> Schema:
-    from ducklake_core.scan.virtual import VIRTUAL_SCHEMA
+    from ducklake_core.planning.virtual import VIRTUAL_SCHEMA
 
     by_name = {column.name: column for column in (*VIRTUAL_SCHEMA, *plan.schema)}
     return Schema(columns=tuple(by_name[name] for name in names))

@@ -8,6 +8,7 @@ from typing import cast
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from ducklake_core.errors import CommitError
 from ducklake_core.spark_source.options import parse_options
 from ducklake_core.spark_source.writing import FilesMessage, WritePlan, write_rows
 
@@ -30,9 +31,15 @@ class TableWriter(DataSourceArrowWriter):
         """On the driver: one snapshot of all files."""
         from ducklake_core.spark_source.committing import commit_files
 
-        options = parse_options(self._plan.note.take(), "write")
+        options = parse_options(self._plan.note.claim(), "write")
         commit_files(options, self._plan, cast("list[FilesMessage]", messages), commit_id=options.commit_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the write id tells
         """On the driver: no file stays, whichever task wrote it, unless a commit has begun."""
-        self._plan.abort()
+        from ducklake_core.spark_source.committing import named_by
+
+        try:
+            options = parse_options(self._plan.note.claim(), "write")
+        except CommitError:
+            return
+        self._plan.sweep_aborted(named_by(options))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pyspark.sql.types import StructType
 
+from ducklake_core.engines.spark.scan_schema import spark_schema
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.schema import Schema
-from ducklake_core.spark.scan_schema import spark_schema
+from ducklake_core.format.types.schema import Schema
 
 
 def all_columns(schema: Schema, *, exact: bool) -> StructType:

@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NullType, StructType
 
-from ducklake_core.catalog.option_rows import stored_options
+from ducklake_core.catalog.reading.known_files import named_files
+from ducklake_core.catalog.reading.option_rows import stored_options
+from ducklake_core.engines.spark.types import from_spark_schema, year_month_columns
+from ducklake_core.engines.spark.write import verify_files
 from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, NotFoundError, UnsupportedFeatureError
-from ducklake_core.format.names import split_name
-from ducklake_core.format.schema import Schema
-from ducklake_core.spark.types import from_spark_schema, year_month_columns
-from ducklake_core.spark.write import verify_files
-from ducklake_core.spark_source.notes import Note
+from ducklake_core.format.types.names import split_name
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.spark_source.sealed_options import SealedWriteOptions
 from ducklake_core.spark_source.writing import FilesMessage, WritePlan, reported
-from ducklake_core.table_staging import evolve, new_table
-from ducklake_core.write_target import new_write_state
+from ducklake_core.staging.new_objects import evolve, new_table
+from ducklake_core.staging.write_target import new_write_state
+from ducklake_core.storage.sweeping import NamedFiles
 
 if TYPE_CHECKING:
-    from ducklake_core.catalog.state import Snapshot, TableState
+    from ducklake_core.format.state import Snapshot, TableState
     from ducklake_core.lake import DuckLake
     from ducklake_core.spark_source.options import SourceOptions
 
@@ -39,7 +41,7 @@ def connected(options: SourceOptions) -> Iterator[DuckLake]:
 def plan_write(
     lake: DuckLake, table: str, frame: StructType, note: Mapping[str, str], *, overwrite: bool, create: bool = False
 ) -> WritePlan:
-    """What executors need to write the rows of a frame; leaves a note for the end of the write.
+    """Prepare the value that executors write the rows of a frame with, and seal its options for the end of the write.
 
     A table that is missing is planned with the frame's columns where ``create`` allows it, and made by the commit.
 
@@ -61,9 +63,14 @@ def plan_write(
     if not is_new:
         evolve(state, _frame_columns(frame, state.schema), "strict")
     written = new_write_state(state, lake.info, lake.storage)
-    note_left = Note.leave(note)
+    note_left = SealedWriteOptions.store(note)
     return WritePlan(
-        state=written, table_id=state.id, overwrite=overwrite and not is_new, note=note_left, created=state.uuid if is_new else None
+        state=written,
+        table_id=state.id,
+        uuid=state.uuid,
+        overwrite=overwrite and not is_new,
+        note=note_left,
+        created=state.uuid if is_new else None,
     )
 
 
@@ -101,9 +108,18 @@ def commit_files(
     messages: Sequence[FilesMessage],
     *,
     commit_id: str | None,
+    has_own_id: bool = False,
     extra_info: Mapping[str, object] | None = None,
 ) -> Snapshot | None:
     """Commit what executors wrote as one snapshot, once for a commit id. The plan's note was taken, so nobody else cleans up.
+
+    Args:
+        options: Where to.
+        plan: The write; ``messages`` are the reports of its tasks.
+        messages: See ``plan``.
+        commit_id: Makes it happen once.
+        has_own_id: Whether the commit id is that of this table alone, whatever it is called.
+        extra_info: Stored beside the commit id.
 
     Returns:
         The snapshot, None when there was nothing to commit.
@@ -112,7 +128,7 @@ def commit_files(
         CommitConflictError: The table is no longer what the files were written for, or is there although it was to be made.
         CommitOutcomeUnknownError: The connection was lost at COMMIT; no file was deleted.
     """
-    files = reported(messages)
+    files, named = reported(messages), named_by(options)
     try:
         verify_files(files, plan.state)
         with connected(options) as lake:
@@ -120,15 +136,25 @@ def commit_files(
                 if plan.created is not None:
                     tx.stage_created(files, plan.state, plan.created)
                 else:
-                    tx.stage_written(files, plan.state, plan.table_id, overwrite=plan.overwrite)
+                    tx.stage_written(files, plan.state, plan.table_id, plan.uuid, overwrite=plan.overwrite, has_own_id=has_own_id)
             result = tx.result
     except CommitOutcomeUnknownError:
         raise
     except DuckLakeError:
-        plan.sweep()
+        plan.sweep(named)
         raise
     if result.repeated:
-        plan.sweep()
+        plan.sweep(named)
     elif any(message.attempt for message in messages):
-        plan.sweep(keep=files)
+        plan.sweep(named, keep=files)
     return result.snapshot
+
+
+def named_by(options: SourceOptions) -> NamedFiles:
+    """Tells which files the catalog names, by a connection of its own for each question."""
+
+    def named(files: Sequence[str]) -> frozenset[str]:
+        with connected(options) as lake, lake.reader() as reader:
+            return named_files(reader, files)
+
+    return named

@@ -13,12 +13,13 @@ from ducklake_core.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
-    from ducklake_core.scan.change_plan import FeedKind
+    from ducklake_core.planning.change_plan import FeedKind
 
 Purpose: TypeAlias = Literal["schema", "read", "write", "readStream", "writeStream"]
 STORAGE = "storage."
 # Spark masks options by their names, and does not know all names that packages of stores give to secrets.
 _MASKED = "secret"
+_MOST_DIGITS = 18
 _UNMASKED = re.compile(r"key$|connection_string|credential|passphrase", re.IGNORECASE)
 
 _EVERYWHERE = ("catalogUrl", "catalogFile", "metadataSchema", "dataPath", "overrideDataPath", "table", "path")
@@ -98,7 +99,7 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
     7
 
     Raises:
-        UsageError: An option that there is not, or that belongs to another purpose; a missing one; a value that it cannot have.
+        UsageError: An option is unknown, belongs to another purpose, is missing, or has an invalid value.
         NotFoundError: The file of ``catalogFile`` is not there.
     """
     texts = _Texts(given, purpose)
@@ -149,8 +150,8 @@ class _Texts:
         text = self.text(name)
         if text is None:
             return None
-        if not text.isascii() or not text.isdigit() or int(text) < least:
-            raise UsageError(f"option {name} is {text!r}: give a whole number from {least} on")
+        if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS or int(text) < least:
+            raise UsageError(f"option {name} is {text[:80]!r}: give a whole number from {least} on")
         return int(text)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What executors do for a read: each partition carries all that its task needs, and nothing of the catalog."""
+"""The executors' part of a read: each partition carries all that its task needs, and nothing of the catalog."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from ducklake_core.arrow.feed import read_changes
-from ducklake_core.scan.change_plan import ChangePlan
-from ducklake_core.scan.plan import ReadShape
-from ducklake_core.spark.arrow_form import to_spark_form
-from ducklake_core.spark.bundles import Bundle, read_bundle
+from ducklake_core.engines.arrow.feed import read_changes
+from ducklake_core.engines.spark.arrow_form import to_spark_form
+from ducklake_core.engines.spark.task_groups import TaskGroup, read_group
+from ducklake_core.planning.change_plan import ChangePlan
+from ducklake_core.planning.plan import ScanProjection
 from ducklake_core.storage.filesystems import Storage
 
 
@@ -25,15 +25,15 @@ class ScanPart(InputPartition):
         wanted: The Arrow form in which Spark takes them.
     """
 
-    bundle: Bundle
-    shape: ReadShape
+    group: TaskGroup
+    shape: ScanProjection
     names: tuple[str, ...]
     wanted: pa.Schema
     storage: Storage
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows, on an executor."""
-        for batch in read_bundle(self.bundle, self.shape, self.storage):
+        for batch in read_group(self.group, self.shape, self.storage):
             yield to_spark_form(batch.select(self.names), self.wanted)
 
 
@@ -52,7 +52,7 @@ class FeedPart(InputPartition):
 
 
 class PartReader:
-    """What becomes of a reader on its way to executors."""
+    """The part of a reader that travels to executors."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""

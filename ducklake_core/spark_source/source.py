@@ -31,7 +31,7 @@ class DuckLakeDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` takes."""
+        """The name that ``format`` takes."""
         return "ducklake"
 
     def schema(self) -> StructType:

@@ -11,17 +11,17 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ducklake_core.engines.spark.scan_schema import arrow_form
+from ducklake_core.engines.spark.task_groups import INLINED_ROWS, bin_pack, split_tasks
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
-from ducklake_core.scan.snapshot_spans import covered
-from ducklake_core.spark.bundles import INLINED_ROWS, deal, split
-from ducklake_core.spark.scan_schema import arrow_form
+from ducklake_core.planning.snapshot_spans import covered
 from ducklake_core.spark_source.columns import all_columns, check_columns
 from ducklake_core.spark_source.options import SourceOptions
 from ducklake_core.spark_source.reading import FeedPart, PartReader
 
 if TYPE_CHECKING:
     from ducklake_core.lake import DuckLake
-    from ducklake_core.scan.change_plan import ChangePlan, InlinedChanges
+    from ducklake_core.planning.change_plan import ChangePlan, InlinedChanges
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -36,7 +36,7 @@ Offset: TypeAlias = dict[str, int]
 
 def feed_columns(options: SourceOptions) -> StructType:
     """The columns of a stream: those of the table, and in a feed that tells of deletes what was done to which row."""
-    from ducklake_core.scan.change_planner import feed_schema
+    from ducklake_core.planning.change_planner import feed_schema
 
     lake = options.connect()
     try:
@@ -125,7 +125,7 @@ class FeedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             NotFoundError: A snapshot between the offsets was expired, or the table dropped; the message names it.
             SchemaError: Columns are no longer those that the stream began with.
         """
-        from ducklake_core.scan.change_planner import plan_changes
+        from ducklake_core.planning.change_planner import plan_changes
 
         if end["snapshot"] <= start["snapshot"]:
             return []
@@ -169,8 +169,8 @@ def _parts(plan: ChangePlan) -> Iterator[ChangePlan]:
     if paired or halves:
         yield replace(plan, tasks=paired, inlined=halves)
     settled = [task for task in plan.tasks if not task.may_update]
-    for dealt in deal(split(settled)):
-        yield replace(plan, tasks=dealt, inlined=(), updates=())
+    for packed_tasks in bin_pack(split_tasks(settled)):
+        yield replace(plan, tasks=packed_tasks, inlined=(), updates=())
     for one in plan.inlined:
         rest = _only(one, plan, paired=False)
         for start in range(0, rest.rows.num_rows, INLINED_ROWS):

@@ -17,7 +17,7 @@ from ducklake_core.storage.filesystems import Storage, StorageOptions
 
 
 class StreamPartWriter(DataSourceStreamArrowWriter):
-    """What becomes of a sink on its way to executors.
+    """The part of a sink that travels to executors.
 
     Args:
         plan: The write of this micro-batch.
@@ -66,20 +66,23 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         found = _of_batch(messages)
         plan = found[0].plan
-        plan.note.take()
+        plan.note.claim()
         commit_files(
             self._options,
             plan,
             found,
             commit_id=f"spark-stream/{self._stream_id}/{batchId}/{plan.table_id}",
+            has_own_id=True,
             extra_info={"stream_id": self._stream_id, "batch_id": batchId},
         )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """No file stays of tasks that ended, unless a commit has begun; a task that fails deletes its own."""
+        from ducklake_core.spark_source.committing import named_by
+
         for message in messages:
-            if isinstance(message, FilesMessage):
-                message.plan.abort()
+            if isinstance(message, FilesMessage) and message.plan.note.withdraw():
+                message.plan.sweep_aborted(named_by(self._options))
 
 
 def _of_batch(messages: list[WriterCommitMessage | None]) -> list[FilesMessage]:

@@ -1,19 +1,21 @@
-"""What executors do for a write: Parquet files at their final paths, and a report of them."""
+"""The executors' part of a write: Parquet files at their final paths, and a report of them."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from ducklake_core.arrow.dataset_writer import DatasetWriter
-from ducklake_core.arrow.file_report import file_from_json, file_to_json
-from ducklake_core.arrow.write_state import WriteState
-from ducklake_core.format.files import WrittenFile
-from ducklake_core.spark_source.notes import Note
-from ducklake_core.storage.sweeping import sweep
+from ducklake_core.engines.arrow.dataset_writer import DatasetWriter
+from ducklake_core.engines.arrow.file_report import file_from_json, file_to_json
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.spark.running import UNSEEN_WAIT
+from ducklake_core.format.files.data_files import WrittenFile
+from ducklake_core.spark_source.sealed_options import SealedWriteOptions
+from ducklake_core.storage.sweeping import NamedFiles, sweep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,7 @@ class WritePlan:
 
     Attributes:
         state: What writers need.
-        table_id: The table.
+        table_id: The table; ``uuid`` is its uuid.
         overwrite: Whether the rows replace all others.
         created: Uuid of the table where the write is to make it.
         note: What planning left for the end of the write.
@@ -30,18 +32,22 @@ class WritePlan:
 
     state: WriteState
     table_id: int
+    uuid: str
     overwrite: bool
-    note: Note
+    note: SealedWriteOptions
     created: str | None = None
 
-    def sweep(self, keep: Sequence[WrittenFile] = ()) -> None:
-        """Delete the files of the write, except some."""
-        sweep(self.state.storage, self.state.directory, self.state.write_id, keep=frozenset(file.path for file in keep))
+    def sweep(self, named: NamedFiles, keep: Sequence[WrittenFile] = ()) -> None:
+        """Delete the files of the write, except some and those that the catalog names."""
+        sweep(self.state.storage, self.state.directory, self.state.write_id, named=named, keep=[file.path for file in keep])
 
-    def abort(self) -> None:
-        """Delete all files of the write, unless its commit has begun."""
-        if self.note.withdraw():
-            self.sweep()
+    def sweep_aborted(self, named: NamedFiles) -> None:
+        """Delete all files of the write, also those of tasks that Spark ends only after it has aborted the write."""
+        try:
+            self.sweep(named)
+            time.sleep(UNSEEN_WAIT)
+        finally:
+            self.sweep(named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

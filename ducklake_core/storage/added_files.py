@@ -9,20 +9,20 @@ from typing import Literal
 import pyarrow as pa
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.added_files import AddedFile, accepted_types, fits
-from ducklake_core.format.arrow_cast import constant_array
-from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics, WrittenFile
-from ducklake_core.format.name_mapping import MappedColumn, path_keys, plain_text, unquoted
-from ducklake_core.format.names import folded
-from ducklake_core.format.partitioning import PartitionField, PartitionSpec
-from ducklake_core.format.paths import relative_to
-from ducklake_core.format.schema import Schema
-from ducklake_core.format.transforms import partition_arrays
-from ducklake_core.format.types import FLOATS, GEOMETRY, VARIANT, DecimalType, Field, ListType, MapType, StructType
-from ducklake_core.format.value_text import from_cast_text, from_text, to_cast_text, to_text
+from ducklake_core.format.files.added_files import AddedFile, accepted_types, fits
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics, WrittenFile
+from ducklake_core.format.files.name_mapping import MappedColumn, path_keys, plain_text, unquoted
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
+from ducklake_core.format.files.paths import relative_to
+from ducklake_core.format.layout.transforms import partition_arrays
+from ducklake_core.format.types.data_types import FLOATS, GEOMETRY, VARIANT, DecimalType, Field, ListType, MapType, StructType
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.arrow_cast import constant_array
+from ducklake_core.format.values.value_text import from_cast_text, from_text, to_cast_text, to_text
+from ducklake_core.storage.external_columns import ForeignColumn, ForeignLeaf, external_columns
+from ducklake_core.storage.external_statistics import external_statistics
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.foreign_columns import ForeignColumn, ForeignLeaf, foreign_columns
-from ducklake_core.storage.foreign_statistics import foreign_statistics
 from ducklake_core.storage.parquet_footer import Footer, read_footer
 
 _SYSTEM_IDS = (ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID)
@@ -31,7 +31,7 @@ _CALENDAR: tuple[Literal["year", "month", "day", "hour"], ...] = ("year", "month
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddingRules:
-    """What files must be like, for all files of one call. It travels to executors, so it knows nothing of the catalog.
+    """The rules that all added files of one call must satisfy. It travels to executors, so it knows nothing of the catalog.
 
     Attributes:
         table: ``schema.table`` for messages.
@@ -89,7 +89,7 @@ class _Inspection:
                     f"the path of {self.where} has no directory key=value, as hive_partitioning=True asks for", path=self.where
                 )
         try:
-            held = foreign_columns(self.footer.metadata)
+            held = external_columns(self.footer.metadata)
         except (pa.ArrowException, KeyError) as error:
             raise UnsupportedFeatureError(f"{self.where} has columns of types that are not known here: {error}", path=self.where) from error
         columns = self._columns(held, rules.schema.columns)
@@ -132,7 +132,7 @@ class _Inspection:
                     column=name,
                 )
             del by_name[folded(target.name)]
-            # As in the reference, what the path says hides what the file holds.
+            # As in DuckDB, what the path says hides what the file holds.
             in_path = not above and column.name in self.keys
             found.append(self._from_path(target, column.name) if in_path else self._column(column, target, name))
         for lacking in by_name.values():
@@ -154,7 +154,7 @@ class _Inspection:
                 children = tuple(self._column(part, target, f"{name}.{part.name}") for part, target in parts)
             case "leaf", _ if held.leaf is not None and wanted.is_leaf:
                 self._check_leaf(held.leaf, wanted, name)
-                self.statistics[wanted.id] = foreign_statistics(self.footer.metadata, held.leaf, wanted)
+                self.statistics[wanted.id] = external_statistics(self.footer.metadata, held.leaf, wanted)
             case _:
                 raise self._unlike(name, held.kind if held.leaf is None else str(held.leaf.type), wanted)
         self._check_nulls(held, wanted, name)
@@ -229,11 +229,13 @@ class _Inspection:
         raw = unquoted(self.keys[key], key, self.path)
         try:
             text = None if raw is None else plain_text(raw, column.type)
-            # Reads it once, so that what is no value of the type is found here.
+            # Reads it once, so that what is not a value of the type is found here.
             return None if text is None else to_cast_text(from_cast_text(text, column.type), column.type)
         except (ValueError, ArithmeticError, SchemaError) as error:
             raise SchemaError(
-                f"the path of {self.where} gives {raw!r} to column {key!r}, which is no {column.type}", path=self.where, column=key
+                f"the path of {self.where} gives {raw!r} to column {key!r}, which is not a value of type {column.type}",
+                path=self.where,
+                column=key,
             ) from error
 
     def _partition_value(self, key: PartitionField) -> str | None:

@@ -1,6 +1,6 @@
 """Marks in the footer of a Parquet file for types that its writer has no name for: GEOMETRY and VARIANT.
 
-Without them the reference takes a geometry for a blob, and a variant for a struct. Only the footer is written again, on its way out:
+Without them DuckDB takes a geometry for a blob, and a variant for a struct. Only the footer is written again, on its way out:
 places in the file stay what they were.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from thrift.Thrift import TType
 
-from ducklake_core.format.types import GEOMETRY, VARIANT, DataType
+from ducklake_core.format.types.data_types import GEOMETRY, VARIANT, DataType
 from ducklake_core.storage.encryption.compact import Struct, read_struct, write_struct
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _VERSION = 1
 
 
 class Sink(Protocol):
-    """What takes the bytes of the file."""
+    """A file object that takes the bytes of the file."""
 
     def write(self, data: Any, /) -> object:
         """Take bytes."""

@@ -1,4 +1,4 @@
-"""What fsspec's package for Azure (adlfs) has to be told: which account a path means, and which parts of its options are secret."""
+"""Options for fsspec's Azure package (adlfs): which account a path means, and which parts of its options are secret."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.azure_paths import AzurePath
-from ducklake_core.format.locations import printable
+from ducklake_core.format.files.azure_paths import AzurePath
+from ducklake_core.format.files.locations import printable
 
 _SECRET_PART = re.compile(r"(?:AccountKey|SharedAccessSignature|(?<![a-z])sig)=([^;&]+)", re.IGNORECASE)
 

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
-from ducklake_core.format.encryption_key import EncryptionKey
-from ducklake_core.format.files import (
+from ducklake_core.format.files.data_files import (
     DELETE_PATH_FIELD_ID,
     DELETE_POSITION_FIELD_ID,
     SNAPSHOT_ID_COLUMN,
@@ -20,11 +19,13 @@ from ducklake_core.format.files import (
     DataFile,
     DeleteFile,
 )
-from ducklake_core.format.paths import file_name
+from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.paths import file_name
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.parquet_output import ONE_PAGE, encrypting_sink
 from ducklake_core.storage.roaring import read_deletion_vector
+from ducklake_core.storage.second_look import read_twice
 from ducklake_core.storage.uploads import discard
 
 _SMALL_BYTES = 1 << 18
@@ -49,7 +50,7 @@ class DeletedPositions:
         """Positions deleted at or before a snapshot."""
         if self.snapshots is None:
             return self.positions
-        # The reference applies the snapshot column whenever it is there, whatever partial_max says.
+        # DuckDB applies the snapshot column whenever it is there, whatever partial_max says.
         return self.positions[self.snapshots <= snapshot_id]
 
 
@@ -89,22 +90,24 @@ def write_delete_file(
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     sink = pa.BufferOutputStream()
     if key is None:
-        pq.write_table(table, sink, compression="snappy", store_schema=False)
+        pq.write_table(table, sink, compression="snappy", store_schema=False, write_page_checksum=True)
     else:
         encrypting = encrypting_sink(sink, path, key)
         pq.write_table(table, pa.PythonFile(encrypting, mode="w"), compression="snappy", store_schema=False, **ONE_PAGE)
         encrypting.finish()
     content = sink.getvalue()
-    output = storage.open_output(path)
+    output: pa.NativeFile | None = None
     try:
+        output = storage.open_output(path)
         with storage.reporting("write", path):
             output.write(content)
             output.close()
     except BaseException:
         # Half a file that no catalog names.
-        discard(output)
-        with suppress(OSError, pa.ArrowException):
-            output.close()
+        if output is not None:
+            discard(output)
+            with suppress(OSError, pa.ArrowException):
+                output.close()
         storage.delete([path])
         raise
     return content.size, int.from_bytes(content.slice(content.size - 8, 4).to_pybytes(), "little")
@@ -126,11 +129,10 @@ def read_delete_file(storage: Storage, file: DeleteFile) -> DeletedPositions:
     where = printable(file.path)
     match (file.format or "parquet").lower():
         case "parquet":
-            found = _read_parquet(storage, file)
+            found = read_twice(lambda: _read_parquet(storage, file))
         case "puffin":
-            # The reference writes them plain into encrypted lakes too, beside a key that opens nothing.
-            with storage.open_input(file.path) as source:
-                found = DeletedPositions(positions=read_deletion_vector(source.read(), where))
+            # DuckDB writes them plain into encrypted lakes too, beside a key that opens nothing.
+            found = read_twice(lambda: _read_vector(storage, file))
         case other:
             raise UnsupportedFeatureError(f"the delete file {where} has the format {other!r}, which is not supported", path=where)
     if len(found.positions) and (found.positions[0] < 0 or bool(np.any(np.diff(found.positions) <= 0))):
@@ -166,7 +168,7 @@ def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -
 
     Raises:
         CorruptFileError: The delete file is of another data file: it names one, or deletes rows that this file does not have.
-            The reference would take its positions for this file's.
+            DuckDB would take its positions for this file's.
     """
     found = read_delete_file(storage, delete_file)
     where, data_file = printable(delete_file.path), printable(file.path)
@@ -183,6 +185,11 @@ def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -
             path=where,
         )
     return found
+
+
+def _read_vector(storage: Storage, file: DeleteFile) -> DeletedPositions:
+    with storage.open_input(file.path) as source:
+        return DeletedPositions(positions=read_deletion_vector(source.read(), printable(file.path)))
 
 
 def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:
@@ -207,13 +214,16 @@ def _read_columns(source: pa.NativeFile, where: str) -> pa.Table:
     is_small = source.size() <= _SMALL_BYTES
     # One request for all of it, and no other threads: most of these files are tiny, and there may be thousands of them.
     file = pq.ParquetFile(
-        pa.BufferReader(source.read_buffer()) if is_small else source, arrow_extensions_enabled=False, pre_buffer=not is_small
+        pa.BufferReader(source.read_buffer()) if is_small else source,
+        arrow_extensions_enabled=False,
+        pre_buffer=not is_small,
+        page_checksum_verification=True,
     )
     schema = file.schema_arrow
     types = [field.type for field in schema]
     if len(types) not in (2, 3) or not _is_text(types[0]) or not pa.types.is_integer(types[1]):
         raise CorruptFileError(f"the delete file {where} has not the columns of one: {', '.join(schema.names)}", path=where)
-    # The reference finds the snapshot column by its name and place, and ignores a third column of another name.
+    # DuckDB finds the snapshot column by its name and place, and ignores a third column of another name.
     wanted = [*schema.names[:2], *(name for name in schema.names[2:] if name == SNAPSHOT_ID_COLUMN)]
     wanted_types = [pa.string(), *(pa.int64() for _ in wanted[1:])]
     table = file.read(columns=wanted, use_threads=False).select(wanted)

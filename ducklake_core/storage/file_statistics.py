@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ducklake_core.format.files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics
-from ducklake_core.format.schema import Schema
-from ducklake_core.format.statistics import truncate_bounds
-from ducklake_core.format.types import BLOB, FLOATS, GEOMETRY, JSON, VARCHAR, VARIANT, Field
-from ducklake_core.format.values import order_key, stat_value, to_text
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics
+from ducklake_core.format.files.geometry_statistics import GeometryStatistics, geometry_statistics, merged_geometry_statistics
+from ducklake_core.format.files.statistics import truncate_bounds
+from ducklake_core.format.types.data_types import BLOB, FLOATS, GEOMETRY, JSON, VARCHAR, VARIANT, Field
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.leaf_values import order_key, stat_value, to_text
 from ducklake_core.storage.leaf_arrays import leaf_arrays
 
 _UNTRUSTED_LENGTH = 4096
@@ -28,7 +29,7 @@ def user_columns(schema: Schema) -> Schema:
 
 @dataclass(slots=True)
 class _Floats:
-    """What is known of one leaf of floats; its bounds leave NaN out."""
+    """Statistics of one leaf of floats; their bounds leave NaN out."""
 
     values: int = 0
     nan: bool = False
@@ -59,11 +60,12 @@ class StatisticsCollector:
 
     schema: Schema
     _floats: dict[int, _Floats] = field(default_factory=dict, init=False)
+    _geometries: dict[int, GeometryStatistics] = field(default_factory=dict, init=False)
     _long_bounds: dict[tuple[int, int], tuple[object, object]] = field(default_factory=dict, init=False)
     _row_groups: int = field(default=0, init=False)
 
     def observe(self, row_group: pa.Table) -> None:
-        """Look at one row group, once: floats, and bounds of texts that are too long for the footer."""
+        """Look at one row group, once: floats, geometries, and bounds of texts that are too long for the footer."""
         number = self._row_groups
         self._row_groups += 1
         for column, values in zip(self.schema, row_group.columns, strict=True):
@@ -81,6 +83,9 @@ class StatisticsCollector:
         if leaf.type in FLOATS:
             for array in parts:
                 self._floats.setdefault(leaf.id, _Floats()).add(array)
+        elif leaf.type == GEOMETRY:
+            before = self._geometries.get(leaf.id, GeometryStatistics())
+            self._geometries[leaf.id] = merged_geometry_statistics([before, *map(geometry_statistics, parts)])
         elif _is_bytes(leaf):
             values = [array.storage if isinstance(array, pa.ExtensionArray) else array for array in parts]
             if any(_has_untrusted(array) for array in values):
@@ -101,7 +106,7 @@ class StatisticsCollector:
         return tuple(found)
 
     def _variant(self, metadata: pq.FileMetaData, position: int, leaf: Field) -> ColumnStatistics:
-        """Both of its binaries; as in the reference a variant is a value, NULL too."""
+        """Both of its binaries; as in DuckDB a variant is a value, NULL too."""
         groups = range(metadata.num_row_groups)
         chunks = [metadata.row_group(number).column(place) for number in groups for place in (position, position + 1)]
         return ColumnStatistics(
@@ -113,7 +118,7 @@ class StatisticsCollector:
 
     def _leaf(self, metadata: pq.FileMetaData, position: int, leaf: Field) -> ColumnStatistics:
         chunks = [metadata.row_group(number).column(position) for number in range(metadata.num_row_groups)]
-        # Parquet counts a slot for every NULL or empty parent, and so does the reference.
+        # Parquet counts a slot for every NULL or empty parent, and so does DuckDB.
         slots = sum(chunk.num_values for chunk in chunks)
         floats = self._floats.get(leaf.id, _Floats()) if leaf.type in FLOATS else None
         values = sum(chunk.statistics.num_values for chunk in chunks) if floats is None else floats.values
@@ -130,7 +135,12 @@ class StatisticsCollector:
             contains_nan=None if floats is None else floats.nan,
             exact_min=kept.exact_min,
             exact_max=kept.exact_max,
+            extra_stats=self._box(leaf) if leaf.type == GEOMETRY else None,
         )
+
+    def _box(self, leaf: Field) -> str | None:
+        found = self._geometries.get(leaf.id, GeometryStatistics())
+        return found.to_json() if found.is_finite else None
 
     def _bounds(self, chunks: list[pq.ColumnChunkMetaData], leaf: Field) -> tuple[object, object] | None:
         """Least and greatest value; None when there is no value, or no bounds are known for some of them."""
@@ -159,7 +169,7 @@ class StatisticsCollector:
 
 
 def _needs_a_look(leaf: Field) -> bool:
-    return leaf.type in FLOATS or _is_bytes(leaf)
+    return leaf.type in FLOATS or leaf.type == GEOMETRY or _is_bytes(leaf)
 
 
 def _has_untrusted(array: pa.Array) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import fsspec
@@ -18,12 +18,14 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
-from ducklake_core.format.azure_paths import azure_path
-from ducklake_core.format.locations import canonical_protocol, local_part, printable, protocol_of, spelled_like
+from ducklake_core.format.files.azure_paths import azure_path
+from ducklake_core.format.files.locations import canonical_protocol, local_part, printable, protocol_of, spelled_like
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
 from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
+
+Found = TypeVar("Found")
 
 _EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
 _AT_ONCE = 16
@@ -99,7 +101,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What became of the paths given to :meth:`Storage.delete`.
+    """The outcome of :meth:`Storage.delete`.
 
     Attributes:
         deleted: Paths that were there and are gone.
@@ -157,7 +159,7 @@ class Storage:
                 return pafs.LocalFileSystem().open_input_file(local_part(path))
             filesystem, inside = self.filesystem(path)
             # pyarrow's own wrapper asks first whether it is a file, and takes a store that does not answer for a no.
-            return pa.PythonFile(filesystem.open(inside, "rb"), mode="r")
+            return pa.PythonFile(_confirmed(filesystem, lambda: filesystem.open(inside, "rb")), mode="r")
 
     def open_output(self, path: str) -> pa.NativeFile:
         """A new file for writing; directories are made on local disk only, as object stores have none.
@@ -186,7 +188,7 @@ class Storage:
             if protocol_of(path) == "file":
                 return Path(local_part(path)).stat().st_size
             filesystem, inside = self.filesystem(path)
-            return int(filesystem.size(inside))
+            return int(_confirmed(filesystem, lambda: filesystem.size(inside)))
 
     def exists(self, path: str) -> bool:
         """Whether there is a file (or, on local disk, a directory) of that path.
@@ -273,7 +275,7 @@ class Storage:
                 raise
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
-            message = f"cannot {verb} {where}: {reason}; check the path, the permissions and the credentials"
+            message = f"cannot {verb} {where}: {reason}; {_ADVICE.get(type(error).__name__, _COMMON_ADVICE)}"
             told, cause = StorageError(message, path=where), self._cause(error)
             try:
                 raise told from cause
@@ -304,6 +306,11 @@ class Storage:
         return error
 
 
+_COMMON_ADVICE = "check the path, the permissions and the credentials"
+_ADVICE = {
+    "FlexibleChecksumError": "if the server answers parts of an object with the checksum of the whole one, as some other makes do, set the "
+    "storage option config_kwargs={'response_checksum_validation': 'when_required'}"
+}
 _STORE_PACKAGES = frozenset({"aiobotocore", "aiohttp", "azure", "adlfs", "botocore", "fsspec", "gcsfs", "google", "s3fs"})
 
 
@@ -316,6 +323,15 @@ def _from_store(error: Exception) -> bool:
     # adlfs tells of a failed upload by a RuntimeError, and of options that it cannot do with by a ValueError.
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
     return str(last.f_globals.get("__name__")).partition(".")[0] in _STORE_PACKAGES
+
+
+def _confirmed(filesystem: fsspec.AbstractFileSystem, ask: Callable[[], Found]) -> Found:
+    """The answer; that a file is missing must be said twice, as gateways answer 404 for a moment when a store is overloaded."""
+    try:
+        return ask()
+    except FileNotFoundError:
+        filesystem.invalidate_cache()
+        return ask()
 
 
 def _list_local(directory: str) -> Iterator[StoredFile]:

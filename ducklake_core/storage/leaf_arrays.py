@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from ducklake_core.format.types import Field, ListType, MapType, StructType
+from ducklake_core.format.types.data_types import Field, ListType, MapType, StructType
 
 
 def leaf_arrays(array: pa.Array, field: Field) -> Iterator[tuple[Field, pa.Array]]:
@@ -44,7 +44,7 @@ def _entries(array: pa.MapArray) -> tuple[pa.Array, pa.Array]:
 def parquet_paths(field: Field, prefix: str = "") -> Iterator[tuple[Field, str]]:
     """Every leaf of a column with its dotted path in a Parquet schema.
 
-    >>> from ducklake_core.format.types import INT32, VARCHAR
+    >>> from ducklake_core.format.types.data_types import INT32, VARCHAR
     >>> tags = ListType(element=Field(name="element", type=VARCHAR))
     >>> pair = StructType(fields=(Field(name="x", type=INT32), Field(name="t", type=tags)))
     >>> [path for _, path in parquet_paths(Field(name="a", type=pair))]

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from ducklake_core.errors import CorruptFileError
 from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.second_look import read_twice
 
 _MAGIC = b"PAR1"
 _LENGTH_AND_MAGIC = 8
@@ -39,6 +40,10 @@ def read_footer(storage: Storage, path: str) -> Footer:
         CorruptFileError: It is not a (whole) Parquet file.
         StorageError: It cannot be read.
     """
+    return read_twice(lambda: _read_footer(storage, path))
+
+
+def _read_footer(storage: Storage, path: str) -> Footer:
     with storage.open_input(path) as source, storage.reporting("read the footer of", path):
         size = source.size()
         source.seek(max(size - _LENGTH_AND_MAGIC, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.encryption_key import EncryptionKey
+from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.storage.filesystems import Storage, printable
 
 
@@ -21,8 +21,8 @@ def open_parquet(storage: Storage, path: str, key: EncryptionKey | None = None) 
         NotFoundError: There is no such file.
         StorageError: It cannot be opened.
         CorruptFileError: There is a key, but the file is not encrypted with it, or is not whole.
-        CatalogCorruptError: The key is none.
-        UnsupportedFeatureError: The file is encrypted in a form that the reference does not write, or the packages for it are
+        CatalogCorruptError: The key is invalid.
+        UnsupportedFeatureError: The file is encrypted in a form that DuckDB does not write, or the packages for it are
             missing here.
     """
     source = storage.open_input(path)

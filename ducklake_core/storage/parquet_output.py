@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.encryption_key import EncryptionKey
+from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.storage.filesystems import printable
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 ONE_PAGE = {"data_page_size": 1 << 30, "max_rows_per_page": 1 << 31}
-"""For pyarrow: encrypted column chunks have one page. Where a filter finds nothing in a dictionary, the reference fails to skip another."""
+"""For pyarrow: encrypted column chunks have one page. Where a filter finds nothing in a dictionary, DuckDB fails to skip another."""
 
 
 def encrypting_sink(sink: pa.NativeFile, path: str, key: EncryptionKey) -> EncryptingSink:

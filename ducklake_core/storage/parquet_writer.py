@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ducklake_core.errors import DuckLakeError, StorageError
-from ducklake_core.format.arrow_types import to_arrow_schema
-from ducklake_core.format.encryption_key import EncryptionKey
-from ducklake_core.format.files import ROW_ID_FIELD_ID, WrittenFile
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, WrittenFile
+from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.options import Options
-from ducklake_core.format.schema import Schema
-from ducklake_core.format.types import (
+from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.format.types.data_types import (
     BLOB,
     BOOLEAN,
     DATE,
@@ -34,6 +33,7 @@ from ducklake_core.format.types import (
     DataType,
     Field,
 )
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.storage.file_statistics import StatisticsCollector
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.leaf_arrays import parquet_paths
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ducklake_core.storage.encryption.encrypting import EncryptingSink
 
 ROW_GROUP_ROWS = 1_048_576
-"""Rows of a row group unless the option says otherwise: more than the reference's 122880, as fewer are much faster."""
+"""Rows of a row group unless the option says otherwise: more than DuckDB's 122880, as fewer are much faster."""
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
 """Bytes of a row group as Arrow data, unless the option says otherwise; bounds the memory of a writer."""
@@ -106,6 +106,7 @@ class FileWriter:
         self._progress = (0, 0)  # bytes in the file, and the Arrow bytes that they came from
         self._statistics = StatisticsCollector(schema)
         self._footers: list[pq.FileMetaData] = []
+        self._may_exist = False
         self._sink: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._own_encoder = ThreadPoolExecutor(max_workers=1, thread_name_prefix="parquet-encoder") if encoder is None else None
@@ -139,6 +140,18 @@ class FileWriter:
         return self._gathered_bytes
 
     @property
+    def has_begun(self) -> bool:
+        """Whether there is something of the file already."""
+        return self._writer is not None
+
+    def take_back(self) -> list[pa.RecordBatch]:
+        """Give up a file that has not begun: all its rows, and nothing stays of it."""
+        assert self._writer is None
+        rows, self._gathered, self._gathered_rows, self._gathered_bytes = self._gathered, [], 0, 0
+        self._shut_down()
+        return rows
+
+    @property
     def estimated_size(self) -> int:
         """Bytes of the file so far, with a guess for rows that are not encoded yet."""
         written, encoded = self._progress
@@ -155,7 +168,7 @@ class FileWriter:
             # The last row group is encoded here: nothing is left to gather meanwhile, and a small file needs no thread.
             self._encode_gathered()
             return self._finish()
-        except DuckLakeError:
+        except BaseException:
             self.abort()
             raise
         finally:
@@ -176,7 +189,7 @@ class FileWriter:
         with suppress(OSError, pa.ArrowException):
             if self._sink is not None and not self._sink.closed:
                 self._sink.close()
-        if self._sink is not None:
+        if self._may_exist:
             self._storage.delete([self._full_path])
 
     def _shut_down(self) -> None:
@@ -214,6 +227,8 @@ class FileWriter:
 
     def _open(self, first: pa.Table) -> None:
         options, dictionaries = self._options, _dictionary_columns(self._schema, first)
+        # First: an interrupt can come when the file is there and nothing is returned yet.
+        self._may_exist = True
         self._sink = target = self._storage.open_output(self._full_path)
         if self._key is not None:
             self._encrypting = encrypting_sink(self._sink, self._full_path, self._key)
@@ -232,7 +247,7 @@ class FileWriter:
                 version="2.6",
                 compression=_CODECS.get(options.parquet_compression, options.parquet_compression),
                 compression_level=options.parquet_compression_level,
-                # The reference cannot read all encrypted pages of version 2.
+                # DuckDB cannot read all encrypted pages of version 2.
                 data_page_version="1.0" if self._key is not None else f"{options.parquet_version}.0",
                 **({} if self._key is None else ONE_PAGE),
                 use_dictionary=dictionaries,
@@ -240,6 +255,8 @@ class FileWriter:
                 column_encoding=_encodings(self._schema, dictionaries) if options.parquet_version == 2 else None,
                 store_decimal_as_integer=True,
                 store_schema=False,
+                # Encryption authenticates pages anyway (docs/decisions/0052-checksums-of-pages.md).
+                write_page_checksum=self._key is None,
                 metadata_collector=self._footers,
             )
 
@@ -288,8 +305,8 @@ def _dictionary_columns(schema: Schema, first: pa.Table) -> list[str]:
 def _bounded_columns(schema: Schema) -> list[str]:
     """Parquet paths of leaves whose bounds the footer holds.
 
-    Bounds leave NaN out, which is above all numbers, and readers, the reference too, leave row groups out by them: floats have
-    none, as the reference writes none beside a NaN. When the first row group is written, nobody knows of the others.
+    Bounds leave NaN out, which is above all numbers, and readers, DuckDB too, leave row groups out by them: floats have
+    none, as DuckDB writes none beside a NaN. When the first row group is written, nobody knows of the others.
     """
     leaves = [(path, leaf.type) for column in schema for leaf, path in parquet_paths(column)]
     floats = {path for path, leaf_type in leaves if leaf_type in FLOATS}
@@ -297,7 +314,7 @@ def _bounded_columns(schema: Schema) -> list[str]:
 
 
 def _encodings(schema: Schema, dictionaries: Collection[str]) -> dict[str, str] | None:
-    """What version 2 of Parquet encodes columns without a dictionary with, as the reference does."""
+    """The encodings that version 2 of Parquet uses for columns without a dictionary, as DuckDB chooses them."""
     leaves = ((path, leaf.type) for column in schema for leaf, path in parquet_paths(column) if path not in dictionaries)
     found = {path: encoding for path, leaf_type in leaves if (encoding := _encoding(leaf_type)) is not None}
     return found or None

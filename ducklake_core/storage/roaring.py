@@ -1,6 +1,6 @@
 """Deletion vectors: the ``deletion-vector-v1`` blob with its 64-bit Roaring bitmap, read only.
 
-The reference writes them, as an experiment, under format ``puffin``: the bare blob without a Puffin footer.
+DuckDB writes them, as an experiment, under format ``puffin``: the bare blob without a Puffin footer.
 """
 
 from __future__ import annotations

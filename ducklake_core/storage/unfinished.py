@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ducklake_core.errors import StorageError
-from ducklake_core.format.locations import protocol_of, spelled_like
+from ducklake_core.format.files.locations import protocol_of, spelled_like
 from ducklake_core.storage.filesystems import Storage
 
 

@@ -40,7 +40,7 @@ def discard(sink: pa.NativeFile) -> None:
 
 
 class _Whole:
-    """What pyarrow writes to."""
+    """The file object that pyarrow writes to."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

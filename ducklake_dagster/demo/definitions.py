@@ -16,10 +16,12 @@ from ducklake_dagster import (
     SqliteCatalog,
     build_commit_sensor,
     build_compaction_sensor,
+    build_lake_checks,
     build_maintenance_job,
     build_maintenance_schedule,
     build_null_fraction_checks,
     build_row_count_change_checks,
+    with_table_metadata,
 )
 from ducklake_dagster.demo import assets as flight_assets
 from ducklake_dagster.demo.places import CATALOG, FILES
@@ -51,20 +53,23 @@ all_assets = [*reference, *partitioned, flight_assets.routes]
 checks = [
     *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
     *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
+    *build_lake_checks(assets=partitioned, max_delete_ratio=0.5, max_snapshots=1000),
 ]
 resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
 
-maintenance = build_maintenance_job(expire_older_than=timedelta(days=7), keep_last=20)
+maintenance = build_maintenance_job(expire_older_than=timedelta(days=7), keep_last=20, assets=all_assets)
 commit_sensor = build_commit_sensor(assets=all_assets)
-compaction_sensor = build_compaction_sensor(min_files=3)
+compaction_sensor = build_compaction_sensor(min_files=3, assets=all_assets)
 
-defs = dg.Definitions(
-    assets=all_assets,
-    asset_checks=checks,
-    jobs=[maintenance],
-    schedules=[build_maintenance_schedule(maintenance)],
-    sensors=[commit_sensor, compaction_sensor],
-    resources=resources,
-    # One process, so that all steps of a run share one Spark session.
-    executor=dg.in_process_executor,
+defs = with_table_metadata(
+    dg.Definitions(
+        assets=all_assets,
+        asset_checks=checks,
+        jobs=[maintenance],
+        schedules=[build_maintenance_schedule(maintenance)],
+        sensors=[commit_sensor, compaction_sensor],
+        resources=resources,
+        # One process, so that all steps of a run share one Spark session.
+        executor=dg.in_process_executor,
+    )
 )

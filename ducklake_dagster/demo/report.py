@@ -1,4 +1,4 @@
-"""What the demo prints."""
+"""Prints the results of the demo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ def run_line(console: Console, what: str, result: ExecuteInProcessResult, second
         snapshot, table = metadata["ducklake/snapshot_id"], event.materialization.asset_key.to_user_string()
         if (table, snapshot) not in shown:
             shown.add((table, snapshot))
-            added, deleted, files = (metadata[f"ducklake/{name}"] for name in ("rows_added", "rows_deleted", "files_added"))
+            # In a run of several partitions the numbers of the commit have names of their own.
+            whole = "ducklake/commit_" if "ducklake/commit_rows_added" in metadata else "ducklake/"
+            added, deleted, files = metadata[f"{whole}rows_added"], metadata[f"{whole}rows_deleted"], metadata["ducklake/files_added"]
             console.print(f"    {table:<16} snapshot {snapshot:>3}  +{added:,} rows  -{deleted:,} rows  {files} new files")
     for check in result.get_asset_check_evaluations():
         mark = "[green]passed[/]" if check.passed else f"[yellow]{check.severity.value}[/]"
@@ -32,13 +34,14 @@ def run_line(console: Console, what: str, result: ExecuteInProcessResult, second
 
 
 def maintenance_lines(console: Console, result: ExecuteInProcessResult, seconds: float) -> None:
-    """What each step says about itself: files that were merged, and sums."""
+    """Print the metadata of each step: files that were merged, and sums."""
     console.print(f"[green]✓[/] maintenance job  [dim]run {result.run_id[:8]}, {seconds:.1f} s")
     for event in result.get_step_success_events():
         step = str(event.step_key)
         for output in result.events_for_node(step):
             if output.event_type_value == "STEP_OUTPUT":
-                lines = str(output.step_output_data.metadata["report"].value).splitlines()
+                report = output.step_output_data.metadata.get("report")
+                lines = str(report.value).splitlines() if report is not None else []
                 for line in [line for line in lines if ": merged" in line] + lines[-1:]:
                     console.print(f"    {step:<21} {line}")
 
@@ -54,7 +57,7 @@ def snapshots(console: Console, lake: DuckLake) -> None:
 
 
 def events(console: Console, tick: Any) -> None:
-    """What a sensor reported."""
+    """Print the reports of a sensor."""
     for event in tick.asset_events:
         console.print(f"  {type(event).__name__} of {event.asset_key.to_user_string()}: {event.description}")
     console.print(f"  [dim]{tick.skip_message}")
@@ -67,7 +70,7 @@ def requests(console: Console, tick: Any) -> None:
 
 
 def tables(console: Console, lake: DuckLake) -> None:
-    """What the tables hold now."""
+    """Print the contents of the tables."""
     table = Table("table", "partitioned by", title="Tables", title_justify="left")
     for heading in ("rows", "files", "bytes", "delete files"):
         table.add_column(heading, justify="right")

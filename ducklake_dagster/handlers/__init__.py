@@ -7,21 +7,29 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Protocol, get_args, get_origin
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.handlers.arrow import ArrowHandler
+from ducklake_dagster.handlers.arrow import ArrowHandler, LazyPolarsHandler, PandasHandler, PolarsHandler, StreamHandler
 from ducklake_dagster.handlers.spark import SparkHandler
 
 if TYPE_CHECKING:
-    from ducklake_core import Table
+    import pyarrow as pa
+
+    from ducklake_core import Condition, Table
     from ducklake_dagster.slice_predicate import SlicePredicate
 
 
 class FrameHandler(Protocol):
-    """What the IO manager needs to know about a kind of frame."""
+    """The interface of a kind of frame to the IO manager."""
 
     name: str
 
-    def accepts(self, frame_type: type) -> bool:
-        """Whether frames of this type are handled here."""
+    def takes(self, frame_type: type) -> bool:
+        """Whether frames of this type are written here."""
+
+    def gives(self, frame_type: type) -> bool:
+        """Whether frames of this type are loaded here."""
+
+    def opened(self, frame: Any) -> Any:
+        """The frame in the form that the other methods take."""
 
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> Any:
         """The frame's rows that belong to the slice."""
@@ -29,14 +37,17 @@ class FrameHandler(Protocol):
     def refuse_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> Any:
         """The same frame, which fails at the latest while it is written if a row lies outside the slice."""
 
-    def load(self, table: Table, columns: tuple[str, ...] | None, where: str | None, session: Callable[[], Any], /) -> Any:
+    def load(self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, session: Callable[[], Any], /) -> Any:
         """Rows of a table; ``session`` gives the Spark session where one is needed."""
 
-    def empty(self, session: Callable[[], Any], /) -> Any:
-        """A frame without rows and columns, for a table that does not exist yet."""
+    def empty(self, rows: pa.Table, session: Callable[[], Any], /) -> Any:
+        """A frame with the columns of an Arrow table that has no rows, for a table that does not exist yet."""
 
 
-HANDLERS: tuple[FrameHandler, ...] = (ArrowHandler(), SparkHandler())
+# Spark's frames, and those of pandas and polars, give Arrow streams too: the last one takes whatever else does.
+HANDLERS: tuple[FrameHandler, ...] = (
+    SparkHandler(), PandasHandler(), PolarsHandler(), LazyPolarsHandler(), StreamHandler(), ArrowHandler(),
+)  # fmt: skip
 
 
 def handler_for_frame(frame: object, subject: str) -> FrameHandler:
@@ -46,12 +57,12 @@ def handler_for_frame(frame: object, subject: str) -> FrameHandler:
         UsageError: None, or something that is no frame.
     """
     for handler in HANDLERS:
-        if handler.accepts(type(frame)):
+        if handler.takes(type(frame)):
             return handler
     hint = "; annotate the asset '-> None' when it stores its data itself" if frame is None else ""
     raise UsageError(
         f"asset {subject} returned {type(frame).__module__}.{type(frame).__qualname__}, which cannot be written to DuckLake: "
-        f"return a Spark DataFrame or a pyarrow Table{hint}",
+        f"return a Spark, pandas or polars DataFrame, a pyarrow Table or RecordBatchReader{hint}",
         asset=subject,
     )
 
@@ -67,8 +78,10 @@ def handler_for_type(annotation: object, default: str, subject: str) -> FrameHan
         return next(handler for handler in HANDLERS if handler.name == default)
     for kind in choices:
         for handler in HANDLERS:
-            if isinstance(kind, type) and handler.accepts(kind):
+            if isinstance(kind, type) and handler.gives(kind):
                 return handler
     raise UsageError(
-        f"input {subject} cannot be loaded as {annotation}: annotate it as pyspark.sql.DataFrame or pyarrow.Table", input=subject
+        f"input {subject} cannot be loaded as {annotation}: annotate it as pyspark.sql.DataFrame, pandas.DataFrame, polars.DataFrame, "
+        "polars.LazyFrame, pyarrow.Table or pyarrow.RecordBatchReader",
+        input=subject,
     )

@@ -1,53 +1,180 @@
-"""Assets as pyarrow tables: no JVM anywhere."""
+"""Assets as data in this process: pyarrow, pandas, polars, or anything that speaks Arrow. No JVM anywhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import SchemaError, UsageError
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
-    from ducklake_core import Table
+    from ducklake_core import Condition, Table
     from ducklake_dagster.slice_predicate import SlicePredicate
 
 
+def is_a(frame_type: type, package: str, *names: str) -> bool:
+    """Whether a type is a class of a package that need not be installed, or a subclass of it."""
+    return any(cls.__name__ in names and cls.__module__.partition(".")[0] == package for cls in frame_type.__mro__)
+
+
 class ArrowHandler:
-    """pyarrow.Table."""
+    """Takes a pyarrow Table or RecordBatch, and whatever else gives Arrow batches; loads a pyarrow Table."""
 
     name = "arrow"
 
-    def accepts(self, frame_type: type) -> bool:
+    def takes(self, frame_type: type) -> bool:
+        """Whether frames of this type give Arrow data."""
+        return is_a(frame_type, "pyarrow", "Table", "RecordBatch") or any(
+            hasattr(frame_type, method) for method in ("__arrow_c_stream__", "__arrow_c_array__")
+        )
+
+    def gives(self, frame_type: type) -> bool:
         """Whether the type is pyarrow's Table."""
-        return any(kind.__module__ == "pyarrow.lib" and kind.__name__ == "Table" for kind in frame_type.__mro__)
+        return is_a(frame_type, "pyarrow", "Table")
 
-    def keep_inside(self, frame: pa.Table, predicate: SlicePredicate) -> pa.Table:
-        """Rows for which the predicate is true."""
-        inside: pa.Table = frame.filter(predicate.to_arrow())
-        return inside
+    def opened(self, frame: Any) -> Any:
+        """A pyarrow Table, or a RecordBatchReader that is read once.
 
-    def refuse_outside(self, frame: pa.Table, predicate: SlicePredicate, subject: str) -> pa.Table:
-        """The table itself.
+        Raises:
+            UsageError: It has no rows in columns, or labels of rows that would get lost.
+        """
+        from ducklake_core import arrow_data
+
+        return arrow_data(frame)
+
+    def keep_inside(self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate) -> pa.Table | pa.RecordBatchReader:
+        """Rows for which the predicate is true; of a stream batch by batch while it is written.
+
+        Raises:
+            SchemaError: A partition column holds values that cannot be compared with the partitions.
+        """
+        import pyarrow as pa
+
+        if isinstance(frame, pa.RecordBatchReader):
+            return pa.RecordBatchReader.from_batches(frame.schema, _batches_inside(frame, predicate))
+        return _rows_inside(frame, predicate)
+
+    def refuse_outside(
+        self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate, subject: str
+    ) -> pa.Table | pa.RecordBatchReader:
+        """The same rows; a stream is looked at while it is written.
 
         Raises:
             UsageError: A row lies outside the slice.
         """
-        outside = frame.num_rows - self.keep_inside(frame, predicate).num_rows
-        if outside:
-            raise UsageError(outside_text(subject, f"{outside} of {frame.num_rows} rows"), asset=subject)
+        import pyarrow as pa
+
+        if isinstance(frame, pa.RecordBatchReader):
+            return pa.RecordBatchReader.from_batches(frame.schema, _checked_batches(frame, predicate, subject))
+        _check_inside(frame, predicate, subject)
         return frame
 
-    def load(self, table: Table, columns: tuple[str, ...] | None, where: str | None, _session: Callable[[], Any]) -> pa.Table:
+    def load(self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, _session: Callable[[], Any]) -> Any:
         """All rows, in memory."""
         return table.scan(columns, where).to_arrow()
 
-    def empty(self, _session: Callable[[], Any]) -> pa.Table:
-        """A table without columns."""
-        import pyarrow as pa
+    def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> Any:
+        """A table without rows."""
+        return rows
 
-        return pa.table({})
+
+class StreamHandler(ArrowHandler):
+    """Loads a pyarrow RecordBatchReader: a few batches are in memory at a time."""
+
+    name = "stream"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether it is pyarrow's reader."""
+        return is_a(frame_type, "pyarrow", "RecordBatchReader")
+
+    gives = takes
+
+    def load(
+        self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, _session: Callable[[], Any]
+    ) -> pa.RecordBatchReader:
+        """The rows as they are read."""
+        return table.scan(columns, where).to_reader()
+
+    def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pa.RecordBatchReader:
+        """A stream that ends at once."""
+        return rows.to_reader()
+
+
+class PandasHandler(ArrowHandler):
+    """pandas.DataFrame."""
+
+    name = "pandas"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether it is a pandas frame."""
+        return is_a(frame_type, "pandas", "DataFrame")
+
+    gives = takes
+
+    def load(
+        self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, _session: Callable[[], Any]
+    ) -> pd.DataFrame:
+        """All rows, in memory, with the types that pandas chooses."""
+        return table.scan(columns, where).to_pandas()
+
+    def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pd.DataFrame:
+        """A frame without rows."""
+        return rows.to_pandas()
+
+
+class PolarsHandler(ArrowHandler):
+    """polars.DataFrame, and LazyFrame, which is collected when it is written and made of rows in memory when it is loaded."""
+
+    name = "polars"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether it is a polars frame."""
+        return is_a(frame_type, "polars", "DataFrame")
+
+    gives = takes
+
+    def load(
+        self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, _session: Callable[[], Any]
+    ) -> pl.DataFrame | pl.LazyFrame:
+        """All rows, in memory."""
+        return table.scan(columns, where).to_polars()
+
+    def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pl.DataFrame | pl.LazyFrame:
+        """A frame without rows."""
+        import polars as pl
+
+        return pl.DataFrame(rows)
+
+
+class LazyPolarsHandler(PolarsHandler):
+    """polars.LazyFrame: collected when it is written, made of rows in memory when it is loaded."""
+
+    name = "polars_lazy"
+
+    def takes(self, frame_type: type) -> bool:
+        """Whether it is a lazy polars frame."""
+        return is_a(frame_type, "polars", "LazyFrame")
+
+    gives = takes
+
+    def opened(self, frame: pl.LazyFrame) -> Any:
+        """Its rows as a pyarrow Table."""
+        return super().opened(frame.collect())
+
+    def load(
+        self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, session: Callable[[], Any]
+    ) -> pl.LazyFrame:
+        """All rows, in memory."""
+        return super().load(table, columns, where, session).lazy()
+
+    def empty(self, rows: pa.Table, session: Callable[[], Any]) -> pl.LazyFrame:
+        """A frame without rows."""
+        return super().empty(rows, session).lazy()
 
 
 def outside_text(subject: str, which: str) -> str:
@@ -56,3 +183,40 @@ def outside_text(subject: str, which: str) -> str:
         f"asset {subject} returned {which} outside the partitions of this run: filter them, or set out_of_slice to 'filter' "
         "to have them left out"
     )
+
+
+@contextmanager
+def _comparable() -> Iterator[None]:
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise SchemaError(f"a partition column of the frame cannot be compared with the partitions of this run: {error}") from error
+
+
+def _rows_inside(rows: pa.Table, predicate: SlicePredicate) -> pa.Table:
+    with _comparable():
+        return predicate.matching_rows(rows)
+
+
+def _check_inside(rows: pa.Table, predicate: SlicePredicate, subject: str) -> None:
+    with _comparable():
+        outside = rows.num_rows - len(predicate.matching_places(rows))
+    if outside:
+        raise UsageError(outside_text(subject, f"{outside} of {rows.num_rows} rows"), asset=subject)
+
+
+def _batches_inside(stream: pa.RecordBatchReader, predicate: SlicePredicate) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in stream:
+        yield from _rows_inside(pa.Table.from_batches([batch]), predicate).to_batches()
+
+
+def _checked_batches(stream: pa.RecordBatchReader, predicate: SlicePredicate, subject: str) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in stream:
+        _check_inside(pa.Table.from_batches([batch]), predicate, subject)
+        yield batch

@@ -8,38 +8,56 @@ from typing import TYPE_CHECKING, Any
 from ducklake_dagster.handlers.arrow import outside_text
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from ducklake_core import Table
+    from ducklake_core import Condition, Table
     from ducklake_dagster.slice_predicate import SlicePredicate
 
 
 class SparkHandler:
-    """pyspark.sql.DataFrame."""
+    """pyspark.sql.DataFrame; takes pandas-on-Spark too."""
 
     name = "spark"
 
-    def accepts(self, frame_type: type) -> bool:
-        """Whether the type is a Spark DataFrame, classic or Connect."""
-        return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in frame_type.__mro__)
+    def takes(self, frame_type: type) -> bool:
+        """Whether the type is a frame of Spark."""
+        return self.gives(frame_type) or _is_of(frame_type, "pyspark.pandas")
 
-    def keep_inside(self, frame: DataFrame, predicate: SlicePredicate) -> DataFrame:
+    def gives(self, frame_type: type) -> bool:
+        """Whether the type is a Spark DataFrame, classic or Connect."""
+        return _is_of(frame_type, "pyspark.sql")
+
+    def opened(self, frame: Any) -> Any:
+        """The frame itself."""
+        return frame
+
+    def keep_inside(self, frame: Any, predicate: SlicePredicate) -> DataFrame:
         """Rows for which the predicate is true."""
-        inside: DataFrame = frame.filter(predicate.to_sql("spark"))
+        inside: DataFrame = _spark_frame(frame).filter(predicate.to_sql("spark"))
         return inside
 
-    def refuse_outside(self, frame: DataFrame, predicate: SlicePredicate, subject: str) -> DataFrame:
+    def refuse_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> DataFrame:
         """The frame with the check inside its plan, so that the rows are computed once only."""
         message = outside_text(subject, "a row").replace("\\", "\\\\").replace("'", "\\'")
-        return frame.filter(f"CASE WHEN {predicate.to_sql('spark')} THEN TRUE ELSE raise_error('{message}') END")
+        return _spark_frame(frame).filter(f"CASE WHEN {predicate.to_sql('spark')} THEN TRUE ELSE raise_error('{message}') END")
 
-    def load(self, table: Table, columns: tuple[str, ...] | None, where: str | None, session: Callable[[], Any]) -> DataFrame:
+    def load(self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, session: Callable[[], Any]) -> DataFrame:
         """A lazy frame, bound to one snapshot."""
         return table.scan(columns, where).to_spark(session())
 
-    def empty(self, session: Callable[[], Any]) -> DataFrame:
-        """A frame without columns."""
+    def empty(self, rows: pa.Table, session: Callable[[], Any]) -> DataFrame:
+        """A frame without rows."""
         from pyspark.sql.types import StructType
 
-        frame: DataFrame = session().createDataFrame([], StructType([]))
+        frame: DataFrame = session().createDataFrame(rows if rows.num_columns else [], *([] if rows.num_columns else [StructType([])]))
         return frame
+
+
+def _is_of(frame_type: type, module: str) -> bool:
+    return any(kind.__module__.startswith(module) and kind.__name__ == "DataFrame" for kind in frame_type.__mro__)
+
+
+def _spark_frame(frame: Any) -> DataFrame:
+    found: DataFrame = frame.to_spark() if _is_of(type(frame), "pyspark.pandas") else frame
+    return found

@@ -1,4 +1,4 @@
-"""Adding files that exist, against the reference's ``ducklake_add_data_files`` on the same files.
+"""Adding files that exist, against DuckDB's ``ducklake_add_data_files`` on the same files.
 
 Run with ``python -m tests.benchmarks.bench_add``.
 """

@@ -29,7 +29,7 @@ CONDITION = f"i % {FILE_ROWS} % {STEP} = 7 AND i % {FILE_ROWS} < {STEP * DELETED
 def run() -> list[Result]:
     """Counted, and read in full; each alternating its contenders."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from ducklake_core.spark.read import read_plan
+    from ducklake_core.engines.spark.read import read_plan
     from tests.support.spark import local_session
 
     session = local_session()

@@ -33,7 +33,7 @@ def consume(frame: DataFrame) -> None:
 def run() -> list[Result]:
     """Both benchmarks, each alternating its contenders."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from ducklake_core.spark.read import read_plan
+    from ducklake_core.engines.spark.read import read_plan
     from tests.support.spark import local_session
 
     session = local_session()

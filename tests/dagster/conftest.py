@@ -17,8 +17,8 @@ DAGSTER_WARNINGS = (
     "ignore:InitResourceContext.dagster_run is deprecated:DeprecationWarning",
     "ignore::dagster_shared.utils.warnings.BetaWarning",
 )
-# A project that `dagster dev` loads, not a test.
-collect_ignore = ["project.py"]
+# Projects that code servers load, not tests.
+collect_ignore = ["project.py", "secret_project.py"]
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -53,6 +53,6 @@ def run(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> Callab
     def materialize(assets: Any, *, io: dict[str, Any] | None = None, **how: Any) -> dg.ExecuteInProcessResult:
         manager = DuckLakeIOManager(lake=lake_resource, **{"default_frame": "arrow", **(io or {})})
         resources = {"io_manager": manager, "lake": lake_resource, **how.pop("resources", {})}
-        return dg.materialize(assets, resources=resources, instance=instance, run_config=QUIET, **how)
+        return dg.materialize(assets, resources=resources, run_config=QUIET, **{"instance": instance, **how})
 
     return materialize

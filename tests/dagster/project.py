@@ -39,7 +39,7 @@ lake = DuckLakeResource(
     catalog=SqliteCatalog(path=f"{HOME}/catalog.sqlite"), storage=LocalStorage(data_path=f"{HOME}/files/"), create_if_missing=True
 )
 
-maintenance = build_maintenance_job()
+maintenance = build_maintenance_job(assets=[numbers])
 
 defs = dg.Definitions(
     assets=[numbers],

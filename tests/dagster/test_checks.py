@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster import DuckLakeResource, build_null_fraction_checks, build_row_count_change_checks
+from ducklake_dagster import DuckLakeResource, build_lake_checks, build_null_fraction_checks, build_row_count_change_checks, lake_checks
+from ducklake_dagster.lake_checks import read_state
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -42,6 +44,42 @@ def test_row_counts_are_compared_with_those_before_the_last_commit(run: Run) -> 
     assert write(5) == (False, "37.5% of the rows disappeared, more than 30.0%")
     assert write(11) == (False, "the rows grew by 120.0%, more than 100.0%")
     assert write(0)[0] is False
+
+
+DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-05-30")
+
+
+def test_a_day_that_loses_its_rows_is_found_in_a_large_table(run: Run, lake_resource: DuckLakeResource) -> None:
+    rows = {"count": 100}
+
+    @dg.asset(name="days", partitions_def=DAYS, metadata={"partition_expr": "day", "partition_by": "day"})
+    def build(context) -> pa.Table:
+        days = [date.fromisoformat(key) for key in context.partition_keys for _ in range(rows["count"])]
+        return pa.table({"day": pa.array(days, pa.date32()), "n": range(len(days))})
+
+    checks = [
+        *build_row_count_change_checks(assets=[build], max_drop=0.5, name="half"),
+        *build_row_count_change_checks(assets=[build], max_drop=0.995, name="nearly_all"),
+    ]
+
+    def told(*days: str) -> dict[str, tuple[bool, str]]:
+        span = {"dagster/asset_partition_range_start": days[0], "dagster/asset_partition_range_end": days[-1]}
+        return verdicts(run([build, *checks], partition_key=days[0]) if len(days) == 1 else run([build, *checks], tags=span))
+
+    assert told("2026-03-27", "2026-05-20")["half"][0] is True
+    lake_resource.connect().set_comment("days", "changes no row")
+    rows["count"] = 1
+    assert told("2026-03-28") == {
+        "half": (False, "2026-03-28: 99.0% of the rows disappeared, more than 50.0%"),
+        "nearly_all": (True, "1 rows in 1 partitions, 100 before"),
+    }
+    passed, text = told("2026-03-27", "2026-03-29")["half"]
+    assert not passed
+    lost = "99.0% of the rows disappeared, more than 50.0%"
+    assert text == f"2026-03-27: {lost}; 2026-03-29: {lost}", "and not the day that had lost its rows before"
+    lake_resource.connect().set_comment("days", "changes no row either")
+    assert verdicts(run([build, *checks], selection=dg.AssetSelection.checks(*checks)))["half"][0] is True
+    assert told("2026-03-27", "2026-05-20")["half"] == (False, "55 partitions: 98.9% of the rows disappeared, more than 50.0%")
 
 
 def test_null_fractions_come_from_file_statistics(run: Run) -> None:
@@ -109,3 +147,70 @@ def test_a_blocking_check_of_severity_error_stops_what_is_downstream(run: Run, s
 def test_bounds_that_make_no_sense_are_refused(build: Callable[[], Any]) -> None:
     with pytest.raises(UsageError):
         build()
+
+
+def test_the_state_of_all_tables_is_checked_in_a_fixed_number_of_statements(
+    run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_resource.connect()
+    lake.set_option("data_inlining_row_limit", 0)
+    for number in range(4):
+        lake.write("filled", pa.table({"n": range(100 * number, 100 * number + 100)}))
+    lake.table("filled").delete("n >= 380")
+    lake.unset_option("data_inlining_row_limit")
+    lake.write("inlined", pa.table({"n": [1, 2, 3]}))
+    keys = ["filled", "inlined", "gone"]
+
+    def state(names: list[str] = keys, **bounds: Any) -> dict[str, dict[str, bool]]:
+        checks = build_lake_checks(assets=[dg.AssetSpec(name) for name in names], **bounds)
+        result = run([*(dg.AssetSpec(name) for name in names), *checks], selection=dg.AssetSelection.checks(*checks))
+        found: dict[str, dict[str, bool]] = {}
+        for one in result.get_asset_check_evaluations():
+            found.setdefault(one.check_name, {})[one.asset_key.to_user_string()] = one.passed
+        return found
+
+    strict = {"min_rows": 100, "max_age": timedelta(0), "min_average_file_bytes": 10**6, "max_delete_ratio": 0.01, "max_inlined_rows": 0}
+    assert state(**strict, max_snapshots=1) == {
+        "row_count": {"filled": True, "inlined": False, "gone": False},
+        "freshness": {"filled": False, "inlined": False, "gone": False},
+        "file_size": {"filled": False, "inlined": True, "gone": False},
+        "delete_ratio": {"filled": False, "inlined": True, "gone": False},
+        "inlined_rows": {"filled": True, "inlined": False, "gone": False},
+        "snapshots": {"filled": False, "inlined": False, "gone": False},
+    }
+    loose = {"max_rows": 400, "max_age": "1 day", "min_average_file_bytes": 1, "max_delete_ratio": 0.05, "max_inlined_rows": 3}
+    for found in state(**loose, max_snapshots=100, prefix="loose_").values():
+        assert found == {"filled": True, "inlined": True, "gone": False}
+
+    def statements() -> int:
+        from sqlalchemy import Engine, event
+
+        count = 0
+
+        def count_one(*_: Any) -> None:
+            nonlocal count
+            count += 1
+
+        event.listen(Engine, "before_cursor_execute", count_one)
+        try:
+            read_state(lake)
+        finally:
+            event.remove(Engine, "before_cursor_execute", count_one)
+        return count
+
+    few = statements()
+    for number in range(20):
+        lake.write(f"more_{number}", pa.table({"n": [number]}))
+    assert statements() == few <= 15
+    with monkeypatch.context() as patch:
+        calls: list[Any] = []
+        patch.setattr(lake_checks, "read_state", lambda lake: calls.append(1) or read_state(lake))
+        state([*keys, *(f"more_{number}" for number in range(20))], **loose)
+    assert len(calls) == 1
+
+
+def test_a_set_of_no_checks_is_refused() -> None:
+    with pytest.raises(UsageError, match="at least one bound"):
+        build_lake_checks(assets=[dg.AssetSpec("a")])
+    with pytest.raises(UsageError, match="max_rows must not be negative"):
+        build_lake_checks(assets=[dg.AssetSpec("a")], max_rows=-1)

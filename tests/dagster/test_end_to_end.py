@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import servers
 from tests.support.oracle import LakeAddress
 
 LOCATION = "lake-project"
@@ -46,67 +46,56 @@ EVENTS = """query A($k: AssetKeyInput!) { assetNodeOrError(assetKey: $k) { ... o
   assetMaterializations(limit: 5) { runId partition metadataEntries { label ... on TextMetadataEntry { text } } } } } }"""
 
 
+# A shell in the background starts its children with SIGINT ignored, and then nothing could stop what the server itself starts.
+WITH_SIGNALS = """
+import os, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def has_a_page(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=10) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+@dataclass(frozen=True)
 class Server:
     """A running `dagster dev` and its GraphQL."""
 
-    def __init__(self, home: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        dagster_home = home / "dagster_home"
-        dagster_home.mkdir()
-        (dagster_home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-        workspace = home / "workspace.yaml"
-        workspace.write_text(f"load_from:\n  - python_module: {{module_name: tests.dagster.project, location_name: {LOCATION}}}\n")
-        self.log = home / "server.log"
-        arguments = ["dev", "-w", str(workspace), "-h", "127.0.0.1", "-p", str(self.port)]
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "dagster", *arguments],
-                env={**os.environ, "DAGSTER_HOME": str(dagster_home), "LAKE_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1"},
-                cwd=Path(__file__).parents[2],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                # A shell in the background starts its children with SIGINT ignored, and then nothing could stop the server.
-                preexec_fn=_default_signals,  # noqa: PLW1509 - nothing but two signal handlers is touched
-            )
-
-    def answers(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
-        try:
-            with urllib.request.urlopen(f"{self.url}/server_info", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+    running: servers.Server
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.running.port}"
 
     def ask(self, query: str, **variables: Any) -> Any:
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             found = json.load(answer)
         assert "errors" not in found, found
         (data,) = found["data"].values()
         return data
 
-    def wait_for(self, condition: Callable[[], Any], what: str, seconds: int = 150) -> Any:
+    def wait_for(self, condition: Callable[[], Any], what: str, seconds: int = 300) -> Any:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if found := condition():
                 return found
             time.sleep(0.5)
-        raise TimeoutError(f"{what} took too long:\n{self.log.read_text()[-5000:]}")
+        raise TimeoutError(f"{what} took too long:\n{self.running.last_words()}")
 
     def finish(self, run_id: str) -> None:
         def ended() -> str | None:
             status = self.ask(RUN_STATE, id=run_id)["status"]
             return status if status in ("SUCCESS", "FAILURE", "CANCELED") else None
 
-        assert self.wait_for(ended, f"run {run_id}") == "SUCCESS", self.log.read_text()[-5000:]
+        assert self.wait_for(ended, f"run {run_id}") == "SUCCESS", self.running.last_words()
 
     def launch(self, job: str, tags: dict[str, str] | None = None, **selector: Any) -> None:
         found = self.ask(
@@ -120,19 +109,6 @@ class Server:
         assert found["__typename"] == "LaunchRunSuccess", found
         self.finish(found["run"]["runId"])
 
-    def stop(self) -> None:
-        os.killpg(self.process.pid, signal.SIGTERM)
-        try:
-            self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(timeout=30)
-
-
-def _default_signals() -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -140,13 +116,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(home: Path) -> Iterator[Server]:
-    running = Server(home)
-    try:
-        running.wait_for(running.answers, "the web server", seconds=240)
-        yield running
-    finally:
-        running.stop()
+def dagster_dev(home: Path) -> Iterator[Server]:
+    dagster_home = home / "dagster_home"
+    dagster_home.mkdir()
+    (dagster_home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    workspace = home / "workspace.yaml"
+    workspace.write_text(f"load_from:\n  - python_module: {{module_name: tests.dagster.project, location_name: {LOCATION}}}\n")
+    program = [sys.executable, "-c", WITH_SIGNALS, "-m", "dagster", "dev", "-w", str(workspace), "-h", "127.0.0.1", "-p"]
+    environment = {**os.environ, "DAGSTER_HOME": str(dagster_home), "LAKE_HOME": str(home), "DAGSTER_DISABLE_TELEMETRY": "1"}
+    root = Path(__file__).parents[2]
+    with servers.serving(
+        "dagster dev", lambda port: [*program, str(port)], answers=has_a_page, environment=environment, folder=root
+    ) as running:
+        yield Server(running)
 
 
 def numbers_of(server: Server) -> dict[str, Any]:
@@ -154,8 +136,9 @@ def numbers_of(server: Server) -> dict[str, Any]:
     return {entry["label"]: entry.get("intValue") or entry.get("text") for entry in latest["metadataEntries"]}
 
 
-@pytest.mark.timeout(900)
-def test_a_run_a_backfill_maintenance_and_the_page(server: Server, home: Path, oracle: Callable[..., Any]) -> None:
+@pytest.mark.timeout(1800)
+def test_a_run_a_backfill_maintenance_and_the_page(dagster_dev: Server, home: Path, oracle: Callable[..., Any]) -> None:
+    server = dagster_dev
     check = [{"assetKey": {"path": ["numbers"]}, "name": "row_count_change"}]
     selection = {"assetSelection": [{"path": ["numbers"]}], "assetCheckSelection": check}
     server.launch("__ASSET_JOB", {"dagster/partition": "2026-03-01"}, **selection)
@@ -201,7 +184,7 @@ def see_the_sensors(server: Server, address: LakeAddress, oracle: Callable[..., 
 
     (event,) = server.wait_for(reported, "the sensor's report")
     assert event["partition"] == "2026-03-09"
-    assert {"label": "ducklake/changes", "text": "inserted_into_table:1"} in event["metadataEntries"]
+    assert {"label": "ducklake/changes", "text": "added rows to main.numbers"} in event["metadataEntries"]
     assert server.ask(STOP_SENSOR, id=started["id"])["instigationState"]["status"] == "STOPPED"
 
     started = server.ask(START_SENSOR, s=compaction)["sensorState"]
@@ -229,8 +212,8 @@ def see_the_page(server: Server, home: Path) -> None:
     options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
     common = [browser, *options.split(), f"--user-data-dir={home / 'browser'}", "--window-size=1600,1300", "--virtual-time-budget=30000"]
     picture = home / "numbers.png"
-    subprocess.run([*common, "--hide-scrollbars", f"--screenshot={picture}", page], check=True, capture_output=True, timeout=180)
+    subprocess.run([*common, "--hide-scrollbars", f"--screenshot={picture}", page], check=True, capture_output=True, timeout=300)
     assert picture.stat().st_size > 20_000
-    text = subprocess.run([*common, "--dump-dom", page], check=True, capture_output=True, text=True, timeout=180).stdout
+    text = subprocess.run([*common, "--dump-dom", page], check=True, capture_output=True, text=True, timeout=300).stdout
     for expected in ("main.numbers", "ducklake/snapshot_id", "Three rows for each day", "partitioned by month(day)"):
         assert expected in text

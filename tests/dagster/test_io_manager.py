@@ -11,7 +11,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeResource, ducklake_metadata
+from ducklake_dagster import DuckLakeResource, ducklake_input, ducklake_metadata
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", timezone="Europe/Berlin", end_date="2026-04-01")
@@ -19,8 +19,8 @@ RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_p
 
 
 def cause(result: dg.ExecuteInProcessResult) -> str:
-    """The text of the error that failed a run."""
-    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    """The text of the error that failed a run; the first one where several steps failed."""
+    failure = next(event for event in result.all_events if event.is_step_failure)
     error = failure.step_failure_data.error
     while error and error.cause:
         error = error.cause
@@ -108,7 +108,7 @@ def test_an_asset_may_read_its_own_past_from_the_first_partition_on(run: Run, la
 def test_input_metadata_narrows_columns_rows_and_snapshot(run: Run, full: dg.AssetsDefinition, lake_resource: DuckLakeResource) -> None:
     seen, first = Seen(), lake_resource.connect().snapshot().id
     lake_resource.connect().table("numbers").delete("n = 31")
-    wanted: dict[str, Any] = {"columns": ["n"], "ducklake/where": "n > 28", "ducklake/snapshot": first}
+    wanted = ducklake_input(columns="n", where="n > 28", snapshot=first)
     run([full, reader := seen.asset(ins={"numbers": dg.AssetIn(metadata=wanted)})], selection=[reader])
     assert seen.table.schema.names == ["n"]
     assert seen.days == [29, 30, 31]
@@ -225,7 +225,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(run: Run, lake_res
     assert "int64, which cannot be matched with time partitions" in refused(table, DAYS, partition_expr="n")
     assert "no keys: set upsert_keys" in refused(table, write_mode="upsert")
     assert "must be one of overwrite, append, upsert, not 'replace'" in refused(table, write_mode="replace")
-    assert "must be a list of names" in refused(table, partition_by=[1])
+    assert "must be a name or a list of names" in refused(table, partition_by=[1])
     assert "builtins.dict, which cannot be written" in refused({"n": [1]})
     assert "annotate the asset '-> None'" in refused(None)
     assert lake_resource.connect().tables() == []
@@ -241,15 +241,15 @@ def test_a_missing_table_and_a_bad_annotation_are_named(run: Run, numbers: dg.As
     @dg.asset
     def counter(numbers: int) -> None: ...
 
-    assert "annotate it as pyspark.sql.DataFrame or pyarrow.Table" in cause(
+    assert "annotate it as pyspark.sql.DataFrame, pandas.DataFrame" in cause(
         run([numbers, counter], selection=[counter], raise_on_error=False)
     )
 
 
-def test_op_outputs_are_tables_named_after_the_output(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_op_outputs_are_tables_that_their_metadata_names(run: Run, lake_resource: DuckLakeResource) -> None:
     from ducklake_dagster import DuckLakeIOManager
 
-    @dg.op(out=dg.Out(metadata={"schema": "jobs"}))
+    @dg.op(out=dg.Out(metadata={"schema": "jobs", "table": "made"}))
     def made() -> pa.Table:
         return pa.table({"n": [1, 2, 3]})
 
@@ -262,4 +262,68 @@ def test_op_outputs_are_tables_named_after_the_output(run: Run, lake_resource: D
         used(made())
 
     assert job.execute_in_process().success
-    assert lake_resource.connect().table_info("jobs.result").row_count == 3
+    assert lake_resource.connect().table_info("jobs.made").row_count == 3
+
+
+@pytest.mark.parametrize("meanwhile", ["renamed", "expired"])
+def test_a_commit_is_never_failed_by_its_metadata(
+    run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    from ducklake_core.commit.committer import Committer
+    from ducklake_dagster import io_manager
+
+    @dg.asset(metadata={"write_mode": "append"})
+    def things() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    run([things])
+    other, commit, describe = lake_resource.connect(), Committer.commit, io_manager.commit_metadata
+
+    def commit_after_a_rename(committer: Committer, transaction: Any) -> Any:
+        if transaction.author == "dagster" and not other.has_table("moved"):
+            other.rename_table("things", "moved")
+        return commit(committer, transaction)
+
+    def describe_after_expiry(lake: Any, output: Any, predicate: Any, result: Any, **rest: Any) -> dict[str, Any]:
+        other.write("elsewhere", pa.table({"n": [1]}))
+        other.expire_snapshots(versions=[result.snapshot_id])
+        return describe(lake, output, predicate, result, **rest)
+
+    if meanwhile == "renamed":
+        monkeypatch.setattr(Committer, "commit", commit_after_a_rename)
+    else:
+        monkeypatch.setattr(io_manager, "commit_metadata", describe_after_expiry)
+    (event,) = run([things]).asset_materializations_for_node("things")
+    assert event.metadata["ducklake/rows_added"].value == 1
+    if meanwhile == "renamed":
+        assert event.metadata["dagster/table_name"].value == "main.moved"
+        assert event.metadata["ducklake/commit_attempts"].value == 2
+    else:
+        assert "dagster/row_count" not in event.metadata
+    assert other.table("moved" if meanwhile == "renamed" else "things").scan().count() == 2
+
+
+@pytest.mark.parametrize(
+    "settings", [{"write_mode": "append"}, {"out_of_slice": "filter"}, {"write_mode": "append", "out_of_slice": "filter"}]
+)
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_nanoseconds_belong_to_the_partition_that_they_lie_in(
+    run: Run, lake_resource: DuckLakeResource, settings: dict[str, str], zone: str | None
+) -> None:
+    hours = dg.DailyPartitionsDefinition("1969-12-30", timezone="UTC", end_date="1970-01-03")
+    day = 86_400 * 10**9
+    inside, outside = [-1, -day, -999], [0, -day - 1]
+
+    @dg.asset(name="moments", partitions_def=hours, metadata=ducklake_metadata(partition_expr="at", **settings))
+    def build(context) -> pa.Table:
+        given = [*inside, *(outside if settings.get("out_of_slice") == "filter" else [])]
+        return pa.table({"at": pa.array(given, pa.int64()).view(pa.timestamp("ns", zone))})
+
+    lake = lake_resource.connect()
+    lake.create_table("moments", {"at": "timestamp_ns"})
+    if zone is None:
+        run([build], partition_key="1969-12-31")
+        assert sorted(lake.table("moments").scan().to_arrow().column("at").cast(pa.int64()).to_pylist()) == sorted(inside)
+    else:
+        result = run([build], partition_key="1969-12-31", raise_on_error=False)
+        assert "timestamptz" in cause(result), "with a zone it does not fit the table, which is said by name"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -56,7 +57,7 @@ def test_the_job_merges_expires_and_cleans_up_in_this_order(
     steps = execute(
         build_maintenance_job(), filled, instance, {"merge_adjacent_files": {}, "expire_snapshots": NOW, "cleanup_old_files": NOW}
     )
-    assert list(steps) == ["merge_adjacent_files", "expire_snapshots", "cleanup_old_files"]
+    assert list(steps) == ["merge_adjacent_files", "expire_snapshots", "cleanup_old_files", "outcome"]
     assert (steps["merge_adjacent_files"]["main.small/files_merged"], steps["merge_adjacent_files"]["main.small/files_created"]) == (5, 1)
     assert steps["expire_snapshots"]["snapshots"] == 7
     assert steps["cleanup_old_files"]["files"] == 5
@@ -70,7 +71,7 @@ def test_a_dry_run_changes_nothing_and_says_what_it_would_do(filled: DuckLakeRes
     before = lake.snapshots()
     job = build_maintenance_job(expire_older_than=timedelta(hours=2), cleanup_older_than=timedelta(hours=2), dry_run=True)
     steps = execute(job, filled, instance)
-    assert all(step["dry_run"] for step in steps.values())
+    assert all(step["dry_run"] for name, step in steps.items() if name != "outcome")
     assert "would merge" in steps["merge_adjacent_files"]["report"]
     assert (lake.snapshots(), lake.table_info("small").file_count) == (before, 5)
 
@@ -122,3 +123,73 @@ def test_the_sensor_asks_once_for_each_state_and_for_what_can_be_merged_only(
     assert job.execute_in_process(instance=instance, run_config=first.run_config).success
     assert filled.connect().table_info("small").file_count == 1
     assert requests() == []
+
+
+def test_one_broken_table_does_not_stop_maintenance(
+    filled: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
+) -> None:
+    lake = filled.connect()
+    for number in range(3):
+        lake.write("broken", pa.table({"n": [number]}))
+    next(Path(sqlite_address.data_path).glob("main/broken/*.parquet")).unlink()
+    found = dg.Definitions(jobs=[build_maintenance_job()], resources=resources(filled)).resolve_job_def("ducklake_maintenance")
+    config = {**QUIET, "ops": {name: {"config": NOW} for name in ("expire_snapshots", "cleanup_old_files")}}
+    result = found.execute_in_process(instance=instance, run_config=config, raise_on_error=False)
+    (failure,) = [event for event in result.all_events if event.is_step_failure]
+    assert failure.step_key == "outcome"
+    assert "merge_adjacent_files: main.broken" in failure.step_failure_data.user_failure_data.description
+    assert lake.table_info("small").file_count == 1
+    assert len(lake.snapshots()) == 1, "expiry had its turn"
+
+
+def test_what_is_left_is_observed_on_the_assets(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+    filled.connect().table("small").delete("n = 0")
+    job = build_maintenance_job(assets=[dg.AssetSpec("small"), dg.AssetSpec("unmade"), dg.AssetSpec(["a", 'odd.na"me'])], schema="main")
+    execute(job, filled, instance)
+    (event,) = instance.fetch_observations(dg.AssetKey("small"), limit=10).records
+    numbers = {name: value.value for name, value in event.asset_observation.metadata.items()}
+    lake = filled.connect()
+    info = lake.table_info("small")
+    assert numbers["ducklake/table_files"] == info.file_count < 5
+    assert (numbers["dagster/row_count"], numbers["dagster/size_bytes"]) == (4, info.file_size_bytes)
+    assert numbers["ducklake/lake_snapshots"] == len(lake.snapshots())
+    assert 0 <= numbers["ducklake/delete_ratio"] < 1
+    assert all(isinstance(value, int | float) for value in numbers.values()), "plotted"
+    assert event.run_id, "the page links to the run"
+    assert len(instance.fetch_observations(dg.AssetKey(["a", 'odd.na"me']), limit=10).records) == 1
+    assert not instance.fetch_observations(dg.AssetKey("unmade"), limit=10).records
+
+
+def test_everything_is_described() -> None:
+    job, sensor = build_maintenance_job(), build_compaction_sensor()
+    described = [job, build_maintenance_schedule(job), sensor, sensor.job, *job.nodes, *sensor.job.nodes]
+    texts = [(one.definition if hasattr(one, "definition") else one).description or "" for one in described]
+    assert all(texts)
+    assert not any(mark in text for text in texts for mark in (":class:", "``", "Args:"))
+
+
+def test_a_table_that_is_not_there_does_not_stop_the_others(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+    job = build_maintenance_job(tables=["nowhere", "small"])
+    found = dg.Definitions(jobs=[job], resources=resources(filled)).resolve_job_def(job.name)
+    result = found.execute_in_process(instance=instance, run_config=QUIET, raise_on_error=False)
+    assert not result.success
+    assert filled.connect().table_info("small").file_count == 1
+
+
+def test_a_failed_compaction_is_asked_for_again_after_a_pause(filled: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+    sensor = build_compaction_sensor(min_files=5, minimum_interval_seconds=0)
+
+    def requests() -> list[dg.RunRequest]:
+        context = dg.build_sensor_context(instance=instance, resources={"lake": filled})
+        return list(sensor.evaluate_tick(context).run_requests or [])
+
+    job = dg.Definitions(sensors=[sensor], resources=resources(filled)).resolve_job_def("ducklake_compaction_job")
+    (first,) = requests()
+    broken = {"ops": {"merge_adjacent_files": {"config": {"tables": ["nowhere"]}}}, **QUIET}
+    assert not job.execute_in_process(instance=instance, run_config=broken, tags=first.tags, raise_on_error=False).success
+    (second,) = requests()
+    assert second.run_key != first.run_key
+    sensor = build_compaction_sensor(min_files=5, minimum_interval_seconds=300)
+    assert requests() == []
+    assert job.execute_in_process(instance=instance, run_config=second.run_config, tags=second.tags).success
+    assert filled.connect().table_info("small").file_count == 1

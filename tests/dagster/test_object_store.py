@@ -8,10 +8,10 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_core.errors import DuckLakeError
+from ducklake_core.errors import DuckLakeError, StorageError
 from ducklake_dagster import AzureStorage, DuckLakeIOManager, DuckLakeResource, S3Storage
-from tests.stores.secrets import WRONG, assert_secretless, chain
-from tests.stores.work import numbered, table_of
+from tests.behaviour.object_stores.secrets import WRONG, assert_secretless, chain
+from tests.behaviour.object_stores.work import numbered, table_of
 from tests.support.object_stores import ObjectStore, Options
 from tests.support.oracle import LakeAddress
 from tests.support.s3 import KEY
@@ -21,8 +21,15 @@ def storage_of(store: ObjectStore, data_path: str, options: Options) -> S3Storag
     if store.name == "azure":
         return AzureStorage(data_path=data_path, connection_string=options["abfs"]["connection_string"])
     given = options["s3"]
+    # This server answers a range with the checksum of the whole object.
+    relaxed = {"config_kwargs": {"response_checksum_validation": "when_required", "request_checksum_calculation": "when_required"}}
     return S3Storage(
-        data_path=data_path, access_key_id=KEY, secret_access_key=given["secret"], endpoint_url=given["endpoint_url"], region="us-east-1"
+        options=relaxed,
+        data_path=data_path,
+        access_key_id=KEY,
+        secret_access_key=given["secret"],
+        endpoint_url=given["endpoint_url"],
+        region="us-east-1",
     )
 
 
@@ -32,10 +39,7 @@ def test_outputs_and_inputs(
     store: ObjectStore,
     instance: dg.DagsterInstance,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # This server answers a range with the checksum of the whole object.
-    monkeypatch.setenv("AWS_RESPONSE_CHECKSUM_VALIDATION", "when_required")
     caplog.set_level(logging.DEBUG, "ducklake_core")
     caplog.set_level(logging.DEBUG, "dagster")
     address = store.lake(sqlite_address, "dagster")
@@ -68,3 +72,15 @@ def test_outputs_and_inputs(
     with pytest.raises(DuckLakeError) as caught:
         resource(store.wrong).connect().table("more").scan().to_arrow()
     assert_secretless(store, *told, *chain(caught.value), caplog.text)
+
+
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_a_checksum_that_is_none_of_the_part_is_explained(sqlite_address: LakeAddress, store: ObjectStore) -> None:
+    address = store.lake(sqlite_address, "checksums")
+    given = store.options["s3"]
+    plain = S3Storage(data_path=address.data_path, access_key_id=KEY, secret_access_key=given["secret"], endpoint_url=given["endpoint_url"])
+    lake = DuckLakeResource(catalog=address.url, storage=plain, create_if_missing=True).connect()
+    # Reads ask for parts of a file as large as this.
+    lake.write("numbers", pa.table({"n": range(2_000_000), "text": [str(number) for number in range(2_000_000)]}))
+    with pytest.raises(StorageError, match="response_checksum_validation"):
+        lake.table("numbers").scan(["n"], "n > 1999990").to_arrow()

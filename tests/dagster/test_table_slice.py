@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.errors import UsageError
+from ducklake_dagster import DuckLakeResource
 from ducklake_dagster.slice_predicate import SlicePredicate, slice_predicate
 from ducklake_dagster.table_slice import TableSlice, TimeConstraint, partition_boxes
 
@@ -43,7 +44,7 @@ def instants(definition: dg.TimeWindowPartitionsDefinition) -> list[datetime]:
 def selected(table: pa.Table, found: SlicePredicate, engine: str, spark: Any = None) -> list[int]:
     """Row numbers that an engine selects."""
     if engine == "arrow":
-        return table.filter(found.to_arrow())["row"].to_pylist()
+        return found.matching_rows(table)["row"].to_pylist()
     if engine == "spark":
         frame = spark.createDataFrame(table)
         return sorted(row.row for row in frame.filter(found.to_sql("spark")).select("row").collect())
@@ -180,3 +181,24 @@ def test_what_cannot_be_matched_is_refused_by_name(definition: Any, expr: object
     with pytest.raises(UsageError) as failure:
         predicate(definition, definition.get_partition_keys()[:1], expr, **types)
     assert text in str(failure.value)
+
+
+def test_ten_thousand_single_hours_reach_one_commit(lake_resource: DuckLakeResource) -> None:
+    hours = dg.HourlyPartitionsDefinition("2020-01-01-00:00", end_date="2023-01-01-00:00")
+    starts = [datetime(2020, 1, 1, tzinfo=UTC).replace(tzinfo=None) + timedelta(hours=2 * n) for n in range(10_000)]
+    found = predicate(hours, [f"{start:%Y-%m-%d-%H:%M}" for start in starts], "at", at="timestamp")
+    data = pa.table({"at": pa.array([start + timedelta(minutes=5) for start in starts], pa.timestamp("us")), "n": range(10_000)})
+    between = pa.table({"at": pa.array([starts[0] + timedelta(minutes=90)], pa.timestamp("us")), "n": [-1]})
+    assert found.matching_rows(pa.concat_tables([data, between.cast(data.schema)])).num_rows == 10_000
+    lake = lake_resource.connect()
+    lake.write("t", between.cast(data.schema))
+    assert lake.write("t", data, mode="overwrite", where=found.to_condition()).rows_deleted == 0
+    again = lake.write("t", data, mode="overwrite", where=found.to_condition())
+    assert (again.rows_added, again.rows_deleted) == (10_000, 10_000)
+    assert lake.table("t").scan().count() == 10_001
+    assert lake.table("t").scan(where=found.to_condition()).to_arrow().num_rows == 10_000
+    assert len(found.shown()) <= 10_000
+    with duckdb.connect() as connection:
+        connection.register("t", lake.table("t").scan().to_arrow())
+        (row,) = connection.execute(f"SELECT count(*) FROM t WHERE {found.to_sql()}").fetchall()
+    assert row == (10_000,)

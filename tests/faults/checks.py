@@ -1,12 +1,12 @@
-"""What must hold after every fault: the lake reads as the model, the reference agrees, and only orphans are left over."""
+"""What must hold after every fault: the lake reads as the model, DuckDB agrees, and only orphans are left over."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from ducklake_core import DuckLake
+from tests.behaviour.maintenance.lakes import files_on_disk
 from tests.faults.work import NAMES, Model, Rows
-from tests.maintenance.lakes import files_on_disk
 from tests.support.oracle import LakeAddress, attached
 
 _NOW = timedelta(0)
@@ -40,9 +40,13 @@ def check(address: LakeAddress, model: Model) -> None:
     assert history == list(range(len(history)))
     lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW)
     assert read(lake) == model.tables()
-    with lake.reader() as reader:
-        from ducklake_core.catalog.scheduled import every_file_name
-
-        named = set(every_file_name(reader.connection, lake.database.tables))
-    assert {path.rpartition("/")[2] for path in files_on_disk(address)} == named
+    assert {path.rpartition("/")[2] for path in files_on_disk(address)} == named_files(lake)
     lake.close()
+
+
+def named_files(lake: DuckLake) -> set[str]:
+    """Names of all files that the catalog knows."""
+    from ducklake_core.catalog.writing.scheduled import every_file_name
+
+    with lake.reader() as reader:
+        return set(every_file_name(reader.connection, lake.database.tables))

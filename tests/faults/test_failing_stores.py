@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-import ducklake_core.catalog.head
-import ducklake_core.catalog.sqlite_file
+import ducklake_core.catalog.database.sqlite_file
+import ducklake_core.catalog.writing.head
 from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, DuckLakeError, StorageError
 from ducklake_core.storage.filesystems import Storage
@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_finished(postgres: Any, tmp_path: Any) -> None:
 def test_a_catalog_without_room(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepare(sqlite_address.url, sqlite_address.data_path, 0)
     lake = DuckLake.connect(sqlite_address.url)
-    real = ducklake_core.catalog.sqlite_file._opened
+    real = ducklake_core.catalog.database.sqlite_file._opened
 
     def full(file: str) -> Any:
         connection = real(file)
@@ -118,7 +118,7 @@ def test_a_catalog_without_room(sqlite_address: LakeAddress, monkeypatch: pytest
         connection.execute(f"PRAGMA max_page_count = {pages}")
         return connection
 
-    monkeypatch.setattr("ducklake_core.catalog.sqlite_file._opened", full)
+    monkeypatch.setattr("ducklake_core.catalog.database.sqlite_file._opened", full)
     lake.close()
 
     def fill() -> None:
@@ -150,7 +150,7 @@ def test_a_clock_that_jumps(sqlite_address: LakeAddress, monkeypatch: pytest.Mon
     lake = DuckLake.connect(sqlite_address.url)
     first = datetime.now(UTC)
     _Clock.jumps = itertools.cycle([timedelta(hours=1), timedelta(days=-700), timedelta(minutes=-1), timedelta(0)])
-    monkeypatch.setattr(ducklake_core.catalog.head, "datetime", _Clock)
+    monkeypatch.setattr(ducklake_core.catalog.writing.head, "datetime", _Clock)
     for _ in range(6):
         work(lake, model)
         model = model.after()

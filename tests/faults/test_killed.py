@@ -19,7 +19,7 @@ Context = multiprocessing.context.ForkServerContext
 def context() -> Context:
     """Processes that begin with everything imported, and with no thread of this one."""
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["tests.faults.work", "ducklake_core.lake", "ducklake_core.arrow.write", "psycopg", "sqlalchemy"])
+    found.set_forkserver_preload(["tests.faults.work", "ducklake_core.lake", "ducklake_core.engines.arrow.write", "psycopg", "sqlalchemy"])
     return found
 
 
@@ -41,7 +41,7 @@ def _kill_at(steps: range, lake_address: LakeAddress, context: Context, inlining
         before = _newest(lake_address)
         writer = context.Process(target=run_and_die, args=(lake_address.url, model, step))
         writer.start()
-        writer.join(60)
+        writer.join(240)
         arrived = _newest(lake_address) > before
         outcomes.add(arrived)
         if arrived:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.commit.committer import RetryPolicy
+from ducklake_core.catalog.database import server_connections
+from ducklake_core.catalog.database.retries import RetryPolicy
 from ducklake_core.errors import CommitOutcomeUnknownError
 from tests.faults.checks import check
 from tests.faults.proxy import Cut, Proxy, proxy_to
@@ -45,6 +46,7 @@ def test_it_happens_once(address: LakeAddress, proxy: Proxy, cut: Cut, inlining:
 @pytest.mark.parametrize("cut", ["before", "after"])
 def test_when_nobody_can_be_asked_nothing_is_deleted(address: LakeAddress, proxy: Proxy, cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RetryPolicy, "pause", lambda *_: 0.01)
+    monkeypatch.setattr(server_connections, "_answers", lambda _error: False)
     model = prepare(address.url, address.data_path, 0)
     lake = DuckLake.connect(proxy.url(address))
     before = lake.snapshot().id

@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["file", "s3"])
 def test_rows_are_there_once(request: pytest.FixtureRequest, sqlite_address: LakeAddress, tmp_path: Path, kind: str) -> None:
     """Nor does anything stay of the file, or of its upload."""

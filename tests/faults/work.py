@@ -53,7 +53,7 @@ class Model:
 
 
 def frame(rows: Rows) -> pa.Table:
-    """Rows as a table that both this library and the reference can write."""
+    """Rows as a table that both this library and DuckDB can write."""
     ordered = sorted(rows)
     return pa.table({"k": pa.array([k for k, _ in ordered], pa.int64()), "owner": pa.array([o for _, o in ordered], pa.int32())})
 
@@ -101,8 +101,8 @@ def _steps(last: int) -> Iterator[None]:
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
-    from ducklake_core.catalog.database import Database
-    from ducklake_core.catalog.statements import PipelinedStatements
+    from ducklake_core.catalog.database.connections import Database
+    from ducklake_core.catalog.database.statements import PipelinedStatements
     from ducklake_core.storage.filesystems import Storage
 
     taken = 0
@@ -136,8 +136,8 @@ def _steps(last: int) -> Iterator[None]:
         return real_ask(self, *given)
 
     @contextmanager
-    def commit(self: Database) -> Iterator[Any]:
-        with real_commit(self) as statements:
+    def commit(self: Database, *given: Any) -> Iterator[Any]:
+        with real_commit(self, *given) as statements:
             yield statements
             step()
         step()

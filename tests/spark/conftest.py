@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from ducklake_core.spark.scan_schema import TYPES_CONF
+from ducklake_core.engines.spark.scan_schema import TYPES_CONF
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 from pyspark.sql import SparkSession
 
-from ducklake_core.spark.batches import BYTES, ROWS, UNLIMITED, VARYING_ROWS, unweighed
+from ducklake_core.engines.spark.batches import BYTES, ROWS, UNLIMITED, VARYING_ROWS, unlimited_arrow_batches
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def _limits(session: SparkSession) -> tuple[str | None, str | None]:
 
 def test_the_limit_in_bytes_is_lifted_for_one_action(session: SparkSession) -> None:
     before = _limits(session)
-    with unweighed(session.range(3)):
+    with unlimited_arrow_batches(session.range(3)):
         assert _limits(session) == (UNLIMITED, before[1])
     assert _limits(session) == before
 
@@ -33,28 +33,28 @@ def test_the_limit_in_bytes_is_lifted_for_one_action(session: SparkSession) -> N
 def test_rows_of_varying_size_come_in_smaller_batches(session: SparkSession) -> None:
     before = _limits(session)
     for expression in ("'x'", "array(1, 2)", "map(1, 2)", "named_struct('a', named_struct('b', 'x'))"):
-        with unweighed(session.range(3).selectExpr(f"{expression} AS a")):
+        with unlimited_arrow_batches(session.range(3).selectExpr(f"{expression} AS a")):
             assert _limits(session) == (UNLIMITED, str(VARYING_ROWS))
     assert _limits(session) == before
 
 
 def test_a_smaller_number_of_rows_that_the_user_chose_is_kept(session: SparkSession) -> None:
     session.conf.set(ROWS, "100")
-    with unweighed(session.range(3).selectExpr("'x' AS a")):
+    with unlimited_arrow_batches(session.range(3).selectExpr("'x' AS a")):
         assert _limits(session) == (UNLIMITED, "100")
     assert session.conf.get(ROWS) == "100"
 
 
 def test_a_limit_in_bytes_that_the_user_chose_is_kept(session: SparkSession) -> None:
     session.conf.set(BYTES, "1048576")
-    with unweighed(session.range(3)):
+    with unlimited_arrow_batches(session.range(3)):
         assert session.conf.get(BYTES) == "1048576"
     assert session.conf.get(BYTES) == "1048576"
 
 
 def test_binary_columns_keep_the_limit(session: SparkSession) -> None:
     before = _limits(session)
-    with unweighed(session.range(3).selectExpr("array(X'00') AS a")):
+    with unlimited_arrow_batches(session.range(3).selectExpr("array(X'00') AS a")):
         assert _limits(session) == before
 
 
@@ -64,13 +64,13 @@ def test_threads_that_share_a_session_leave_it_as_it_was(session: SparkSession) 
     inside = Barrier(4)
 
     def act(_: int) -> str | None:
-        with unweighed(frame):
-            inside.wait(30)
+        with unlimited_arrow_batches(frame):
+            inside.wait(240)
             return session.conf.get(BYTES)
 
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(act, range(4))) == {UNLIMITED}
     assert _limits(session) == before
-    with pytest.raises(RuntimeError), unweighed(frame):
+    with pytest.raises(RuntimeError), unlimited_arrow_batches(frame):
         raise RuntimeError
     assert _limits(session) == before

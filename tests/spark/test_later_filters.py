@@ -29,7 +29,7 @@ def check(duck: Oracle, address: LakeAddress, spark: SparkSession, wanted: dict[
     counted = reduce(lambda left, right: left.unionAll(right), frames).groupBy("name", "number", "way").count().collect()
     rows = {(row["name"], row["number"], row["way"]): row["count"] for row in counted}
     for table, conditions in wanted.items():
-        # The reference, too, leaves row groups out by bounds without NaN; of rows that it has read, it does not.
+        # DuckDB, too, leaves row groups out by bounds without NaN; of rows that it has read, it does not.
         duck.run(f"CREATE OR REPLACE TEMP TABLE held AS SELECT * FROM {table}")
         for number, condition in enumerate(conditions):
             expected = duck.value(f"SELECT count(*) FROM held WHERE {condition}")

@@ -13,13 +13,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from ducklake_core.engines.spark import native_read
+from ducklake_core.engines.spark.native_read import deleted_bits
+from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.errors import NotFoundError
-from ducklake_core.scan import native
-from ducklake_core.spark import native_read
-from ducklake_core.spark.native_read import deleted_bits
-from ducklake_core.spark.read import read_plan
-from tests.scan.test_deletes_oracle import HISTORIES
-from tests.scan.test_virtual_columns import CONDITIONS, HISTORY
+from ducklake_core.planning import native
+from tests.behaviour.scan.test_deletes_oracle import HISTORIES
+from tests.behaviour.scan.test_virtual_columns import CONDITIONS, HISTORY
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
 
@@ -139,7 +139,7 @@ def test_what_the_driver_would_have_to_hold_is_bounded(
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(5000) r(i)", "INSERT INTO t SELECT i FROM range(5000, 10000) r(i)")
         duck.run("DELETE FROM t WHERE i % 3 = 0")
-        monkeypatch.setattr("ducklake_core.scan.planner.MOST_DELETED_BYTES", 1000)
+        monkeypatch.setattr("ducklake_core.planning.planner.MOST_DELETED_BYTES", 1000)
         lake = open_lake(sqlite_address)
         assert [task.native_obstacle for task in lake.scan("t").plan().plan.tasks] == [None, "the table has very many deleted rows"]
         assert_same_rows(duck, lake.scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")

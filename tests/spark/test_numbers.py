@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from ducklake_core.spark.numbers import numbers
+from ducklake_core.engines.spark.task_ids import task_id_frame
 
 
 @pytest.mark.parametrize(("count", "size"), [(0, 0), (3, 10_000_000)])
 def test_one_number_in_each_partition(spark: SparkSession, count: int, size: int) -> None:
-    frame = numbers(spark, count, size)
+    frame = task_id_frame(spark, count, size)
     result = frame.mapInArrow(lambda batches: (batch for batch in batches if batch.num_rows), "id bigint")
     assert [row.id for row in result.collect()] == list(range(count))
     assert frame.rdd.getNumPartitions() == count

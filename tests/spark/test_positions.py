@@ -10,12 +10,12 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from ducklake_core.arrow.positions import DeleteTarget, Deletions
-from ducklake_core.arrow.positions import find_positions as find_with_arrow
+from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
+from ducklake_core.engines.arrow.positions import find_positions as find_with_arrow
+from ducklake_core.engines.spark.positions import find_key_positions, find_positions
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.paths import new_delete_file_name
-from ducklake_core.scan.plan import ScanPlan
-from ducklake_core.spark.positions import find_key_positions, find_positions
+from ducklake_core.format.files.paths import new_delete_file_name
+from ducklake_core.planning.plan import ScanPlan
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import STORAGE, OpenLake, open_lake
 
@@ -39,7 +39,9 @@ def lake(oracle: OracleFactory, sqlite_address: LakeAddress) -> OpenLake:
 
 def target(lake: OpenLake, plan: ScanPlan) -> DeleteTarget:
     directory = plan.tasks[0].file.path.rpartition("/")[0] + "/"
-    return DeleteTarget(directory=directory, data_path=lake.info.data_path, write_id="00c0ffee", assumed_snapshot=plan.snapshot_id + 1)
+    return DeleteTarget(
+        directory=directory, data_path=lake.info.data_path, write_id="0198c1f20000000000c0ffee", assumed_snapshot=plan.snapshot_id + 1
+    )
 
 
 def rows_left(lake: OpenLake, plan: ScanPlan, found: Deletions) -> set[int]:
@@ -119,10 +121,10 @@ def test_what_lost_attempts_left_behind_is_swept(
     plan = lake.scan("t", columns=["a"], where=None if by_key else "a BETWEEN 55 AND 60").plan().plan
     where = target(lake, plan)
     before = delete_files_in(plan)
-    lost, of_another = new_delete_file_name(where.write_id), new_delete_file_name("00decade")
+    lost, of_another = new_delete_file_name(where.write_id), new_delete_file_name("0198c1f20000000000decade")
     for name in (lost, of_another):
         Path(where.directory, name).write_bytes(b"half a file")
-    monkeypatch.setattr("ducklake_core.spark.attempts.speculates", lambda _: True)
+    monkeypatch.setattr("ducklake_core.engines.spark.attempts.speculates", lambda _: True)
     if by_key:
         found = find_key_positions(plan, where, STORAGE, spark.sql("SELECT 57 AS a"), ["a"])
     else:

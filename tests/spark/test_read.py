@@ -12,10 +12,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from ducklake_core.engines.spark.native_read import LISTING_CONF
+from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.errors import NotFoundError
-from ducklake_core.spark.native_read import LISTING_CONF
-from ducklake_core.spark.read import read_plan
-from tests.scan.test_read_oracle import ALL_TYPES, EXTREMES, FIRST, INLINED, NULLS, SCENARIOS
+from tests.behaviour.scan.test_read_oracle import ALL_TYPES, EXTREMES, FIRST, INLINED, NULLS, SCENARIOS
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import STORAGE, OpenLake, assert_same_rows, open_lake
 

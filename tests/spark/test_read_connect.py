@@ -13,8 +13,8 @@ from tests.support.scans import open_lake
 SCRIPT = """
 import json, sys
 from pyspark.sql import SparkSession
-from ducklake_core.arrow.positions import DeleteTarget
-from ducklake_core.spark.positions import find_key_positions, find_positions
+from ducklake_core.engines.arrow.positions import DeleteTarget
+from ducklake_core.engines.spark.positions import find_key_positions, find_positions
 from tests.support.oracle import LakeAddress
 from tests.support.scans import STORAGE, open_lake
 
@@ -23,7 +23,7 @@ session = SparkSession.builder.remote(sys.argv[2]).config("spark.sql.session.tim
 lake = open_lake(address)
 plan = lake.scan("t").plan().plan
 directory = plan.tasks[0].file.path.rpartition("/")[0] + "/"
-target = DeleteTarget(directory=directory, data_path=address.data_path, write_id="00c0ffee", assumed_snapshot=99)
+target = DeleteTarget(directory=directory, data_path=address.data_path, write_id="0198c1f20000000000c0ffee", assumed_snapshot=99)
 keys = session.createDataFrame([(5,), (150,), (1000,)], "a int")
 answers = {
     "module": type(session).__module__,

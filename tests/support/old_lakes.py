@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core import DuckLake
-from ducklake_core.format.files import SNAPSHOT_ID_COLUMN
+from ducklake_core.format.files.data_files import SNAPSHOT_ID_COLUMN
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_footer import read_footer
 from tests.support.oracle import LakeAddress, new_connection, sqlite_lake
@@ -55,7 +55,7 @@ _TO_0_1 = (
     "DROP TABLE ducklake_column_mapping",
     "DROP TABLE ducklake_name_mapping",
 )
-# Some of the statements of the reference's migrations, as a development version between two releases may have had them.
+# Some of the statements of DuckDB's migrations, as a development version between two releases may have had them.
 _STATEMENTS = {
     "0.1": _TO_0_1,
     "0.3-dev1": (

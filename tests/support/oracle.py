@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 from duckdb_extensions import import_extension
 
-from ducklake_core.catalog import duckdb_file
+from ducklake_core.catalog.database import duckdb_file
 
 
 @dataclass(frozen=True)

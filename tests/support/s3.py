@@ -13,7 +13,7 @@ from duckdb_extensions import import_extension
 
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 from tests.support.oracle import LakeAddress
-from tests.support.servers import free_port, serving
+from tests.support.servers import serving
 
 KEY, SECRET = "access-key-of-test", "secret-key-of-test"
 BUCKET = "lake"
@@ -60,11 +60,13 @@ class S3Server:
 def s3_server(root: Path) -> Iterator[S3Server]:
     """Serve a directory until the end of the block."""
     (root / BUCKET).mkdir()
-    port = free_port()
     rclone = str(Path(sys.executable).parent / "rclone")
-    command = [rclone, "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}", str(root)]
-    with serving(command, port):
-        yield S3Server(endpoint=f"http://127.0.0.1:{port}", root=root)
+
+    def command(port: int) -> list[str]:
+        return [rclone, "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}", str(root)]
+
+    with serving("S3 (rclone)", command) as server:
+        yield S3Server(endpoint=f"http://127.0.0.1:{server.port}", root=root)
 
 
 def s3_lake(address: LakeAddress, prefix: str, scheme: str = "s3") -> LakeAddress:

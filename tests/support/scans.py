@@ -9,16 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from ducklake_core.catalog.bootstrap import open_catalog
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.url import parse_catalog_url
-from ducklake_core.scan.scan import Scan
+from ducklake_core.catalog.database.bootstrap import open_catalog
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.url import parse_catalog_url
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.scan import Scan
 from ducklake_core.storage.filesystems import Storage
 from tests.support.oracle import LakeAddress, Oracle
 
 STORAGE = Storage()
-# The reference's EXCEPT ALL loses some NaNs, so floats are compared by their exact text.
+# DuckDB's EXCEPT ALL loses some NaNs, so floats are compared by their exact text.
 _FLOATS = ("FLOAT", "DOUBLE")
 
 

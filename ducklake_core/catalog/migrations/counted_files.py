@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, select
 
-from ducklake_core.catalog.earlier_tables import PARTIAL_FILE_INFO
-from ducklake_core.catalog.state import LakeInfo
-from ducklake_core.catalog.tables import CatalogTables
-from ducklake_core.format import paths
-from ducklake_core.format.files import parse_row_counts
+from ducklake_core.catalog.database.earlier_tables import PARTIAL_FILE_INFO
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.data_files import parse_row_counts
+from ducklake_core.format.state import LakeInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,12 +30,12 @@ from sqlalchemy import column as sql_column
 from sqlalchemy.dialects.postgresql import JSON, REAL
 from sqlalchemy.types import TypeEngine
 
-from ducklake_core.catalog.abilities import Abilities
-from ducklake_core.catalog.inlined import TableVersions
-from ducklake_core.catalog.inlined_ddl import physical_table
+from ducklake_core.catalog.database.abilities import Abilities
+from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
+from ducklake_core.catalog.inlined.ddl import physical_table
+from ducklake_core.catalog.inlined.rows import TableVersions
 from ducklake_core.catalog.migrations.ddl import ChangeType
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.tables import INLINED_SYSTEM_COLUMNS
+from ducklake_core.catalog.reading.reader import CatalogReader
 
 _BYTES, _TEXT, _REAL = "bytea", "varchar", "real"
 _TYPES: dict[str, TypeEngine[Any]] = {_BYTES: LargeBinary(), _TEXT: String(), _REAL: REAL()}
@@ -61,7 +61,7 @@ def changed_inlined_types(reader: CatalogReader, abilities: Abilities) -> Iterat
     rows = reader.connection.execute(select(registered).order_by(registered.c.table_id, registered.c.schema_version)).all()
     found = inspect(reader.connection).get_multi_columns(schema=reader.catalog.schema, filter_names=[row.table_name for row in rows])
     stored = {name: columns[len(INLINED_SYSTEM_COLUMNS) :] for (_, name), columns in found.items()}
-    versions = {row.table_id: TableVersions(reader, row.table_id) for row in rows}
+    versions = {row.table_id: TableVersions.read(reader, row.table_id) for row in rows}
     for row in rows:
         fields = versions[row.table_id].schema_at(row.schema_version)
         wanted = list(physical_table(None, abilities, row.table_name, fields).c)[len(INLINED_SYSTEM_COLUMNS) :]

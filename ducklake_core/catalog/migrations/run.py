@@ -6,13 +6,13 @@ from typing import Literal, TypeAlias
 
 from sqlalchemy import Connection, Table, select
 
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.earlier_tables import stored_tables
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.earlier_tables import stored_tables
+from ducklake_core.catalog.database.versions import CATALOG_VERSION, read_layout
 from ducklake_core.catalog.migrations.counted_files import counted_files
 from ducklake_core.catalog.migrations.steps import Step, run_step, steps_to_current
-from ducklake_core.catalog.state import LakeInfo
-from ducklake_core.catalog.versions import CATALOG_VERSION, read_layout
 from ducklake_core.errors import CatalogCorruptError, CatalogVersionError
+from ducklake_core.format.state import LakeInfo
 
 Outcome: TypeAlias = tuple[Step, ...] | Literal["done before", "other files"]
 

@@ -1,8 +1,8 @@
-"""What is to be done to a catalog of an earlier version, as a list that prints itself (specification: Migrations).
+"""Plans a migration: the steps to take on a catalog of an earlier version, which print themselves (specification: Migrations).
 
 The steps follow from the difference between the tables that are there and those of version 1.0, in the order in which the
-released versions differ, so that development versions need no list of their own. What the reference would do one version after
-another is done at once; the tables end with the same columns in the same order, which the reference's inserts rely on.
+released versions differ, so that development versions need no list of their own. What DuckDB would do one version after
+another is done at once; the tables end with the same columns in the same order, which DuckDB's inserts rely on.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import TypeAlias, assert_never
 from sqlalchemy import BigInteger, ColumnClause, Connection, String, Table, bindparam, column, delete, func, insert, or_, select, update
 from sqlalchemy.schema import CreateTable as CreateTableStatement
 
-from ducklake_core.catalog.database import Database
-from ducklake_core.catalog.earlier_rows import newest_snapshot, partition_column_id, table_schema_versions
-from ducklake_core.catalog.earlier_tables import DEFAULTS, PARTIAL_FILE_INFO, stored_tables
-from ducklake_core.catalog.head import chunks
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.earlier_rows import newest_snapshot, partition_column_id, table_schema_versions
+from ducklake_core.catalog.database.earlier_tables import DEFAULTS, PARTIAL_FILE_INFO, stored_tables
+from ducklake_core.catalog.database.tables import PREFIX, metadata_tables
+from ducklake_core.catalog.database.versions import CATALOG_VERSION, Layout
 from ducklake_core.catalog.migrations.ddl import AddColumn as AddColumnStatement
 from ducklake_core.catalog.migrations.ddl import DropColumn as DropColumnStatement
 from ducklake_core.catalog.migrations.ddl import RenameTable as RenameTableStatement
 from ducklake_core.catalog.migrations.inlined_types import ChangeInlinedType, change_inlined_type, changed_inlined_types
-from ducklake_core.catalog.reader import CatalogReader
-from ducklake_core.catalog.state import LakeInfo
-from ducklake_core.catalog.tables import PREFIX, metadata_tables
-from ducklake_core.catalog.versions import CATALOG_VERSION, Layout
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing.head import chunks
+from ducklake_core.format.state import LakeInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class FillColumn:
-    """What the rows meant that lacked a column."""
+    """Fill a new column with the value that rows without it had."""
 
     table: str
     column: str

@@ -1,6 +1,6 @@
-"""Parquet files encrypted as the reference encrypts them, opened so that any Parquet reader can read them, and made from plain ones.
+"""Parquet files encrypted as DuckDB encrypts them, opened so that any Parquet reader can read them, and made from plain ones.
 
-The reference follows Parquet's modular encryption with one key for everything in a file, but binds no module to its place:
+DuckDB follows Parquet's modular encryption with one key for everything in a file, but binds no module to its place:
 the associated data of AES-GCM is empty, where the Parquet specification wants the file's id and the module's ordinals. No other
 reader opens such files. One file is::
 
@@ -20,7 +20,7 @@ the footer is taken over as it is. Each chunk is decrypted when a reader asks fo
 the row groups under way, never the file. Zeros between the last chunk and the footer keep the reader's first guess at the footer's
 length from touching a chunk.
 
-What is outside of chunks, such as page indexes and Bloom filters, is not in the image: the reference writes neither into
+What is outside of chunks, such as page indexes and Bloom filters, is not in the image: DuckDB writes neither into
 encrypted files, and pyarrow reads neither when it reads rows.
 
 Without associated data a tag proves that a module was made with the key, not that it stands where it was written. So each

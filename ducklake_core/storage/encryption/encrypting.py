@@ -1,4 +1,4 @@
-"""Plain Parquet encrypted while it is written, in the form that the reference reads."""
+"""Plain Parquet encrypted while it is written, in the form that DuckDB reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ducklake_core.storage.encryption.modules import Cipher
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-    from ducklake_core.format.encryption_key import EncryptionKey
+    from ducklake_core.format.files.encryption_key import EncryptionKey
 
 _TAIL = 8
 # Fields of the footer's structs (parquet.thrift).
@@ -47,7 +47,7 @@ class EncryptingSink(io.RawIOBase):
     """Takes a plain Parquet file from its first byte on, and writes its encrypted form to another sink.
 
     What was written waits in memory until :meth:`seal`, so at most one row group does. Page indexes and Bloom filters are left
-    out, as the reference would not decrypt them. It also fails on encrypted data pages of version 2 that are not compressed in a
+    out, as DuckDB would not decrypt them. It also fails on encrypted data pages of version 2 that are not compressed in a
     column that is, so the writer's pages must be of version 1.
     """
 

@@ -14,7 +14,7 @@ from ducklake_core.storage.encryption.modules import BadModuleError, Cipher
 PLAIN_MAGIC = b"PAR1"
 ENCRYPTED_MAGIC = b"PARE"
 CRYPTO_METADATA = bytes.fromhex("1c1c000000")
-"""FileCryptoMetaData as the reference writes it: AES_GCM_V1 without any associated data, and no key metadata."""
+"""FileCryptoMetaData as DuckDB writes it: AES_GCM_V1 without any associated data, and no key metadata."""
 _TAIL = 8
 # Enough for the footers of most files, so that one request brings the whole of them.
 _FIRST_GUESS = 64 << 10
@@ -50,7 +50,7 @@ def read_encrypted_footer(source: pa.NativeFile, cipher: Cipher, where: str) -> 
 
     Raises:
         CorruptFileError: The file is not encrypted, is cut, or was encrypted with another key.
-        UnsupportedFeatureError: It is encrypted in another form than the reference writes.
+        UnsupportedFeatureError: It is encrypted in another form than DuckDB writes.
     """
     start, content = _encrypted_footer(source, where)
     begin = _end_of_crypto_metadata(content, where)

@@ -39,7 +39,7 @@ class Cipher:
         return b"".join(((_NONCE + len(sealed)).to_bytes(_LENGTH, "little"), nonce, sealed))
 
     def decrypt_module(self, data: memoryview, start: int) -> tuple[bytes, int]:
-        """What the module at a place encrypts, and the place after it.
+        """Decrypt the module at a place; the plain bytes, and the place after it.
 
         Raises:
             BadModuleError: It is cut, was made with another key, or was changed.

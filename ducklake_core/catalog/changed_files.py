@@ -1,0 +1,279 @@
+"""Files and table names that differ between two snapshots: a fixed number of statements, each for all tables at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, and_, bindparam, or_, select, true
+
+from ducklake_core.catalog.inlined.rows import TableVersions
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.reading.table_rows import column_row
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_transform
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import ColumnRow
+
+# Longer lists make statements that databases refuse; whoever asks for more gets a range, and picks.
+_MOST_LISTED = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edges:
+    """Between which snapshots files are compared.
+
+    Attributes:
+        after: Changes of later snapshots count.
+        until: Changes of this snapshot count, and no later ones.
+        next_file_id: Files with ids from this one on were made after the earliest snapshot whose state is known.
+    """
+
+    after: int
+    until: int
+    next_file_id: int
+
+    def holds(self, snapshot_id: int | None) -> bool:
+        """Whether changes of that snapshot count."""
+        return snapshot_id is not None and self.after < snapshot_id <= self.until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTable:
+    """A table under one name, and when it had it."""
+
+    table_id: int
+    schema_name: str
+    name: str
+    begin_snapshot: int
+    end_snapshot: int | None
+
+    def live_at(self, snapshot_id: int) -> bool:
+        """Whether it had the name then."""
+        return self.begin_snapshot <= snapshot_id and (self.end_snapshot is None or self.end_snapshot > snapshot_id)
+
+
+def named_tables(reader: CatalogReader, after: int, until: int) -> list[NamedTable]:
+    """Every name that a table had at one of the snapshots or between them."""
+    table, schema = reader.catalog["table"], reader.catalog["schema"]
+    query = (
+        select(
+            table.c.table_id,
+            table.c.table_name,
+            schema.c.schema_name,
+            table.c.begin_snapshot,
+            table.c.end_snapshot,
+            schema.c.begin_snapshot.label("schema_begin"),
+            schema.c.end_snapshot.label("schema_end"),
+        )
+        .select_from(table.join(schema, schema.c.schema_id == table.c.schema_id))
+        .where(table.c.begin_snapshot <= until, or_(table.c.end_snapshot.is_(None), table.c.end_snapshot > after))
+        .order_by(table.c.table_id, table.c.begin_snapshot)
+    )
+    return [
+        NamedTable(
+            table_id=row.table_id,
+            schema_name=row.schema_name,
+            name=row.table_name,
+            begin_snapshot=max(row.begin_snapshot, row.schema_begin),
+            end_snapshot=min((end for end in (row.end_snapshot, row.schema_end) if end is not None), default=None),
+        )
+        for row in reader.connection.execute(query)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """The columns of a table at any snapshot, and its partition specs by id.
+
+    Attributes:
+        current_specs: (spec, begin, end) of the times in which new files were partitioned by a spec.
+        comments: (column id, comment, begin, end).
+    """
+
+    versions: TableVersions
+    specs: Mapping[int, PartitionSpec]
+    current_specs: tuple[tuple[int, int, int | None], ...] = ()
+    comments: tuple[tuple[int, str, int, int | None], ...] = ()
+
+    def schema_at(self, snapshot_id: int) -> Schema:
+        """Columns at a snapshot; empty when they cannot be read, so that nothing is concluded from values."""
+        try:
+            return self.versions.schema_of(snapshot_id)
+        except DuckLakeError:
+            return Schema(columns=())
+
+    def comments_at(self, snapshot_id: int) -> dict[int, str]:
+        """Comments of columns by column id."""
+        return {i: text for i, text, begin, end in self.comments if begin <= snapshot_id and (end is None or end > snapshot_id)}
+
+    def spec_at(self, snapshot_id: int) -> PartitionSpec | None:
+        """The keys that new files were partitioned by at a snapshot."""
+        live = (number for number, begin, end in self.current_specs if begin <= snapshot_id and (end is None or end > snapshot_id))
+        return next((self.specs[number] for number in live if number in self.specs), None)
+
+
+def definitions(reader: CatalogReader, table_ids: Collection[int]) -> dict[int, Definition]:
+    """Columns and partition specs of tables, in four statements."""
+    if not table_ids:
+        return {}
+    versions, history, specs = _versions(reader, table_ids), _history(reader, table_ids), _specs(reader, table_ids)
+    comments = _comments(reader, table_ids)
+    found = {}
+    for table_id in table_ids:
+        columns = history.get(table_id, [])
+        names = {row.column_id: row.column_name for row, _ in columns}
+        keyed, spans = specs.get(table_id, ({}, ()))
+        found[table_id] = Definition(
+            versions=TableVersions(table_id, versions.get(table_id, []), columns),
+            specs={number: spec for number, keys in keyed.items() if (spec := _spec(number, keys, names)) is not None},
+            current_specs=tuple(spans),
+            comments=tuple(comments.get(table_id, ())),
+        )
+    return found
+
+
+def _versions(reader: CatalogReader, table_ids: Collection[int]) -> dict[int, list[tuple[int, int]]]:
+    source = reader.catalog["schema_versions"]
+    query = select(source.c.table_id, source.c.schema_version, source.c.begin_snapshot).where(one_of(source.c.table_id, table_ids))
+    found: dict[int, list[tuple[int, int]]] = {}
+    for row in reader.connection.execute(query):
+        found.setdefault(row.table_id, []).append((row.schema_version, row.begin_snapshot))
+    return found
+
+
+def _history(reader: CatalogReader, table_ids: Collection[int]) -> dict[int, list[tuple[ColumnRow, int | None]]]:
+    column = reader.catalog["column"]
+    query = select(column).where(one_of(column.c.table_id, table_ids)).order_by(column.c.table_id, column.c.begin_snapshot)
+    found: dict[int, list[tuple[ColumnRow, int | None]]] = {}
+    for row in reader.connection.execute(query):
+        found.setdefault(row.table_id, []).append((column_row(row), row.end_snapshot))
+    return found
+
+
+def _comments(reader: CatalogReader, table_ids: Collection[int]) -> dict[int, list[tuple[int, str, int, int | None]]]:
+    tag = reader.catalog["column_tag"]
+    found: dict[int, list[tuple[int, str, int, int | None]]] = {}
+    for row in reader.connection.execute(select(tag).where(tag.c.key == "comment", one_of(tag.c.table_id, table_ids))):
+        if row.value is not None:
+            found.setdefault(row.table_id, []).append((row.column_id, row.value, row.begin_snapshot, row.end_snapshot))
+    return found
+
+
+def _specs(
+    reader: CatalogReader, table_ids: Collection[int]
+) -> dict[int, tuple[dict[int, list[Row[Any]]], list[tuple[int, int, int | None]]]]:
+    info, key = reader.catalog["partition_info"], reader.catalog["partition_column"]
+    query = (
+        select(info.c.table_id, info.c.partition_id, info.c.begin_snapshot, info.c.end_snapshot, key.c.column_id, key.c.transform)
+        .select_from(info.join(key, and_(key.c.partition_id == info.c.partition_id, key.c.table_id == info.c.table_id)))
+        .where(one_of(info.c.table_id, table_ids))
+        .order_by(info.c.partition_id, key.c.partition_key_index)
+    )
+    found: dict[int, tuple[dict[int, list[Row[Any]]], list[tuple[int, int, int | None]]]] = {}
+    rows: Iterable[Row[Any]] = reader.connection.execute(query)
+    for row in rows:
+        keyed, spans = found.setdefault(row.table_id, ({}, []))
+        keyed.setdefault(row.partition_id, []).append(row)
+        spans.append((row.partition_id, row.begin_snapshot, row.end_snapshot))
+    return found
+
+
+def _spec(number: int, keys: Sequence[Row[Any]], names: Mapping[int, str]) -> PartitionSpec | None:
+    """None for a spec that this library cannot read: its files are judged by their statistics."""
+    fields = []
+    for row in keys:
+        try:
+            transform, buckets = parse_transform(row.transform)
+        except UnsupportedFeatureError:
+            return None
+        name = names.get(row.column_id, "")
+        fields.append(PartitionField(column_id=row.column_id, column=name, transform=transform, buckets=buckets))
+    return PartitionSpec(id=number, fields=tuple(fields))
+
+
+def changed_data_files(
+    reader: CatalogReader, edges: Edges, *, moved: Collection[int], hit: Collection[int], rewritten: Collection[int]
+) -> list[Row[Any]]:
+    """Rows of ``ducklake_data_file`` that may hold changed rows.
+
+    Args:
+        moved: Tables that lost or got a name: all of their files.
+        hit: Files that lost rows through the catalog itself.
+        rewritten: Tables whose deletes in the catalog may have gone with a later rewrite, so that any file which ended since may have
+            lost rows before.
+    """
+    file = reader.catalog["data_file"]
+    wanted = [
+        file.c.data_file_id >= edges.next_file_id,
+        file.c.begin_snapshot > edges.after,
+        file.c.partial_max > edges.after,
+        file.c.end_snapshot.between(edges.after + 1, edges.until),
+        file.c.data_file_id.in_(_hit_by_delete_files(reader, edges)),
+    ]
+    wanted += [one_of(file.c.table_id, moved)] if moved else []
+    wanted += [one_of(file.c.data_file_id, hit)] if hit else []
+    wanted += [and_(one_of(file.c.table_id, rewritten), file.c.end_snapshot > edges.until)] if rewritten else []
+    columns = ("data_file_id", "table_id", "begin_snapshot", "end_snapshot", "partial_max", "record_count", "partition_id")
+    query = select(*(file.c[name] for name in columns)).where(file.c.begin_snapshot <= edges.until, or_(*wanted))
+    return list(reader.connection.execute(query.order_by(file.c.data_file_id)))
+
+
+def changed_delete_files(reader: CatalogReader, edges: Edges) -> list[Row[Any]]:
+    """Rows of ``ducklake_delete_file`` that may hide more rows than before."""
+    deletes = reader.catalog["delete_file"]
+    columns = ("delete_file_id", "data_file_id", "table_id", "begin_snapshot", "partial_max", "delete_count")
+    query = select(*(deletes.c[name] for name in columns)).where(_newer(reader, edges))
+    return list(reader.connection.execute(query.order_by(deletes.c.delete_file_id)))
+
+
+def _hit_by_delete_files(reader: CatalogReader, edges: Edges) -> Any:
+    return select(reader.catalog["delete_file"].c.data_file_id).where(_newer(reader, edges))
+
+
+def _newer(reader: CatalogReader, edges: Edges) -> ColumnElement[bool]:
+    """A delete file takes the place of an earlier one, with its first snapshot: only its id tells that it is new."""
+    deletes = reader.catalog["delete_file"]
+    later = or_(deletes.c.delete_file_id >= edges.next_file_id, deletes.c.begin_snapshot > edges.after, deletes.c.partial_max > edges.after)
+    return and_(deletes.c.begin_snapshot <= edges.until, later)
+
+
+def partition_values(reader: CatalogReader, files: Collection[int]) -> dict[int, dict[int, str | None]]:
+    """Texts of partition values by file and key index."""
+    found: dict[int, dict[int, str | None]] = {}
+    if files:
+        value = reader.catalog["file_partition_value"]
+        query = select(value.c.data_file_id, value.c.partition_key_index, value.c.partition_value)
+        for row in reader.connection.execute(query.where(one_of(value.c.data_file_id, files))):
+            found.setdefault(row.data_file_id, {})[row.partition_key_index] = row.partition_value
+    return found
+
+
+def file_bounds(reader: CatalogReader, files: Collection[int], columns: Iterable[int]) -> dict[tuple[int, int], Row[Any]]:
+    """Statistics rows by file and column id, for columns with these ids in whatever table."""
+    wanted = sorted(set(columns))
+    if not files or not wanted:
+        return {}
+    stats = reader.catalog["file_column_stats"]
+    names = ("data_file_id", "column_id", "value_count", "null_count", "min_value", "max_value")
+    query = select(*(stats.c[name] for name in names)).where(stats.c.column_id.in_(wanted), one_of(stats.c.data_file_id, files))
+    return {(row.data_file_id, row.column_id): row for row in reader.connection.execute(query)}
+
+
+def logs_of(reader: CatalogReader, snapshot_ids: Collection[int]) -> dict[int, str]:
+    """``changes_made`` of snapshots; those that were expired are left out."""
+    if not snapshot_ids:
+        return {}
+    changes = reader.catalog["snapshot_changes"]
+    query = select(changes.c.snapshot_id, changes.c.changes_made).where(one_of(changes.c.snapshot_id, snapshot_ids))
+    return {row.snapshot_id: row.changes_made or "" for row in reader.connection.execute(query)}
+
+
+def one_of(column: ColumnElement[int], ids: Collection[int]) -> ColumnElement[bool]:
+    """The column is one of the ids; of very many ids, at least in their range, so that the caller still has to look."""
+    if not ids:
+        return ~true()
+    if len(ids) > _MOST_LISTED:
+        return column.between(min(ids), max(ids))
+    return column.in_(bindparam(None, sorted(ids), expanding=True, literal_execute=True))

@@ -1,0 +1,221 @@
+"""Creating a lake, and opening one without changing anything (specification: Connecting, ducklake_metadata)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import TypeVar
+from uuid import uuid4
+
+from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy.schema import CreateSchema
+
+from ducklake_core.catalog.database.connections import Database, classify
+from ducklake_core.catalog.database.indexes import create_indexes
+from ducklake_core.catalog.database.new_file import new_file
+from ducklake_core.catalog.database.versions import CATALOG_VERSION, EARLIER_VERSIONS, read_layout, readable
+from ducklake_core.errors import (
+    AlreadyExistsError,
+    CatalogCorruptError,
+    CatalogError,
+    CatalogVersionError,
+    NotALakeError,
+    UsageError,
+)
+from ducklake_core.format.state import LakeInfo
+
+Opened = TypeVar("Opened")
+
+_NEW_LAKE = "DuckLake.create(...) or DuckLake.open(..., create=True) makes a new lake"
+_CREATE_ATTEMPTS = 3
+_CREATE_SECONDS = 30.0
+
+
+def create_catalog(database: Database, data_path: str | None = None, *, encrypted: bool = False, indexes: bool = True) -> LakeInfo:
+    """Create the metadata tables and the rows of a new lake, in one transaction.
+
+    Args:
+        data_path: Base of all files; stored as given, with a trailing slash. A relative path means the working directory
+            of each reader, as in DuckDB. Only a DuckDB file needs none: its lake is in the directory ``<file>.files/``.
+        indexes: Whether to make the indexes of catalog/database/indexes.py too.
+
+    Raises:
+        AlreadyExistsError: The database holds a lake already; nothing was changed.
+        UsageError: No data path.
+    """
+    path = database.address.default_data_path if data_path is None else str(data_path)
+    if path is None or not path.strip():
+        raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
+    full = with_slash(path)
+    info = LakeInfo(version=CATALOG_VERSION, data_path=full, encrypted=encrypted, created_by=_created_by(), stored_data_path=full)
+    for attempt in range(_CREATE_ATTEMPTS):
+        try:
+            if database.abilities.is_file and not database.exists():
+                with new_file(database) as draft:
+                    _create(draft, info, indexes=indexes)
+            else:
+                _create(database, info, indexes=indexes)
+            return info
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise CatalogError(
+                f"cannot create the catalog file of {database.address}: {error.strerror}; does its directory exist?"
+            ) from error
+        except CatalogError as error:
+            # Two creators at once: the loser looks again and finds the winner's lake.
+            if classify(error) != "retry" or attempt == _CREATE_ATTEMPTS - 1:
+                raise
+    raise CatalogError(f"the catalog {database.address} is being created by somebody else; try again")
+
+
+def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) -> Opened:
+    """Connect to a lake, which is created where there is none; any number of processes may do so at once.
+
+    Raises:
+        NotALakeError: Others create and remove it all the time.
+    """
+    for _ in range(_CREATE_ATTEMPTS):
+        with suppress(NotALakeError):
+            return connect()
+        # Another process was faster, or created the file only so far.
+        with suppress(AlreadyExistsError):
+            return create()
+    return connect()
+
+
+def _create(database: Database, info: LakeInfo, *, indexes: bool) -> None:
+    # Another creator is waited for: it has the tables then.
+    with database.write(patience=_CREATE_SECONDS) as connection:
+        _create_tables(connection, database, info)
+        if indexes and database.abilities.has_useful_indexes:
+            create_indexes(connection, database.tables)
+
+
+def _create_tables(connection: Connection, database: Database, info: LakeInfo) -> None:
+    tables = database.tables
+    inspector = inspect(connection)
+    if inspector.has_table(tables["metadata"].name, schema=tables.schema):
+        raise AlreadyExistsError(f"the catalog {database.address} holds a lake already; connect to it instead")
+    if tables.schema is not None and not inspector.has_schema(tables.schema):
+        connection.execute(CreateSchema(tables.schema))
+    tables.metadata.create_all(connection, checkfirst=False)
+    first = {"snapshot_id": 0, "schema_version": 0, "next_catalog_id": 1, "next_file_id": 0}
+    connection.execute(insert(tables["snapshot"]), first | {"snapshot_time": database.now(connection)})
+    connection.execute(insert(tables["snapshot_changes"]), {"snapshot_id": 0, "changes_made": 'created_schema:"main"'})
+    main = {
+        "schema_id": 0,
+        "schema_uuid": str(uuid4()),
+        "begin_snapshot": 0,
+        "schema_name": "main",
+        "path": "main/",
+        "path_is_relative": True,
+    }
+    connection.execute(insert(tables["schema"]), main)
+    settings = {
+        "version": info.version,
+        "created_by": info.created_by,
+        "data_path": info.data_path,
+        "encrypted": "true" if info.encrypted else "false",
+    }
+    connection.execute(insert(tables["metadata"]), [{"key": key, "value": value} for key, value in settings.items()])
+
+
+def open_catalog(database: Database, data_path: str | None = None, override: bool = False) -> LakeInfo:
+    """The settings of an existing lake; nothing is created, migrated or stored.
+
+    After this the database reads the tables of the version that was found, which may be an earlier one than 1.0.
+
+    Args:
+        data_path: When given it must be the stored one.
+        override: Use ``data_path`` in place of the stored one, for this session only.
+
+    Raises:
+        NotALakeError: The database holds no lake.
+        CatalogVersionError: A catalog version that this library does not know.
+        UsageError: ``data_path`` is not the stored one.
+    """
+    settings = _read_settings(database)
+    found = _follow_version(database, settings.get("version"))
+    stored = settings.get("data_path")
+    if stored is None:
+        raise CatalogCorruptError(f"the catalog {database.address} has no data_path in ducklake_metadata")
+    path = with_slash(stored)
+    if override and data_path is None:
+        raise UsageError("override_data_path needs the data_path to use")
+    if data_path is not None and with_slash(str(data_path)) != path:
+        if not override:
+            raise UsageError(
+                f"the lake {database.address} stores its files under {path!r}, not {with_slash(str(data_path))!r}: leave data_path "
+                "out, or pass override_data_path=True to read the files from elsewhere",
+                stored=path,
+                given=str(data_path),
+            )
+        path = with_slash(str(data_path))
+    return LakeInfo(
+        version=found,
+        data_path=path,
+        encrypted=settings.get("encrypted") == "true",
+        created_by=settings.get("created_by"),
+        stored_data_path=stored,
+    )
+
+
+def _read_settings(database: Database) -> Mapping[str, str]:
+    if not database.exists():
+        raise NotALakeError(f"there is no catalog file at {database.address}; {_NEW_LAKE}")
+    metadata = database.tables["metadata"]
+    try:
+        with database.read() as connection:
+            if not inspect(connection).has_table(metadata.name, schema=metadata.schema):
+                where = f" in schema {metadata.schema!r}" if metadata.schema else ""
+                raise NotALakeError(f"the database {database.address} holds no DuckLake catalog{where}; {_NEW_LAKE}")
+            # Scopes came with version 0.2: an older catalog must still be able to tell its version.
+            query = select(metadata.c.key, metadata.c.value)
+            if "scope" in {column["name"] for column in inspect(connection).get_columns(metadata.name, schema=metadata.schema)}:
+                query = query.where(metadata.c.scope.is_(None))
+            return {row.key: row.value for row in connection.execute(query)}
+    except CatalogError as error:
+        if error.details.get("sqlite_error") == "SQLITE_NOTADB":
+            raise NotALakeError(f"the file of {database.address} is no SQLite database, so it holds no DuckLake catalog") from error
+        raise
+
+
+def _follow_version(database: Database, found: str | None) -> str:
+    """Let the database read the tables of a version; gives the version."""
+    if found == CATALOG_VERSION:
+        database.follow(None)
+        return found
+    known = f"the catalog {database.address} has version {found or 'unknown'}, this library reads {readable()} and writes {CATALOG_VERSION}"
+    if found is not None and found not in EARLIER_VERSIONS:
+        raise CatalogVersionError(f"{known}; use a newer release of this library", found=found, supported=CATALOG_VERSION)
+    with database.read() as connection:
+        layout = read_layout(connection, database.tables.schema, found or CATALOG_VERSION)
+    if layout.lost():
+        raise CatalogCorruptError(f"the catalog {database.address} lacks tables that every version has: {', '.join(layout.lost())}")
+    if found is not None:
+        database.follow(layout)
+        return found
+    # DuckDB takes a catalog that does not tell its version for one of its own.
+    differences = layout.differences()
+    if differences:
+        raise CatalogVersionError(f"{known}; it is not {CATALOG_VERSION}: {differences[0]}", found=None, supported=CATALOG_VERSION)
+    database.follow(None)
+    return CATALOG_VERSION
+
+
+def with_slash(path: str) -> str:
+    """A directory with its trailing slash.
+
+    >>> with_slash("s3://bucket/lake"), with_slash("files/")
+    ('s3://bucket/lake/', 'files/')
+    """
+    return path if path.endswith("/") else f"{path}/"
+
+
+def _created_by() -> str:
+    try:
+        return f"ducklake-core {version('ducklake-dagster')}"
+    except PackageNotFoundError:
+        return "ducklake-core"

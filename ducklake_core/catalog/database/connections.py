@@ -1,0 +1,384 @@
+"""Connections to the metadata database: short read and write transactions, safe across fork and pickle."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+import weakref
+from collections.abc import Hashable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, func, pool, true
+from sqlalchemy import select as sql_select
+from sqlalchemy.dialects import registry
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from ducklake_core.catalog.database.abilities import Abilities, abilities_of
+from ducklake_core.catalog.database.earlier_tables import earlier_tables
+from ducklake_core.catalog.database.failures import Failure, classify, wrapped
+from ducklake_core.catalog.database.server_connections import open_patiently
+from ducklake_core.catalog.database.sqlite_file import sqlite_engine
+from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Statements
+from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
+from ducklake_core.catalog.database.url import CatalogAddress
+from ducklake_core.catalog.database.versions import CATALOG_VERSION, Layout
+from ducklake_core.catalog.database.writer_queue import Turn, WriterQueue
+from ducklake_core.errors import CatalogVersionError, UsageError
+from ducklake_core.format.types.message_text import read_only_message
+
+__all__ = ["Database", "Failure", "classify"]
+
+READ_BUSY_SECONDS = 10.0
+WRITE_BUSY_SECONDS = 1.0
+_PING_AFTER_IDLE_SECONDS = 30.0
+
+registry.register("duckdb.ducklake", "ducklake_core.catalog.database.duckdb_dialect", "DuckDBDialect")
+
+
+class Database:
+    """One metadata database. Nothing is opened before the first :meth:`read` or :meth:`write`.
+
+    Connections are never shared with a forked child; a pickled database opens its own.
+
+    Args:
+        address: Where it is.
+        pool_size: Connections that are kept open between transactions. A DuckDB file has none.
+        connect_timeout: Seconds to wait for a server's first answer.
+        read_only: Whether every transaction that could write is refused.
+    """
+
+    def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10, read_only: bool = False) -> None:
+        self.address = address
+        self.read_only = read_only
+        self.abilities: Abilities = abilities_of(address.engine_url.get_dialect()())
+        self.layout: Layout | None = None
+        self.tables: CatalogTables
+        self.follow(None)
+        self._pool_size = pool_size
+        self._connect_timeout = connect_timeout
+        self._lock = threading.Lock()
+        _databases.add(self)
+        self._engine: Engine | None = None
+        self._known_statements: dict[Hashable, Any] = {}
+        self._process = 0
+        self.writer_queue = WriterQueue()
+
+    def __repr__(self) -> str:
+        return f"Database({str(self.address)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_reopen, (self.address, self._pool_size, self._connect_timeout, self.layout, self.read_only))
+
+    def follow(self, layout: Layout | None) -> None:
+        """Read the tables of an earlier catalog version as they are (None: those of the present version, which can be written)."""
+        schema = self.address.metadata_schema or self.abilities.default_schema
+        self.layout = layout
+        self._known_statements = {}
+        self.tables = metadata_tables(schema) if layout is None else earlier_tables(schema, layout)
+
+    def check_not_read_only(self) -> None:
+        """Refuse to change what was opened to be read only.
+
+        Raises:
+            UsageError: It was.
+        """
+        if self.read_only:
+            raise UsageError(read_only_message("this call", str(self.address)), read_only=str(self.address))
+
+    def check_writable(self, *, dry_run: bool = False) -> None:
+        """Refuse a catalog of an earlier version, and one that was opened to be read only, unless nothing is written (``dry_run``).
+
+        Raises:
+            CatalogVersionError: It can only be read, or migrated.
+            UsageError: It was opened to be read only.
+        """
+        if not dry_run:
+            self.check_not_read_only()
+        if self.layout is not None:
+            raise CatalogVersionError(
+                f"the catalog {self.address} has version {self.layout.version}, which this library reads but does not write: "
+                f"lake.migrate() brings it to {CATALOG_VERSION} (lake.migrate(dry_run=True) shows how)",
+                found=self.layout.version,
+                supported=CATALOG_VERSION,
+            )
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only reads and sees one state of the catalog in all of its statements. Keep it short.
+
+        Raises:
+            CatalogUnavailableError: The database cannot be reached or stays locked.
+            CatalogVersionError: Someone migrated the catalog since it was opened.
+            CatalogError: It refused a statement.
+        """
+        options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
+        if self.abilities.concurrent_writers:
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        with self._transaction(options) as connection:
+            if self.layout is not None:
+                self._check_version(connection, self.layout.version)
+            yield connection
+            # Not a rollback: psycopg then forgets all prepared statements, which costs more than the reads themselves.
+            connection.commit()
+
+    def _check_version(self, connection: Connection, expected: str) -> None:
+        """Tables of an earlier version may answer wrongly, and not only fail, after a migration."""
+        metadata = self.tables["metadata"]
+        found = connection.execute(sql_select(metadata.c.value).where(metadata.c.key == "version")).scalar()
+        if found != expected:
+            raise CatalogVersionError(
+                f"the catalog {self.address} had version {expected} when it was opened and has {found} now: someone migrated it; "
+                "open the lake again with DuckLake.connect(...)",
+                found=found,
+                supported=expected,
+            )
+
+    @contextmanager
+    def write(self, *, migrating: bool = False, patience: float = WRITE_BUSY_SECONDS) -> Iterator[Connection]:
+        """A transaction that commits when the block ends and rolls back when it raises.
+
+        In a file it holds the one write lock from the start. The wait for that lock is short, as is the wait for any lock of others
+        on PostgreSQL, where writers queue behind one that waits; repeating is up to the caller. Use :func:`classify` on what is raised.
+
+        Args:
+            migrating: Whether the catalog may be of an earlier version.
+            patience: Seconds to wait for locks on PostgreSQL; a migration, which no writer may run beside, waits for ever.
+
+        Raises:
+            CatalogVersionError: The catalog has an earlier version.
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogError: The database refused a statement.
+            UsageError: The database was opened to be read only.
+        """
+        self.check_not_read_only()
+        if not migrating:
+            self.check_writable()
+        options: dict[str, Any] = {"ducklake_write": True, "ducklake_busy": WRITE_BUSY_SECONDS}
+        if self.abilities.concurrent_writers:
+            options |= {"isolation_level": "READ COMMITTED"}
+        with self._transaction(options) as connection:
+            if self.abilities.concurrent_writers and not migrating:
+                connection.execute(sql_select(func.set_config("lock_timeout", f"{patience * 1000:.0f}ms", true())))
+            yield connection
+            try:
+                connection.commit()
+            except SQLAlchemyError as error:
+                raise wrapped(error, str(self.address), self.address.secrets, at_commit=True) from error
+
+    @contextmanager
+    def commit(self, turn: Turn = Turn()) -> Iterator[Statements]:  # noqa: B008 - a frozen value
+        """A write transaction for one commit, as :meth:`write` is one, of few and quick statements.
+
+        On PostgreSQL the statements go through a pipeline: one wait for what is asked at first, one for everything else and COMMIT.
+        Writers of this library take turns there, by an advisory lock that nobody else looks at, so that they do not collide.
+
+        Args:
+            turn: How this attempt gets its turn.
+
+        Raises:
+            CatalogVersionError: The catalog has an earlier version.
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogError: The database refused a statement.
+        """
+        if not self.abilities.concurrent_writers or not _has_pipelines():
+            with self.write() as connection:
+                yield PlainStatements(connection, self._known_statements)
+            return
+        self.check_writable()
+        import psycopg
+
+        at_commit = False
+        try:
+            with _raw_connection(self._current_engine()) as connection, _in_pipeline(connection) as (raw, pipeline):
+                statements = PipelinedStatements(raw, pipeline, self._current_engine().dialect, self._known_statements)
+                raw.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                self.writer_queue.take(statements, self.tables.schema, turn)
+                yield statements
+                at_commit = True
+                raw.execute("COMMIT")
+        except psycopg.Error as error:
+            cause = DBAPIError(None, None, error)
+            raise wrapped(cause, str(self.address), self.address.secrets, at_commit=at_commit) from error
+        except SQLAlchemyError as error:
+            raise wrapped(error, str(self.address), self.address.secrets) from error
+
+    def now(self, connection: Connection) -> datetime:
+        """The database's clock, in UTC; this machine's where the database has none."""
+        if not self.abilities.has_clock:
+            return datetime.now(UTC)
+        found: datetime = connection.execute(sql_select(func.clock_timestamp())).scalar_one()
+        return found.astimezone(UTC)
+
+    def exists(self) -> bool:
+        """Whether a file database is there; server databases are asked by connecting."""
+        return not self.abilities.is_file or Path(str(self.address.url.database)).exists()
+
+    @property
+    def _is_duckdb(self) -> bool:
+        return self.address.url.get_backend_name() == "duckdb"
+
+    def close(self) -> None:
+        """Close pooled connections. The database can be used again afterwards."""
+        with self._lock:
+            if self._engine is not None:
+                _dispose(self._engine, self._process)
+            self._engine = None
+
+    @contextmanager
+    def _transaction(self, options: dict[str, Any]) -> Iterator[Connection]:
+        try:
+            with self._current_engine().connect() as opened:
+                connection = opened.execution_options(**options)
+                connection.begin()
+                yield connection
+        except SQLAlchemyError as error:
+            raise wrapped(error, str(self.address), self.address.secrets) from error
+
+    def unlock_copy(self) -> None:
+        """Forget in a forked child who held the lock when the process was copied."""
+        self._lock = threading.Lock()
+
+    def _current_engine(self) -> Engine:
+        with self._lock:
+            if self._engine is not None and self._process != os.getpid():
+                _dispose(self._engine, self._process)
+                self._engine = None
+            if self._engine is None:
+                self._process = os.getpid()
+                self._engine = self._new_engine()
+                weakref.finalize(self, _dispose, self._engine, self._process)
+            return self._engine
+
+    def _new_engine(self) -> Engine:
+        engine = self._pooling_engine()
+        # Who was in a transaction when the database was closed gives a connection back that nobody would close any more.
+        closed = threading.Event()
+        event.listen(engine, "engine_disposed", lambda _engine: closed.set())
+        event.listen(engine, "checkin", lambda _connection, record: record.invalidate() if closed.is_set() else None)
+        return engine
+
+    def _pooling_engine(self) -> Engine:
+        if self._is_duckdb:
+            engine = create_engine(self.address.engine_url, poolclass=NullPool, hide_parameters=True)
+            event.listen(engine, "begin", _announce_duckdb)
+            return engine
+        if self.abilities.is_file:
+            return sqlite_engine(self.address.url, pool_size=self._pool_size)
+        defaults = {"connect_timeout": self._connect_timeout, "application_name": "ducklake-core"}
+        engine = create_engine(
+            self.address.url,
+            pool_size=self._pool_size,
+            max_overflow=16,
+            pool_use_lifo=True,
+            hide_parameters=True,
+            # JSON as it is written: DuckDB 1.4 inlined it in columns of that type.
+            json_deserializer=bytes,
+            connect_args={key: value for key, value in defaults.items() if key not in self.address.url.query},
+        )
+        open_patiently(engine)
+        event.listen(engine, "checkin", _note_idle)
+        event.listen(engine, "checkout", _check_alive)
+        return engine
+
+
+@contextmanager
+def _raw_connection(engine: Engine) -> Iterator[Any]:
+    """The driver's own connection from the pool; one that was lost does not go back to it."""
+    with closing(engine.raw_connection()) as pooled:
+        raw: Any = pooled.driver_connection
+        try:
+            yield raw
+        finally:
+            if raw.closed:
+                pooled.invalidate()
+
+
+@contextmanager
+def _in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
+    """A connection of psycopg in pipeline mode, and its pipeline, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer."""
+    import psycopg
+
+    raw.autocommit = True
+    try:
+        with raw.pipeline() as pipeline:
+            try:
+                yield raw, pipeline
+            except BaseException:
+                # The answers of skipped statements are taken here: the driver would log them as errors that it ignores.
+                with suppress(psycopg.Error):
+                    pipeline.sync()
+                raise
+    finally:
+        if not raw.closed:
+            raw.rollback()
+            raw.autocommit = False
+
+
+def _has_pipelines() -> bool:
+    import psycopg
+
+    return psycopg.capabilities.has_pipeline()
+
+
+def _reopen(address: CatalogAddress, pool_size: int, connect_timeout: int, layout: Layout | None, read_only: bool = False) -> Database:
+    database = Database(address, pool_size=pool_size, connect_timeout=connect_timeout, read_only=read_only)
+    database.follow(layout)
+    return database
+
+
+_of_parents: list[pool.Pool] = []
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _unlock_copies() -> None:
+    """In a forked child no thread is left that could give back a lock which another thread of the parent held."""
+    for database in list(_databases):
+        database.unlock_copy()
+
+
+os.register_at_fork(after_in_child=_unlock_copies)
+
+
+def _dispose(engine: Engine, process: int) -> None:
+    is_ours = process == os.getpid()
+    if not is_ours:
+        # In a forked child these connections are the parent's: no goodbye to the server, no close of a file, which garbage would get.
+        _of_parents.append(engine.pool)
+    engine.dispose(close=is_ours)
+
+
+def _announce_duckdb(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    own: Any = connection.connection.dbapi_connection
+    own.intend(write=options["ducklake_write"], patience=options["ducklake_busy"])
+
+
+def _note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:
+    record.info["idle_since"] = time.monotonic()
+
+
+def _check_alive(dbapi_connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
+    """Replace a dead pooled connection, without a round trip in the usual case.
+
+    An idle connection has nothing to say: when its socket is readable, the server has closed it or said why it will.
+    Only after a long idle time, when something between may have dropped it silently, the server is asked.
+    """
+    since = record.info.get("idle_since")
+    if since is None:
+        return
+    waiting = select.poll()
+    waiting.register(dbapi_connection.fileno(), select.POLLIN)
+    if dbapi_connection.closed or waiting.poll(0):
+        raise DisconnectionError("the server closed this pooled connection")
+    if time.monotonic() - since > _PING_AFTER_IDLE_SECONDS:
+        try:
+            dbapi_connection.execute("SELECT 1")
+            dbapi_connection.rollback()
+        except Exception as error:
+            raise DisconnectionError("this pooled connection is dead") from error

@@ -1,0 +1,102 @@
+"""Classifies database errors by what a caller can do about them: told by SQLSTATE or the driver's code, never by its text."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Literal, TypeAlias
+
+from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from ducklake_core.errors import CatalogError, CatalogUnavailableError, DuckLakeError
+
+Failure: TypeAlias = Literal["retry", "unavailable", "outcome-unknown", "fatal"]
+
+# Unique violation, serialization failure, deadlock, lock not available, and two racing CREATEs of one object.
+_RETRY_STATES = frozenset({"23505", "40001", "40P01", "55P03", "42P07", "42P06"})
+_LOST_STATES = frozenset({"57P01", "57P02", "57P03", "57P05", "57014", "25P03", "25P04"})
+_LOST_CLASSES = ("08", "53", "58")
+
+# Ids that another writer has taken, and a file that was replaced by another one since the transaction began.
+_RETRY_EXTENDED_CODES = frozenset(
+    {
+        sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+        sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+        sqlite3.SQLITE_CONSTRAINT_ROWID,
+        sqlite3.SQLITE_READONLY_DBMOVED,
+    }
+)
+_RETRY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
+_LOST_CODES = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT})
+
+
+def classify(error: BaseException) -> Failure:
+    """Classify an error of the catalog database, or after the CatalogError that wraps it.
+
+    ``retry``: the transaction surely failed and may succeed when run again at once. ``unavailable``: it surely failed,
+    the database cannot be reached. ``outcome-unknown``: the connection was lost at COMMIT. ``fatal``: everything else.
+    """
+    if isinstance(error, DuckLakeError):
+        known = error.details.get("failure")
+        return known if known in ("retry", "unavailable", "outcome-unknown") else "fatal"
+    return _classify(error, at_commit=False)
+
+
+def _classify(error: BaseException, *, at_commit: bool) -> Failure:
+    if isinstance(error, PoolTimeoutError | DisconnectionError):
+        return "unavailable"
+    if not isinstance(error, DBAPIError):
+        return "fatal"
+    cause = error.orig
+    code = getattr(cause, "sqlite_errorcode", None)
+    lost: Failure = "outcome-unknown" if at_commit else "unavailable"
+    if code is not None:
+        if code in _RETRY_EXTENDED_CODES or code & 0xFF in _RETRY_CODES:
+            return "retry"
+        return lost if code & 0xFF in _LOST_CODES else "fatal"
+    if type(cause).__module__ == "_duckdb":
+        return _of_duckdb(cause, lost)
+    state = getattr(cause, "sqlstate", None)
+    if state in _RETRY_STATES:
+        return "retry"
+    if state is None:
+        # Without a SQLSTATE the server never answered: libpq itself reports a refused or broken connection.
+        return lost if error.connection_invalidated or isinstance(cause, _psycopg_operational()) else "fatal"
+    return lost if state in _LOST_STATES or state == "40003" or state.startswith(_LOST_CLASSES) else "fatal"
+
+
+def _of_duckdb(cause: BaseException | None, lost: Failure) -> Failure:
+    """DuckDB has no codes, but classes of errors."""
+    import duckdb
+
+    if isinstance(cause, duckdb.ConstraintException | duckdb.TransactionException):
+        return "retry"
+    return lost if isinstance(cause, duckdb.IOException | duckdb.FatalException | duckdb.InterruptException) else "fatal"
+
+
+def _psycopg_operational() -> type[Exception]:
+    import psycopg
+
+    return psycopg.OperationalError
+
+
+def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_commit: bool = False) -> CatalogError:
+    """The error that callers get instead of the driver's; ``details["failure"]`` keeps its class for :func:`classify`."""
+    failure = _classify(error, at_commit=at_commit)
+    cause = getattr(error, "orig", None) or error
+    text = " ".join(str(cause).split())
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    details = {"failure": failure, "sqlstate": getattr(cause, "sqlstate", None), "sqlite_error": getattr(cause, "sqlite_errorname", None)}
+    match failure:
+        case "retry":
+            return CatalogUnavailableError(f"the catalog {where} was busy with another writer ({text}); try again", **details)
+        case "unavailable":
+            return CatalogUnavailableError(
+                f"the catalog {where} cannot be reached ({text}); check the address and that the server runs", **details
+            )
+        case "outcome-unknown":
+            return CatalogUnavailableError(f"the connection to the catalog {where} was lost at COMMIT ({text})", **details)
+        case _:
+            return CatalogError(f"the catalog {where} refused a statement ({text})", **details)

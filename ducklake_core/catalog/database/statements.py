@@ -1,0 +1,180 @@
+"""Statements inside an open transaction: one after another through SQLAlchemy, or in a pipeline that waits for answers only."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+from sqlalchemy import Connection, Executable, TableClause, column, inspect, select
+from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import ExecutableDDLElement
+from sqlalchemy.sql.elements import ClauseElement
+
+Parameters = Mapping[str, object] | Sequence[Mapping[str, object]]
+Answer = Callable[[], Sequence[Any]]
+"""Rows of a question that was asked; calling it waits for them."""
+
+
+class Statements(Protocol):
+    """How a commit talks to its database.
+
+    A statement is given by what builds it and by a name for its shape: of statements with one name, only the parameters differ.
+    None is for statements that are not worth remembering.
+    """
+
+    def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
+        """Execute a statement without an answer, once or for each of several parameters."""
+
+    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+        """Execute a query."""
+
+    def has_table(self, name: str, schema: str | None) -> bool:
+        """Whether the database has a table of exactly this name."""
+
+
+class PlainStatements:
+    """One statement after another.
+
+    Args:
+        connection: In an open transaction.
+        known: Statements that were built before, by name.
+    """
+
+    def __init__(self, connection: Connection, known: dict[Hashable, Any]) -> None:
+        self._connection = connection
+        self._known = known
+
+    def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
+        """See :class:`Statements`."""
+        # A list of one would go through the driver's path for many, which costs a round trip more.
+        if isinstance(parameters, Sequence) and len(parameters) == 1:
+            parameters = parameters[0]
+        self._connection.execute(_remembered(self._known, name, build), parameters)
+
+    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+        """See :class:`Statements`."""
+        rows = self._connection.execute(_remembered(self._known, name, build), parameters).all()
+        return lambda: rows
+
+    def has_table(self, name: str, schema: str | None) -> bool:
+        """See :class:`Statements`."""
+        return inspect(self._connection).has_table(name, schema=schema)
+
+
+class PipelinedStatements:
+    """Statements that are sent without waiting for the answers of earlier ones, by psycopg's pipeline mode.
+
+    An error of one makes the server skip all that follow, COMMIT included; it is raised where somebody waits next.
+    SQLAlchemy makes the text of each statement once; executing is left to the driver, because SQLAlchemy's own way of doing so
+    takes longer than the server does.
+
+    Args:
+        connection: psycopg's connection, in pipeline mode.
+        pipeline: Its pipeline.
+        dialect: SQLAlchemy's dialect for it.
+        known: Statements that were compiled before, by name.
+    """
+
+    def __init__(self, connection: Any, pipeline: Any, dialect: Dialect, known: dict[Hashable, Any]) -> None:
+        self._connection = connection
+        self._pipeline = pipeline
+        self._dialect = dialect
+        self._known = known
+        self._cursor = connection.cursor()
+        self._unanswered = True
+
+    def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
+        """See :class:`Statements`."""
+        statement = self._compiled(name, build)
+        self._unanswered = True
+        if isinstance(parameters, Mapping) or parameters is None:
+            self._cursor.execute(statement.text, statement.bound(parameters or {}))
+        else:
+            for row in parameters:
+                self._cursor.execute(statement.text, statement.bound(row))
+
+    def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
+        """See :class:`Statements`."""
+        statement = self._compiled(name, build)
+        cursor = self._connection.cursor()
+        self._unanswered = True
+        cursor.execute(statement.text, statement.bound(parameters or {}))
+
+        def answer() -> list[Any]:
+            self._wait()
+            return [statement.row_type(*row) for row in cursor.fetchall()]
+
+        return answer
+
+    def has_table(self, name: str, schema: str | None) -> bool:
+        """See :class:`Statements`."""
+        listed = TableClause("tables", column("table_schema"), column("table_name"))
+        listed.schema = "information_schema"
+        query = select(listed.c.table_name).where(listed.c.table_schema == schema, listed.c.table_name == name)
+        return bool(self.ask(None, lambda: query)())
+
+    def _wait(self) -> None:
+        """Get all answers. The server knows then that it is our turn to speak, and how long that may take."""
+        if self._unanswered:
+            self._pipeline.sync()
+            self._unanswered = False
+
+    def _compiled(self, name: Hashable, build: Callable[[], Executable]) -> CompiledStatement:
+        if name is None:
+            return compiled_statement(build(), self._dialect)
+        found: CompiledStatement = _remembered(self._known, name, lambda: compiled_statement(build(), self._dialect))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStatement:
+    """The driver's text of a statement, the values that are part of it, what turns parameters into the driver's values, and its rows."""
+
+    text: str
+    constants: Mapping[str, object] = field(default_factory=dict)
+    processors: tuple[tuple[str, Callable[[Any], Any] | None], ...] = ()
+    row_type: Any = None
+
+    def bound(self, parameters: Mapping[str, object]) -> dict[str, object]:
+        """The driver's parameters."""
+        given = {**self.constants, **parameters}
+        return {name: given[name] if process is None else process(given[name]) for name, process in self.processors}
+
+
+def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledStatement:
+    """Compile a statement; lists of values are spelled out as they are."""
+    if isinstance(statement, ExecutableDDLElement):
+        return CompiledStatement(str(statement.compile(dialect=dialect)))
+    assert isinstance(statement, ClauseElement)
+    compiled: Any = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    processors = []
+    for name in compiled.params:
+        bind = compiled.binds.get(name)
+        process = bind.type.dialect_impl(dialect).bind_processor(dialect) if bind is not None else None
+        processors.append((name, process))
+    # The driver would describe the columns anew for every answer.
+    selected: Any = getattr(statement, "selected_columns", None)
+    row_type = None if selected is None else _row_type(tuple(selected.keys()))
+    return CompiledStatement(compiled.string, dict(compiled.params), tuple(processors), row_type)
+
+
+_MOST_KNOWN = 2000
+
+
+def _remembered(known: dict[Hashable, Any], name: Hashable, build: Callable[[], Any]) -> Any:
+    if name is None:
+        return build()
+    found = known.get(name)
+    if found is None:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        found = known[name] = build()
+    return found
+
+
+@lru_cache(maxsize=64)
+def _row_type(names: tuple[str, ...]) -> Any:
+    return namedtuple("Row", names, rename=True)  # noqa: PYI024

@@ -1,0 +1,147 @@
+"""The 28 metadata tables of catalog version 1.0 and the tables of inlined rows (specification: Tables).
+
+The order of columns is part of the format: DuckDB inserts without column lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, MetaData, Select, String, Table
+from sqlalchemy.sql import quoted_name
+from sqlalchemy.types import NullType, TypeEngine
+
+from ducklake_core.catalog.database.column_types import CatalogBoolean, CatalogTimestamp, CatalogUuid
+from ducklake_core.errors import CatalogCorruptError
+
+PREFIX = "ducklake_"
+INLINED_SYSTEM_COLUMNS = ("row_id", "begin_snapshot", "end_snapshot")
+
+# One line a table: column names in order; a plain name is BIGINT, otherwise name:type; ! is NOT NULL, * is the primary key.
+_LAYOUT = {
+    "metadata": "key:varchar! value:varchar! scope:varchar scope_id",
+    "snapshot": "snapshot_id* snapshot_time:timestamptz schema_version next_catalog_id next_file_id",
+    "snapshot_changes": "snapshot_id* changes_made:varchar author:varchar commit_message:varchar commit_extra_info:varchar",
+    "schema": "schema_id* schema_uuid:uuid begin_snapshot end_snapshot schema_name:varchar path:varchar path_is_relative:boolean",
+    "table": "table_id table_uuid:uuid begin_snapshot end_snapshot schema_id table_name:varchar path:varchar path_is_relative:boolean",
+    "view": "view_id view_uuid:uuid begin_snapshot end_snapshot schema_id view_name:varchar dialect:varchar sql:varchar "
+    "column_aliases:varchar",
+    "tag": "object_id begin_snapshot end_snapshot key:varchar value:varchar",
+    "column_tag": "table_id column_id begin_snapshot end_snapshot key:varchar value:varchar",
+    "data_file": "data_file_id* table_id begin_snapshot end_snapshot file_order path:varchar path_is_relative:boolean file_format:varchar "
+    "record_count file_size_bytes footer_size row_id_start partition_id encryption_key:varchar mapping_id partial_max",
+    "file_column_stats": "data_file_id table_id column_id column_size_bytes value_count null_count min_value:varchar max_value:varchar "
+    "contains_nan:boolean extra_stats:varchar",
+    "file_variant_stats": "data_file_id table_id column_id variant_path:varchar shredded_type:varchar column_size_bytes value_count "
+    "null_count min_value:varchar max_value:varchar contains_nan:boolean extra_stats:varchar",
+    "delete_file": "delete_file_id* table_id begin_snapshot end_snapshot data_file_id path:varchar path_is_relative:boolean format:varchar "
+    "delete_count file_size_bytes footer_size encryption_key:varchar partial_max",
+    "column": "column_id begin_snapshot end_snapshot table_id column_order column_name:varchar column_type:varchar initial_default:varchar "
+    "default_value:varchar nulls_allowed:boolean parent_column default_value_type:varchar default_value_dialect:varchar",
+    "table_stats": "table_id record_count next_row_id file_size_bytes",
+    "table_column_stats": "table_id column_id contains_null:boolean contains_nan:boolean min_value:varchar max_value:varchar "
+    "extra_stats:varchar",
+    "partition_info": "partition_id table_id begin_snapshot end_snapshot",
+    "partition_column": "partition_id table_id partition_key_index column_id transform:varchar",
+    "file_partition_value": "data_file_id table_id partition_key_index partition_value:varchar",
+    "files_scheduled_for_deletion": "data_file_id path:varchar path_is_relative:boolean schedule_start:timestamptz",
+    "inlined_data_tables": "table_id table_name:varchar schema_version",
+    "column_mapping": "mapping_id table_id type:varchar",
+    "name_mapping": "mapping_id column_id source_name:varchar target_field_id parent_column is_partition:boolean",
+    "schema_versions": "begin_snapshot schema_version table_id",
+    "macro": "schema_id macro_id macro_name:varchar begin_snapshot end_snapshot",
+    "macro_impl": "macro_id impl_id dialect:varchar sql:varchar type:varchar",
+    "macro_parameters": "macro_id impl_id column_id parameter_name:varchar parameter_type:varchar default_value:varchar "
+    "default_value_type:varchar",
+    "sort_info": "sort_id table_id begin_snapshot end_snapshot",
+    "sort_expression": "sort_id table_id sort_key_index expression:varchar dialect:varchar sort_direction:varchar null_order:varchar",
+}
+
+_TYPES: dict[str, type[TypeEngine[Any]]] = {
+    "": BigInteger,
+    "varchar": String,
+    "boolean": CatalogBoolean,
+    "uuid": CatalogUuid,
+    "timestamptz": CatalogTimestamp,
+}
+
+TABLE_NAMES = tuple(_LAYOUT)
+"""Names of the metadata tables without their prefix."""
+
+
+class CatalogTables(Mapping[str, Table]):
+    """The metadata tables of one catalog by name without prefix: ``tables["data_file"].c.record_count``."""
+
+    def __init__(self, schema: str | None) -> None:
+        self.schema = schema
+        self.metadata = MetaData(schema=schema)
+        self._statements: dict[str, Select[Any]] = {}
+        self._tables = {name: Table(PREFIX + name, self.metadata, *_columns(layout)) for name, layout in _LAYOUT.items()}
+
+    def __getitem__(self, name: str) -> Table:
+        return self._tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+    def statement(self, name: str, build: Callable[[], Select[Any]]) -> Select[Any]:
+        """A statement that is built once: what every commit asks should cost no more than its answer."""
+        if name not in self._statements:
+            self._statements[name] = build()
+        return self._statements[name]
+
+    def inlined_data(self, name: str, columns: Iterable[str] = ()) -> Table:
+        """A registered table of inlined rows: row_id, begin_snapshot, end_snapshot, then the columns, untyped (as stored).
+
+        Raises:
+            CatalogCorruptError: It is registered without a name.
+        """
+        if not name or not isinstance(name, str):
+            raise CatalogCorruptError("ducklake_inlined_data_tables has a row without the name of a table")
+        system = [Column(column, BigInteger) for column in INLINED_SYSTEM_COLUMNS]
+        # Databases have more words of their own than SQLAlchemy knows: NOTHING and RETURNING in SQLite.
+        own = (Column(quoted_name(column, quote=True), NullType()) for column in columns)
+        return Table(name, MetaData(schema=self.schema), *system, *own)
+
+    def inlined_delete(self, table_id: int) -> Table:
+        """The table of positions deleted through the catalog; it exists only once the first such delete was made."""
+        columns = (Column(column, BigInteger) for column in ("file_id", "row_id", "begin_snapshot"))
+        return Table(inlined_delete_name(table_id), MetaData(schema=self.schema), *columns)
+
+
+def inlined_delete_name(table_id: int) -> str:
+    """Name of the table that holds a table's inlined file deletes.
+
+    >>> inlined_delete_name(4)
+    'ducklake_inlined_delete_4'
+    """
+    return f"{PREFIX}inlined_delete_{table_id}"
+
+
+def inlined_owner(name: str) -> int | None:
+    """The id of the table that a physical table of inlined rows belongs to, by its name; None for any other table.
+
+    >>> inlined_owner("ducklake_inlined_data_4_17"), inlined_owner("ducklake_inlined_delete_4"), inlined_owner("ducklake_inlined_data_x_1")
+    (4, None, None)
+    """
+    owner, _, version = name.removeprefix(f"{PREFIX}inlined_data_").partition("_")
+    belongs = name.startswith(f"{PREFIX}inlined_data_") and owner.isdecimal() and version.isdecimal()
+    return int(owner) if belongs else None
+
+
+@lru_cache(maxsize=16)
+def metadata_tables(schema: str | None) -> CatalogTables:
+    """The metadata tables in a database schema (None: the connection's own)."""
+    return CatalogTables(schema)
+
+
+def _columns(layout: str) -> Iterator[Column[Any]]:
+    for item in layout.split():
+        name, _, kind = item.rstrip("*!").partition(":")
+        key = item.endswith("*")
+        yield Column(name, _TYPES[kind](), primary_key=key, autoincrement=False, nullable=not (key or item.endswith("!")))

@@ -1,0 +1,184 @@
+"""Catalog addresses: SQLAlchemy URLs and the spellings of DuckDB's ATTACH (specification: Choosing a Catalog Database)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+
+_SPELLINGS = (
+    "sqlite:///lake.sqlite, duckdb:///lake.ducklake, postgresql+psycopg://user@host/database, ducklake:lake.ducklake, "
+    "ducklake:sqlite:lake.sqlite or ducklake:postgres:dbname=lake host=..."
+)
+
+
+_SECRET_WORDS = ("password", "passwd", "secret", "token")
+_MASK = "masked_secret"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogAddress:
+    """Where a lake's metadata database is. Its text never shows a password.
+
+    Attributes:
+        url: SQLAlchemy URL; the path of a file is absolute.
+        metadata_schema: Database schema that holds the metadata tables, None for DuckDB's default (``public`` on PostgreSQL,
+            ``main`` in a DuckDB file).
+    """
+
+    url: URL
+    metadata_schema: str | None = None
+
+    def __str__(self) -> str:
+        # libpq takes secrets as parameters too, sslpassword among them; the mask must not be percent-encoded.
+        shown = self.url.update_query_dict(dict.fromkeys(self._secret_parameters, _MASK))
+        return shown.render_as_string(hide_password=True).replace(f"={_MASK}", "=***")
+
+    def __repr__(self) -> str:
+        return f"CatalogAddress({str(self)!r}, metadata_schema={self.metadata_schema!r})"
+
+    @property
+    def _secret_parameters(self) -> tuple[str, ...]:
+        return tuple(name for name in self.url.query if any(word in name.lower() for word in _SECRET_WORDS))
+
+    @property
+    def engine_url(self) -> URL:
+        """The URL for SQLAlchemy's engine: a DuckDB file is opened by this library's own dialect, whatever else is installed."""
+        return self.url.set(drivername="duckdb+ducklake") if self.url.get_backend_name() == "duckdb" else self.url
+
+    @property
+    def default_data_path(self) -> str | None:
+        """Where DuckDB puts data files when it is not told: beside a DuckDB file; None for other databases."""
+        return f"{self.url.database}.files/" if self.url.get_backend_name() == "duckdb" else None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Texts that must never be shown."""
+        found = [] if self.url.password is None else [str(self.url.password)]
+        for name in self._secret_parameters:
+            values = self.url.query[name]
+            found += [values] if isinstance(values, str) else list(values)
+        return tuple(found)
+
+
+def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogAddress:
+    """The catalog that a text names.
+
+    >>> str(parse_catalog_url("ducklake:postgres:dbname=lake host=db user=me password=secret"))
+    'postgresql+psycopg://me:***@db/lake'
+    >>> str(parse_catalog_url("postgresql://me@db/lake?sslpassword=secret"))
+    'postgresql+psycopg://me@db/lake?sslpassword=***'
+    >>> str(parse_catalog_url("postgresql://me@db:5433/lake"))
+    'postgresql+psycopg://me@db:5433/lake'
+    >>> str(parse_catalog_url("ducklake:sqlite:/lakes/lake.sqlite"))
+    'sqlite:////lakes/lake.sqlite'
+    >>> str(parse_catalog_url("ducklake:/lakes/lake.ducklake"))
+    'duckdb:////lakes/lake.ducklake'
+
+    Args:
+        text: A SQLAlchemy URL or what DuckDB's ATTACH takes, with or without the leading ``ducklake:``.
+        metadata_schema: Database schema of the metadata tables, for PostgreSQL and DuckDB files.
+
+    Raises:
+        UsageError: The text names no catalog.
+        UnsupportedFeatureError: A database that this library does not keep catalogs in.
+    """
+    spelled = text.strip()
+    kind, separator, rest = spelled.removeprefix("ducklake:").partition(":")
+    if not separator or rest.startswith("//") or "+" in kind:
+        return _from_url(spelled, metadata_schema)
+    match kind.lower():
+        case "sqlite":
+            return _sqlite(rest, metadata_schema)
+        case "postgres" | "postgresql":
+            return _postgres(rest, metadata_schema)
+        case "duckdb":
+            return _duckdb(rest, metadata_schema)
+        case _ if spelled.startswith("ducklake:") or kind.lower() in ("mysql", "md", "quack"):
+            raise _unsupported(kind)
+        case _:
+            raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}")
+
+
+def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
+    if text.startswith("ducklake:") and "://" not in text:
+        return _duckdb(text.removeprefix("ducklake:"), metadata_schema)
+    try:
+        url = make_url(text.removeprefix("ducklake:"))
+    except (ArgumentError, ValueError):
+        # The driver's own message repeats the whole text, password included.
+        raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}") from None
+    match url.get_backend_name():
+        case "sqlite":
+            return _sqlite(url.database or "", metadata_schema)
+        case "postgresql" | "postgres":
+            return _postgres_url(url, metadata_schema)
+        case "duckdb":
+            return _duckdb_url(url, metadata_schema)
+        case name:
+            raise _unsupported(name)
+
+
+def _unsupported(name: str) -> UnsupportedFeatureError:
+    shown = {"md": "MotherDuck", "mysql": "MySQL", "mariadb": "MariaDB"}.get(name.lower(), name)
+    return UnsupportedFeatureError(f"{shown} as catalog database is not supported: use SQLite, PostgreSQL or a DuckDB file", dialect=name)
+
+
+def _sqlite(path: str, metadata_schema: str | None) -> CatalogAddress:
+    if metadata_schema not in (None, "main"):
+        raise UnsupportedFeatureError(
+            f"metadata_schema {metadata_schema!r}: a SQLite catalog has no schemas", metadata_schema=metadata_schema
+        )
+    if not path or path == ":memory:" or path.startswith("file:"):
+        raise UsageError("a SQLite catalog needs the path of a file: a database in memory would be another one for every connection")
+    return CatalogAddress(url=URL.create("sqlite", database=str(Path(path).absolute())))
+
+
+def _duckdb(path: str, metadata_schema: str | None) -> CatalogAddress:
+    if not path or path.startswith(":memory:"):
+        raise UsageError("a DuckDB catalog needs the path of a file: a database in memory would be another one for every connection")
+    return CatalogAddress(url=URL.create("duckdb", database=str(Path(path).absolute())), metadata_schema=metadata_schema or None)
+
+
+def _duckdb_url(url: URL, metadata_schema: str | None) -> CatalogAddress:
+    query = dict(url.query)
+    in_query = query.pop("metadata_schema", None)
+    if url.host or query:
+        raise UnsupportedFeatureError(
+            "a DuckDB catalog is a file on this machine and takes no options: write duckdb:///lake.ducklake, or duckdb:////directory/"
+            "lake.ducklake for an absolute path"
+        )
+    return _duckdb(url.database or "", metadata_schema or (str(in_query) if in_query else None))
+
+
+def _postgres(conninfo: str, metadata_schema: str | None) -> CatalogAddress:
+    from psycopg import Error as PsycopgError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        given = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value is not None}
+    except PsycopgError:
+        raise UsageError("cannot read the PostgreSQL connection text: write key=value pairs such as dbname=lake host=...") from None
+    url = URL.create(
+        "postgresql+psycopg", username=given.pop("user", None), password=given.pop("password", None), database=given.pop("dbname", None)
+    )
+    host, port = given.get("host", ""), given.get("port", "")
+    # SQLAlchemy takes socket directories and lists of hosts from the query part only.
+    if host and "/" not in host and "," not in host and (not port or port.isdigit()):
+        url = url.set(host=given.pop("host"), port=int(given.pop("port")) if port else None)
+    return CatalogAddress(url=url.update_query_dict(given), metadata_schema=metadata_schema)
+
+
+def _postgres_url(url: URL, metadata_schema: str | None) -> CatalogAddress:
+    query = dict(url.query)
+    in_query = query.pop("metadata_schema", None)
+    password = query.pop("password", None)
+    driver = url.drivername.partition("+")[2]
+    if driver not in ("", "psycopg"):
+        raise UnsupportedFeatureError(f"the PostgreSQL driver {driver!r} is not supported: write postgresql+psycopg://", driver=driver)
+    plain = url.set(drivername="postgresql+psycopg", query=query, password=url.password if password is None else str(password))
+    return CatalogAddress(url=plain, metadata_schema=metadata_schema or (str(in_query) if in_query else None))

@@ -1,0 +1,1 @@
+"""Rows that are kept in the catalog itself (specification: Data Inlining)."""

@@ -1,0 +1,133 @@
+"""The physical tables of inlined rows, with the column types that DuckDB gives them on each database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Numeric,
+    SmallInteger,
+    String,
+    Table,
+    Time,
+    Uuid,
+)  # fmt: skip
+from sqlalchemy.dialects.postgresql import INTERVAL, REAL, TIME
+from sqlalchemy.sql import quoted_name
+from sqlalchemy.types import TypeEngine
+
+from ducklake_core.catalog.database.abilities import Abilities
+from ducklake_core.catalog.database.duckdb_dialect import NativeType
+from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
+from ducklake_core.format.types.data_types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.schema import Schema
+
+_POSTGRESQL_NAME_BYTES = 63
+_MOST_COLUMNS = 1600
+"""Of a table in PostgreSQL; in SQLite it is 2000. DuckDB fails beyond."""
+_RESERVED = frozenset({"row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id", "rowid"})
+"""Names that DuckDB refuses; and one whose NULLs it does not find in SQLite, which calls the place of a row so."""
+_NEVER_INLINED = frozenset({"geometry", "variant"})
+
+_SQLITE_INTEGERS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+
+_POSTGRESQL: dict[str, TypeEngine[Any]] = {
+    "boolean": Boolean(),
+    "int8": SmallInteger(),
+    "int16": SmallInteger(),
+    "uint8": Integer(),
+    "uint16": Integer(),
+    "int32": Integer(),
+    "int64": BigInteger(),
+    "uint32": BigInteger(),
+    "float32": REAL(),
+    "float64": Double(),
+    "time": Time(),
+    "timetz": TIME(timezone=True),
+    "interval": INTERVAL(),
+    "varchar": LargeBinary(),
+    "json": LargeBinary(),
+    "blob": LargeBinary(),
+    "uuid": Uuid(),
+}
+
+_DUCKDB = {
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INTEGER",
+    "int64": "BIGINT",
+    "int128": "HUGEINT",
+    "uint8": "UTINYINT",
+    "uint16": "USMALLINT",
+    "uint32": "UINTEGER",
+    "uint64": "UBIGINT",
+    "uint128": "UHUGEINT",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+    "timetz": "TIME WITH TIME ZONE",
+    "timestamptz": "TIMESTAMP WITH TIME ZONE",
+}
+
+
+def may_inline(schema: Schema) -> bool:
+    """Whether rows of these columns can be inlined on every database; otherwise there is no table for them."""
+    if len(schema) + len(INLINED_SYSTEM_COLUMNS) > _MOST_COLUMNS:
+        return False
+    for node in schema.walk():
+        if isinstance(node.type, PrimitiveType) and node.type.name in _NEVER_INLINED:
+            return False
+    return all(c.name.casefold() not in _RESERVED and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
+
+
+def physical_table(schema: str | None, abilities: Abilities, name: str, columns: Iterable[Field]) -> Table:
+    """The table to create for inlined rows with these top-level columns."""
+    system = (Column(column, BigInteger) for column in INLINED_SYSTEM_COLUMNS)
+    data_type: Callable[[DataType], TypeEngine[Any]] = _postgresql_type
+    if abilities.inlined_as_is:
+        data_type = _duckdb_type
+    elif abilities.is_file:
+        data_type = _sqlite_type
+    return Table(name, MetaData(schema=schema), *system, *(Column(quoted_name(c.name, quote=True), data_type(c.type)) for c in columns))
+
+
+def _duckdb_type(data_type: DataType) -> TypeEngine[Any]:
+    return NativeType(_duckdb_name(data_type))
+
+
+def _duckdb_name(data_type: DataType) -> str:
+    match data_type:
+        case PrimitiveType(name=name):
+            return _DUCKDB.get(name, name.upper())
+        case DecimalType(precision=precision, scale=scale):
+            return f"DECIMAL({precision}, {scale})"
+        case ListType(element=element):
+            return f"{_duckdb_name(element.type)}[]"
+        case MapType(key=key, value=value):
+            return f"MAP({_duckdb_name(key.type)}, {_duckdb_name(value.type)})"
+        case StructType(fields=fields):
+            members = ('"{}" {}'.format(field.name.replace('"', '""'), _duckdb_name(field.type)) for field in fields)
+            return f"STRUCT({', '.join(members)})"
+
+
+def _sqlite_type(data_type: DataType) -> TypeEngine[Any]:
+    if isinstance(data_type, PrimitiveType) and data_type.name in _SQLITE_INTEGERS:
+        return BigInteger()
+    if isinstance(data_type, PrimitiveType) and data_type.name == "blob":
+        return LargeBinary()
+    return String()
+
+
+def _postgresql_type(data_type: DataType) -> TypeEngine[Any]:
+    if isinstance(data_type, DecimalType):
+        return Numeric(data_type.precision, data_type.scale)
+    if isinstance(data_type, PrimitiveType):
+        return _POSTGRESQL.get(data_type.name, String())
+    return String()

@@ -1,0 +1,72 @@
+"""Variants inside other inlined values, in catalogs that are DuckDB files: asked for in the encoding of Parquet.
+
+Their own text would lose what type each of them is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, column, func, literal_column
+from sqlalchemy.sql import quoted_name
+
+from ducklake_core.format.types.data_types import BLOB, VARIANT, DataType, Field, ListType, MapType, StructType, children_of, with_children
+
+NULL_VARIANT = b"\0"
+"""The value of a variant that is null: as in files, it is NULL."""
+_PLAIN = StructType(fields=(Field(name="metadata", type=BLOB), Field(name="value", type=BLOB)))
+
+
+def holds_variants(data_type: DataType) -> bool:
+    """Whether a type is, or holds, a variant."""
+    return data_type == VARIANT or any(holds_variants(child.type) for child in children_of(data_type))
+
+
+def plain_type(data_type: DataType) -> DataType:
+    """The type of what :func:`plain_cell` gives: two binaries in the place of each variant."""
+    return _PLAIN if data_type == VARIANT else with_children(data_type, _plain_field)
+
+
+def _plain_field(field: Field) -> Field:
+    return replace(field, type=plain_type(field.type))
+
+
+def plain_cell(cell: ColumnElement[Any], data_type: DataType, depth: int = 0) -> ColumnElement[Any]:
+    """A cell with every variant in it in the encoding of Parquet.
+
+    Args:
+        cell: The value in SQL.
+        data_type: Its type.
+        depth: How many lists and maps it is inside of.
+    """
+    if not holds_variants(data_type):
+        return cell
+    match data_type:
+        case ListType(element=element):
+            return func.list_transform(cell, _each(depth, plain_cell(_item(depth), element.type, depth + 1)))
+        case MapType(key=key, value=value):
+            entry = _struct(_item(depth), (replace(key, name="key"), replace(value, name="value")), depth + 1)
+            return func.map_from_entries(func.list_transform(func.map_entries(cell), _each(depth, entry)))
+        case StructType(fields=fields):
+            return case((cell.is_not(None), _struct(cell, fields, depth)))
+        case _:
+            return func.variant_to_parquet_variant(cell)
+
+
+def _struct(cell: ColumnElement[Any], fields: tuple[Field, ...], depth: int) -> ColumnElement[Any]:
+    # By place: DuckDB takes neither a name nor a number as a bound value there.
+    members = (func.struct_extract_at(cell, literal_column(str(place))) for place in range(1, len(fields) + 1))
+    named = (
+        column(quoted_name(field.name, quote=True)).op(":=")(plain_cell(member, field.type, depth))
+        for field, member in zip(fields, members, strict=True)
+    )
+    return func.struct_pack(*named)
+
+
+def _item(depth: int) -> ColumnElement[Any]:
+    return literal_column(f"item_{depth}")
+
+
+def _each(depth: int, result: ColumnElement[Any]) -> ColumnElement[Any]:
+    return literal_column(f"lambda item_{depth}").op(":")(result)

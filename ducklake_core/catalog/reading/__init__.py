@@ -1,0 +1,1 @@
+"""Reads the catalog at one snapshot."""

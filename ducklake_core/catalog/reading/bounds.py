@@ -1,0 +1,357 @@
+"""File pruning in SQL: which files surely hold no matching row, told by text bounds that a database can compare safely.
+
+The condition is a sound prefilter, never the last word: texts of an unexpected form, missing rows and types whose text order is
+not their value order keep the file, and :mod:`ducklake_core.format.expressions.pruning` decides on what is left.
+
+A predicate becomes the opposite question, when is a file surely *out*, so AND and OR change places::
+
+    a > 5 AND b = 'x'      out where   any of   high(a) <= 5         low(b) > 'x' or high(b) < 'x'
+    a > 5 OR  b = 'x'      out where   all of   the same two
+
+    ducklake_file_column_stats       | data_file_id | column_id | min_value | max_value | null_count | value_count |
+    ducklake_file_partition_value    | data_file_id | partition_key_index | partition_value |     low and high at once (identity)
+
+Bounds are texts: ``_key`` makes of each what orders like its value, or NULL where the text is not of the expected form: integers by
+a cast that cannot fail, text by its bytes, times by their first characters. NULL decides nothing, and neither do swapped bounds.
+All conditions on bounds side by side become one subquery, because catalogs have no index on these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, and_, case, cast, collate, false, func, literal, or_, true
+
+from ducklake_core.catalog.database.abilities import Abilities
+from ducklake_core.format.expressions.comparison import FLIPPED, Fitted, fit
+from ducklake_core.format.expressions.in_lists import ranges
+from ducklake_core.format.expressions.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    Constant,
+    InList,
+    InRanges,
+    IsNull,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    Predicate,
+    StartsWith,
+    terms,
+)
+from ducklake_core.format.expressions.ranges import Span, coarser, in_spans, necessary, spans_of_ranges
+from ducklake_core.format.types.data_types import (
+    DATE,
+    INTEGERS,
+    TIMESTAMP,
+    TIMESTAMP_MS,
+    TIMESTAMP_NS,
+    TIMESTAMP_S,
+    TIMESTAMPS,
+    TIMESTAMPTZ,
+    VARCHAR,
+    VARIANT,
+    DataType,
+)
+
+# More values of an IN list than this become ranges that hold some of them each.
+_MOST_RANGES = 100
+# Longer conditions, and those on more columns, are cut down to what they say about each column.
+_MOST_TERMS = 60
+_MOST_COLUMNS = 8
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Shorter than any text that could leave the range of BIGINT.
+_INTEGER_DIGITS = 18
+_LONGEST: dict[DataType, int] = {
+    TIMESTAMP_S: len("2013-02-01 00:00:00"),
+    TIMESTAMP_MS: len("2013-02-01 00:00:00.123"),
+    TIMESTAMP: len("2013-02-01 00:00:00.123456"),
+    TIMESTAMPTZ: len("2013-02-01 00:00:00.123456+00"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Where the bounds of one column in one file are: text columns of some rows, NULL for unknown."""
+
+    low: ColumnElement[str]
+    high: ColumnElement[str]
+    null_count: ColumnElement[int] | None = None
+    value_count: ColumnElement[int] | None = None
+    record_count: ColumnElement[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfBounds:
+    """No row of a file matches because of the bounds, or the counts, of one column.
+
+    Attributes:
+        column: The column.
+        condition: What says so.
+        in_order: Whether the bounds are not swapped, which would make both unknown; None for conditions on counts.
+    """
+
+    column: ColumnReference
+    condition: Callable[[Bounds], ColumnElement[bool]]
+    in_order: Callable[[Bounds], ColumnElement[bool]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllOf:
+    """Each of these has to hold."""
+
+    parts: tuple[Exclusion, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exclusion:
+    """When a file surely holds no matching row: any of these is enough.
+
+    Kept as a value, so that all conditions on bounds side by side become one question to the database, which has no index.
+    """
+
+    bounds: tuple[OutOfBounds, ...] = ()
+    others: tuple[AllOf, ...] = ()
+
+
+def any_of(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[bool]:
+    """Any of these conditions, all on one column, holds for its bounds."""
+    counts = [one.condition(bounds) for one in conditions if one.in_order is None]
+    values = [one for one in conditions if one.in_order is not None]
+    if not values or values[0].in_order is None:
+        return or_(*counts)
+    # How bounds compare is a matter of the column's type, the same for all: one test of their order is enough.
+    return or_(*counts, and_(or_(*(one.condition(bounds) for one in values)), values[0].in_order(bounds)))
+
+
+FilesWhere = Callable[[Sequence[OutOfBounds]], ColumnElement[bool] | None]
+"""The condition on a file that any of these conditions on bounds holds for it; None when there are no bounds of these columns."""
+
+
+def condition_of(exclusion: Exclusion | bool | None, files_where: FilesWhere) -> ColumnElement[bool] | None:
+    """The condition on a file that it is excluded; None when nothing excludes a file."""
+    if not isinstance(exclusion, Exclusion):
+        return true() if exclusion else None
+    found = [files_where(exclusion.bounds)] if exclusion.bounds else []
+    for other in exclusion.others:
+        parts = [condition_of(part, files_where) for part in other.parts]
+        found.append(None if any(part is None for part in parts) else and_(*(part for part in parts if part is not None)))
+    conditions = [part for part in found if part is not None]
+    return or_(*conditions) if conditions else None
+
+
+def excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | None:
+    """When a file surely holds no matching row; True when that is so for all files, None when nothing can be said in SQL.
+
+    Of a long condition it is what the condition says about each column alone: databases refuse deep conditions, and take long to
+    read long ones.
+    """
+    if terms(predicate) <= _MOST_TERMS:
+        return _excluded(predicate, abilities)
+    by_column = necessary(predicate)
+    if any(not spans for spans in by_column.values()):
+        return True
+    return _any([_outside(column, spans, abilities) for column, spans in islice(by_column.items(), _MOST_COLUMNS)])
+
+
+def _outside(column: ColumnReference, spans: Sequence[Span], abilities: Abilities) -> Exclusion | bool | None:
+    most = max(1, _MOST_RANGES // 2)
+    return _all([_excluded(in_spans(column, [span]), abilities) for span in coarser(spans, most)])
+
+
+def _excluded(predicate: Predicate, abilities: Abilities) -> Exclusion | bool | None:
+    match predicate:
+        case Constant(value=value):
+            return None if value else True
+        case And(operands=operands):
+            return _any([_excluded(operand, abilities) for operand in operands])
+        case Or(operands=operands):
+            return _all([_excluded(operand, abilities) for operand in operands])
+        case Comparison(left=ColumnReference() as column, operator=operator, right=Literal() as value):
+            return _compared(column, operator, value, abilities)
+        case Comparison(left=Literal() as value, operator=operator, right=ColumnReference() as column):
+            return _compared(column, FLIPPED[operator], value, abilities)
+        case InList(operand=column, values=values) if values:
+            return _all([_between(column, low, high, abilities) for low, high in ranges(values, column.type, _MOST_RANGES)])
+        case InRanges(operand=column):
+            return _outside(column, spans_of_ranges(predicate), abilities)
+        case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
+            return _one(
+                column, lambda bounds: _outside_prefix(bounds, prefix, abilities), lambda bounds: _in_order(bounds, VARCHAR, abilities)
+            )
+        # DuckDB counts nulls of variants as values.
+        case IsNull(operand=ColumnReference(type=data_type)) | Not(operand=IsNull(operand=ColumnReference(type=data_type))) if (
+            data_type == VARIANT
+        ):
+            return None
+        case IsNull(operand=ColumnReference() as column) if len(column.path) == 1:
+            return _one(column, lambda bounds: _lacks(bounds.null_count, bounds.value_count, bounds.record_count))
+        case Not(operand=IsNull(operand=ColumnReference() as column)) if len(column.path) == 1:
+            return _one(column, lambda bounds: _lacks(bounds.value_count, bounds.null_count, bounds.record_count))
+        case _:
+            return None
+
+
+def _one(
+    column: ColumnReference,
+    condition: Callable[[Bounds], ColumnElement[bool]],
+    in_order: Callable[[Bounds], ColumnElement[bool]] | None = None,
+) -> Exclusion:
+    return Exclusion(bounds=(OutOfBounds(column=column, condition=condition, in_order=in_order),))
+
+
+def _any(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
+    if any(part is True for part in parts):
+        return True
+    found = [part for part in parts if isinstance(part, Exclusion)]
+    if not found:
+        return None
+    return Exclusion(
+        bounds=tuple(leaf for part in found for leaf in part.bounds), others=tuple(other for part in found for other in part.others)
+    )
+
+
+def _all(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
+    if any(part is None for part in parts):
+        return None
+    found = tuple(part for part in parts if isinstance(part, Exclusion))
+    if not found:
+        return True
+    columns = {leaf.column for part in found for leaf in part.bounds}
+    if len(columns) == 1 and not any(part.others for part in found):
+        # All about one column: one look at its bounds decides.
+        alternatives = [[leaf.condition for leaf in part.bounds] for part in found]
+        in_order = next((leaf.in_order for part in found for leaf in part.bounds if leaf.in_order is not None), None)
+        return _one(columns.pop(), lambda bounds: and_(*(or_(*(one(bounds) for one in any_)) for any_ in alternatives)), in_order)
+    return found[0] if len(found) == 1 else Exclusion(others=(AllOf(parts=found),))
+
+
+def _between(column: ColumnReference, low: Literal, high: Literal, abilities: Abilities) -> Exclusion | bool | None:
+    if low == high:
+        return _compared(column, "=", low, abilities)
+    return _any([_compared(column, ">=", low, abilities), _compared(column, "<=", high, abilities)])
+
+
+def _lacks(
+    count: ColumnElement[int] | None, other: ColumnElement[int] | None, record_count: ColumnElement[int] | None
+) -> ColumnElement[bool]:
+    """No row of that kind, as long as all are of the other: DuckDB writes two zeros for types that it does not count."""
+    return false() if count is None or other is None or record_count is None else and_(count == 0, other > 0, other == record_count)
+
+
+def _compared(column: ColumnReference, operator: Operator, value: Literal, abilities: Abilities) -> Exclusion | bool | None:
+    if value.value is None:
+        return True
+    fitted = fit(operator, value, column.type)
+    if isinstance(fitted, bool):
+        return None if fitted else True
+    if fitted is None or fitted.operator == "<>":
+        return None
+    wanted = _wanted(fitted, column.type)
+    if wanted is None:
+        return None
+
+    def outside(bounds: Bounds) -> ColumnElement[bool]:
+        above, below = (_key(bound, column.type, abilities) for bound in (bounds.low, bounds.high))
+        match fitted.operator:
+            case "=":
+                return or_(above > wanted, below < wanted)
+            case "<" | "<=":
+                return above > wanted
+            case _:
+                return below < wanted
+
+    return _one(column, outside, lambda bounds: _in_order(bounds, column.type, abilities))
+
+
+def _text(bound: ColumnElement[str], abilities: Abilities) -> ColumnElement[str]:
+    """The bound, NULL where it is no text: blobs are greater than every text."""
+    return case((func.typeof(bound) == "text", bound)) if abilities.has_untyped_cells else bound
+
+
+def _in_order(bounds: Bounds, data_type: DataType, abilities: Abilities) -> ColumnElement[bool]:
+    return func.coalesce(_key(bounds.low, data_type, abilities) <= _key(bounds.high, data_type, abilities), true())
+
+
+def _key(bound: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:
+    """An expression that orders like the value of a bound's text; NULL when the text has an unexpected form."""
+    text = _text(bound, abilities)
+    if data_type in INTEGERS:
+        return _integer(text, abilities)
+    return collate(text, abilities.binary_collation) if data_type == VARCHAR else _prefix(text, data_type, abilities)
+
+
+def _wanted(fitted: Fitted, data_type: DataType) -> ColumnElement[Any] | None:
+    """A constant in the form of :func:`_key`; None where there is none."""
+    if data_type in INTEGERS and isinstance(fitted.value, int):
+        return literal(fitted.value, BigInteger) if abs(fitted.value) < 10**_INTEGER_DIGITS else None
+    if data_type == VARCHAR and isinstance(fitted.value, str) and "\0" not in fitted.value:
+        return literal(fitted.value)
+    if (data_type == DATE or data_type in TIMESTAMPS) and isinstance(fitted.value, int):
+        text = _day_text(fitted.value) if data_type == DATE else _second_text(fitted.value, data_type)
+        return None if text is None else literal(text)
+    return None
+
+
+def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[Any]:
+    if abilities.validates_input:
+        return case((func.pg_input_is_valid(text, "bigint"), cast(text, BigInteger)))
+    digits = func.substr(text, 2)
+    if abilities.has_regular_expressions:
+        looks_right = text.regexp_match("^-?[0-9]+$")
+    else:
+        unsigned = and_(text != "", text.op("NOT GLOB")("*[^0-9]*"))
+        looks_right = or_(unsigned, and_(text.op("GLOB")("-*"), digits != "", digits.op("NOT GLOB")("*[^0-9]*")))
+    return case((and_(looks_right, func.length(text) <= _INTEGER_DIGITS), cast(text, BigInteger)))
+
+
+def _prefix(text: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:
+    """Day or second of a time, which orders like the time itself as long as it is of a year of four digits and in UTC."""
+    length = len("2013-02-01") if data_type == DATE else len("2013-02-01 00:00:00")
+    start = func.substr(text, 1, length)
+    if abilities.has_regular_expressions:
+        day, clock = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])", r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+        looks_right = start.regexp_match(f"^{day}$" if data_type == DATE else f"^{day} {clock}$")
+    else:
+        # SQLite gives the usual text of a time, and NULL for what is none.
+        looks_right = (func.date(start) if data_type == DATE else func.datetime(start)) == start
+    if data_type == DATE:
+        ends_right = func.length(text) == length
+    elif data_type == TIMESTAMPTZ:
+        ends_right = text.like("%+00")
+    else:
+        ends_right = and_(text.not_like("%+%"), func.substr(text, length).not_like("%-%"))
+    if data_type in _LONGEST:
+        # The bound of a file with finer times is none of what is read, which is rounded.
+        ends_right = and_(ends_right, func.length(text) <= _LONGEST[data_type])
+    return case((and_(looks_right, ends_right), collate(start, abilities.binary_collation)))
+
+
+def _day_text(days: int) -> str | None:
+    try:
+        return f"{_EPOCH + timedelta(days=days):%Y-%m-%d}".rjust(10, "0")
+    except OverflowError:
+        return None
+
+
+def _second_text(units: int, data_type: DataType) -> str | None:
+    try:
+        at = _EPOCH + timedelta(microseconds=units // 1000 if data_type == TIMESTAMP_NS else units)
+    except OverflowError:
+        return None
+    return f"{at:%Y-%m-%d %H:%M:%S}".rjust(19, "0")
+
+
+def _outside_prefix(bounds: Bounds, prefix: str, abilities: Abilities) -> ColumnElement[bool]:
+    """No value between the bounds starts with the prefix: all sort before it, or the least is past everything with it."""
+    if "\0" in prefix:
+        return false()
+    low, high = (_key(bound, VARCHAR, abilities) for bound in (bounds.low, bounds.high))
+    past = and_(low > literal(prefix), func.substr(bounds.low, 1, len(prefix)) != prefix)
+    return or_(high < literal(prefix), past)

@@ -1,0 +1,122 @@
+"""Reads what compaction decides by: schema versions of files, and the history of their deletes."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from sqlalchemy import case, func, select
+
+from ducklake_core.catalog.reading.file_queries import is_in
+from ducklake_core.catalog.reading.file_rows import Streams, data_file_of, delete_file_of
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.files.data_files import DataFile, DeleteFile
+from ducklake_core.format.state import TableState
+
+
+class SchemaVersions:
+    """The schema versions that a table's columns had, by the snapshots from which they held.
+
+    >>> versions = SchemaVersions([(1, 1), (7, 3)])
+    >>> versions.at(0), versions.at(6), versions.at(7)
+    (None, 1, 3)
+    """
+
+    def __init__(self, versions: list[tuple[int, int]]) -> None:
+        self._versions = sorted(versions)
+
+    def at(self, snapshot_id: int) -> int | None:
+        """The schema version of the table at a snapshot; None before the first one known."""
+        position = bisect_right(self._versions, (snapshot_id, 2**63))
+        return self._versions[position - 1][1] if position else None
+
+
+def schema_versions(reader: CatalogReader, table_id: int) -> SchemaVersions:
+    """The schema versions of a table."""
+    versions = reader.catalog["schema_versions"]
+    query = select(versions.c.begin_snapshot, versions.c.schema_version).where(versions.c.table_id == table_id)
+    return SchemaVersions([(row.begin_snapshot, row.schema_version) for row in reader.connection.execute(query)])
+
+
+def files_with_deletes(reader: CatalogReader, table_id: int) -> set[int]:
+    """Ids of the table's data files that ever had a delete file, replaced and ended ones included."""
+    deletes = reader.catalog["delete_file"]
+    return set(reader.connection.execute(select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()).scalars())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteHistory:
+    """Everything that ever deleted rows of a data file.
+
+    Attributes:
+        file: The data file, live or not, with every delete file it has, ended ones too.
+        inlined: (position, snapshot) of the deletes that the catalog holds.
+    """
+
+    file: DataFile
+    inlined: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCounts:
+    """How many rows one physical table of inlined rows has, and how many of them have ended."""
+
+    rows: int
+    ended: int
+
+
+def inlined_row_counts(reader: CatalogReader, table: TableState) -> dict[str, StoredCounts]:
+    """The rows of each registered table of inlined rows, by its name."""
+    found: dict[str, StoredCounts] = {}
+    for item in table.inlined_tables:
+        source = reader.catalog.inlined_data(item.name)
+        ended = func.coalesce(func.sum(case((source.c.end_snapshot.is_not(None), 1), else_=0)), 0)
+        row = reader.connection.execute(select(func.count().label("rows"), ended.label("ended")).select_from(source)).one()
+        found[item.name] = StoredCounts(rows=int(row.rows), ended=int(row.ended))
+    return found
+
+
+def inlined_deletes_of(reader: CatalogReader, table: TableState) -> dict[int, list[tuple[int, int]]]:
+    """(position, snapshot) of all rows that the catalog deletes, by the id of the data file, whether or not it is there.
+
+    Raises:
+        CatalogCorruptError: One of the numbers is none.
+    """
+    if not table.has_inlined_deletes:
+        return {}
+    source = reader.catalog.inlined_delete(table.id)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for file_id, position, snapshot in reader.connection.execute(select(source.c.file_id, source.c.row_id, source.c.begin_snapshot)):
+        if not all(isinstance(number, int) for number in (file_id, position, snapshot)):
+            raise CatalogCorruptError(
+                f"table {table.qualified_name} has a row deleted through the catalog whose file, position or snapshot is no number",
+                table=table.qualified_name,
+            )
+        found.setdefault(file_id, []).append((position, snapshot))
+    return found
+
+
+def delete_histories(
+    reader: CatalogReader, table: TableState, file_ids: Collection[int], inlined: dict[int, list[tuple[int, int]]]
+) -> list[DeleteHistory]:
+    """The histories of some data files of a table, as far as the catalog still knows the files, by id.
+
+    Args:
+        inlined: Of :func:`inlined_deletes_of`.
+    """
+    if not file_ids:
+        return []
+    ids, wanted = sorted(file_ids), frozenset(file_ids)
+    file, deletes = reader.catalog["data_file"], reader.catalog["delete_file"]
+    of_file: dict[int, list[DeleteFile]] = {}
+    query = select(deletes).where(deletes.c.table_id == table.id, is_in(deletes.c.data_file_id, ids)).order_by(deletes.c.delete_file_id)
+    for row in reader.connection.execute(query):
+        of_file.setdefault(row.data_file_id, []).append(delete_file_of(row, table, reader.info.encrypted))
+    rows = reader.connection.execute(select(file).where(file.c.table_id == table.id, is_in(file.c.data_file_id, ids)))
+    files = [data_file_of(row, table, Streams({}), reader.info.encrypted) for row in rows if row.data_file_id in wanted]
+    return [
+        DeleteHistory(file=replace(one, delete_files=tuple(of_file.get(one.id, ()))), inlined=tuple(sorted(inlined.get(one.id, []))))
+        for one in sorted(files, key=lambda one: one.id)
+    ]

@@ -1,0 +1,139 @@
+"""The statements that read the live files of a table, and what belongs to them, in the order of the files' ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Table, and_, case, func, literal, or_, select
+
+from ducklake_core.catalog.database.abilities import abilities_of
+from ducklake_core.catalog.reading.bounds import Bounds, OutOfBounds, any_of, condition_of, excluded
+from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
+from ducklake_core.catalog.reading.visibility import live_or_unknown
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.state import TableState
+
+MOST_IDS = 1000
+"""Above this many files a statement names none of them, and reads all rows from the first file on."""
+
+
+class FileQueries:
+    """The statements, all on the same set of files."""
+
+    def __init__(self, reader: CatalogReader, table: TableState, predicate: Predicate | None) -> None:
+        self._tables = reader.catalog
+        self._reader = reader
+        self._table = table
+        file = self._tables["data_file"]
+        abilities = abilities_of(reader.connection.dialect)
+        self._any_cell = abilities.has_untyped_cells
+        self._live = and_(file.c.table_id == table.id, live_or_unknown(file, table.snapshot_id, any_cell=self._any_cell))
+        exclusion = excluded(predicate, abilities) if predicate is not None else None
+        self._by_partition = condition_of(exclusion, self._where_partition)
+        self._by_statistics = condition_of(exclusion, self._where_statistics)
+
+    def _kept(self) -> ColumnElement[bool]:
+        """Conditions are three-valued: only what is surely excluded goes."""
+        exclusions = [part for part in (self._by_partition, self._by_statistics) if part is not None]
+        return and_(self._live, *(func.coalesce(part, literal(False)).is_(False) for part in exclusions))
+
+    def totals(self) -> tuple[int, int]:
+        """Number of live files, and how many of them their partition values exclude.
+
+        Raises:
+            NotFoundError: The snapshot was expired.
+        """
+        file, snapshot = self._tables["data_file"], self._tables["snapshot"]
+        at = snapshot.c.snapshot_id == self._table.snapshot_id
+        exists = select(func.count()).select_from(snapshot).where(at).scalar_subquery()
+        time = select(func.max(snapshot.c.snapshot_time)).where(at).scalar_subquery()
+        partition = func.sum(case((self._by_partition, 1), else_=0)) if self._by_partition is not None else literal(0)
+        query = select(func.count().label("total"), partition.label("partition"), exists.label("exists"), time.label("time")).select_from(
+            file
+        )
+        row = self._reader.connection.execute(query.where(self._live)).one()
+        if not row.exists:
+            # What only expired snapshots had has left the catalog: what is still live there would look like all of it.
+            raise expired_since(self._table)
+        check_same_snapshot(self._table, row.time)
+        return row.total, int(row.partition or 0)
+
+    def files(self) -> Select[Any]:
+        """The rows of live data files that nothing excludes."""
+        file = self._tables["data_file"]
+        return select(file).where(self._kept()).order_by(file.c.data_file_id)
+
+    def delete_files(self, files: list[int]) -> Select[Any]:
+        """The live delete files of some data files."""
+        deletes = self._tables["delete_file"]
+        query = select(deletes).where(live_or_unknown(deletes, self._table.snapshot_id, any_cell=self._any_cell))
+        return self._of(query.order_by(deletes.c.data_file_id, deletes.c.delete_file_id), deletes, files)
+
+    def partition_values(self, files: list[int]) -> Select[Any]:
+        """The partition values of some data files, one row for each key."""
+        value = self._tables["file_partition_value"]
+        return self._of(select(value).order_by(value.c.data_file_id, value.c.partition_key_index), value, files)
+
+    def statistics(self, files: list[int], columns: frozenset[int]) -> Select[Any]:
+        """The statistics of some columns in some data files."""
+        stats = self._tables["file_column_stats"]
+        query = select(stats).where(stats.c.column_id.in_(sorted(columns))).order_by(stats.c.data_file_id)
+        return self._of(query, stats, files)
+
+    def inlined_deletes(self, files: list[int]) -> Select[Any]:
+        """The positions of some data files that the catalog itself hides."""
+        source = self._tables.inlined_delete(self._table.id)
+        visible = select(source.c.file_id.label("data_file_id"), source.c.row_id).where(
+            source.c.begin_snapshot <= self._table.snapshot_id, is_in(source.c.file_id, files)
+        )
+        return visible.distinct().order_by(source.c.file_id, source.c.row_id)
+
+    def _of(self, query: Select[Any], source: Table, files: list[int]) -> Select[Any]:
+        return query.where(source.c.table_id == self._table.id, is_in(source.c.data_file_id, files))
+
+    def _where_statistics(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
+        # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.
+        stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
+        found = Bounds(
+            low=stats.c.min_value,
+            high=stats.c.max_value,
+            null_count=stats.c.null_count,
+            value_count=stats.c.value_count,
+            record_count=select(file.c.record_count).where(file.c.data_file_id == stats.c.data_file_id).correlate(stats).scalar_subquery(),
+        )
+        columns: dict[int, list[OutOfBounds]] = {}
+        for one in bounds:
+            columns.setdefault(one.column.column_id, []).append(one)
+        outside = or_(*(and_(stats.c.column_id == column, any_of(conditions, found)) for column, conditions in columns.items()))
+        return file.c.data_file_id.in_(select(stats.c.data_file_id).where(stats.c.table_id == self._table.id, outside))
+
+    def _where_partition(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool] | None:
+        """Identity keys are bounds themselves: every row of the file has that value."""
+        value, file = self._tables["file_partition_value"].alias(), self._tables["data_file"]
+        found = Bounds(low=value.c.partition_value, high=value.c.partition_value)
+        conditions = [
+            and_(
+                file.c.partition_id == spec.id,
+                file.c.data_file_id.in_(
+                    select(value.c.data_file_id).where(
+                        value.c.table_id == self._table.id, value.c.partition_key_index == index, one.condition(found)
+                    )
+                ),
+            )
+            for one in bounds
+            if len(one.column.path) == 1
+            for spec in self._table.partition_specs.values()
+            for index, field in enumerate(spec.fields)
+            if field.column_id == one.column.column_id and field.transform == "identity"
+        ]
+        return or_(*conditions) if conditions else None
+
+
+def is_in(column: ColumnElement[int], files: list[int]) -> ColumnElement[bool]:
+    """The row belongs to one of the files, or, when they are many, at least to none before the first.
+
+    Never a join: catalogs have no indexes, and without fresh table statistics PostgreSQL takes tables for tiny and joins
+    them row by row, which takes minutes where a scan takes milliseconds.
+    """
+    return column.in_(files) if len(files) <= MOST_IDS else column >= files[0]

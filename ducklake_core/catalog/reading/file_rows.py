@@ -1,0 +1,170 @@
+"""Rows of data files and of what belongs to them: fetched kind by kind, taken file by file, made values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, Row, Select
+
+from ducklake_core.catalog.database.earlier_tables import PARTIAL_FILE_INFO
+from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile, parse_row_counts
+from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.state import TableState
+
+_ROWS_PER_FETCH = 2000
+# What DuckDB writes unless an option says otherwise.
+_ROW_GROUP_ROWS = 122_880
+
+
+class StatementRunner:
+    """Runs statements; many rows come through a cursor on the server, which is closed with the stack."""
+
+    def __init__(self, connection: Connection, stack: ExitStack, *, streaming: bool) -> None:
+        self._connection = connection
+        self._stack = stack
+        self._options = {"yield_per": _ROWS_PER_FETCH} if streaming else {}
+
+    def __call__(self, query: Select[Any]) -> CursorResult[Any]:
+        """The rows of a statement, valid until the stack is closed."""
+        return self._stack.enter_context(self._connection.execute(query, execution_options=self._options))
+
+
+class _Grouped:
+    """Rows ordered by file id, taken file by file."""
+
+    def __init__(self, rows: CursorResult[Any]) -> None:
+        self._rows = iter(rows)
+        self._next = next(self._rows, None)
+
+    def take(self, file_id: int) -> Iterator[Row[Any]]:
+        while self._next is not None and self._next.data_file_id <= file_id:
+            if self._next.data_file_id == file_id:
+                yield self._next
+            self._next = next(self._rows, None)
+
+
+class Streams:
+    """Rows that belong to files, one stream for each kind; a kind that cannot have rows has none."""
+
+    def __init__(self, streams: dict[str, CursorResult[Any]]) -> None:
+        self._streams = {name: _Grouped(rows) for name, rows in streams.items()}
+
+    def take(self, name: str, file_id: int) -> Iterator[Row[Any]]:
+        """The rows of one kind that belong to a file; files must be asked for by ascending ids."""
+        stream = self._streams.get(name)
+        return iter(()) if stream is None else stream.take(file_id)
+
+
+def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: bool) -> DataFile:
+    """The value of one row of ``ducklake_data_file``, with what the streams hold for it."""
+    is_relative = row.path_is_relative is not False
+    inlined_deletes = tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id))
+    partition_values = tuple((v.partition_key_index, v.partition_value) for v in streams.take("partition_values", row.data_file_id))
+    are_texts = all(value is None or isinstance(value, str) for _, value in partition_values)
+    if not (_is_usable(row) and are_texts and all(isinstance(position, int) for position in inlined_deletes)):
+        raise CatalogCorruptError(
+            f"data file {row.data_file_id} of table {table.qualified_name} has no usable row in the catalog: its path, a count, a "
+            "snapshot, a partition value or a deleted position is missing or invalid",
+            table=table.qualified_name,
+            data_file_id=row.data_file_id,
+        )
+    return DataFile(
+        id=row.data_file_id,
+        table_id=row.table_id,
+        path=paths.join(table.path, row.path, is_relative),
+        relative_path=row.path,
+        path_is_relative=is_relative,
+        record_count=row.record_count,
+        file_size_bytes=row.file_size_bytes or 0,
+        footer_size=row.footer_size,
+        row_id_start=row.row_id_start,
+        begin_snapshot=row.begin_snapshot,
+        end_snapshot=row.end_snapshot,
+        partition_id=row.partition_id,
+        partition_values=partition_values,
+        mapping_id=row.mapping_id,
+        partial_max=row.partial_max,
+        encryption_key=_encryption_key(row, encrypted),
+        delete_files=tuple(delete_file_of(found, table, encrypted) for found in streams.take("deletes", row.data_file_id)),
+        inlined_deletes=inlined_deletes,
+        row_counts=parse_row_counts(getattr(row, PARTIAL_FILE_INFO, None)),
+    )
+
+
+def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteFile:
+    """The value of one row of ``ducklake_delete_file``."""
+    if not (row.path and all(isinstance(number, int) for number in (row.begin_snapshot, row.partial_max or 0, row.delete_count or 0))):
+        raise CatalogCorruptError(
+            f"delete file {row.delete_file_id} of data file {row.data_file_id} of table {table.qualified_name} has no usable row in the "
+            "catalog: its path, its count or its snapshot is missing or invalid",
+            table=table.qualified_name,
+            data_file_id=row.data_file_id,
+            delete_file_id=row.delete_file_id,
+        )
+    return DeleteFile(
+        id=row.delete_file_id,
+        data_file_id=row.data_file_id,
+        path=paths.join(table.path, row.path, row.path_is_relative is not False),
+        format=(row.format or "parquet").lower(),
+        delete_count=row.delete_count or 0,
+        file_size_bytes=row.file_size_bytes or 0,
+        footer_size=row.footer_size,
+        begin_snapshot=row.begin_snapshot,
+        partial_max=row.partial_max,
+        encryption_key=_encryption_key(row, encrypted),
+    )
+
+
+def _is_usable(row: Row[Any]) -> bool:
+    """Cells of SQLite may hold anything, whatever the column's type is."""
+    optional = (row.end_snapshot, row.file_size_bytes, row.row_id_start, row.partial_max)
+    numbers = (row.record_count, row.begin_snapshot, *(number or 0 for number in optional))
+    return isinstance(row.path, str) and bool(row.path) and all(isinstance(number, int) for number in numbers)
+
+
+def _encryption_key(row: Row[Any], encrypted: bool) -> EncryptionKey | None:
+    # As DuckDB does: a key in a lake that is not encrypted means nothing, an empty one is none.
+    return EncryptionKey(row.encryption_key) if encrypted and row.encryption_key else None
+
+
+def rows_of_one_row_group(table: TableState) -> int:
+    """Rows that a file of DuckDB has in one row group: a thread's own rows become one from half of its size on."""
+    if "parquet_row_group_size_bytes" in table.options:
+        return 0
+    size = table.options.get("parquet_row_group_size", "")
+    return min(int(size) if size.isdecimal() else _ROW_GROUP_ROWS, _ROW_GROUP_ROWS) // 2
+
+
+def statistics_of(row: Row[Any], file: DataFile, one_row_group: int) -> ColumnStatistics:
+    """The value of one row of ``ducklake_file_column_stats``.
+
+    Args:
+        row: The row.
+        file: The data file that it belongs to.
+        one_row_group: Below this many rows a file surely has one row group; see :func:`rows_of_one_row_group`.
+    """
+    # DuckDB says that there is no NaN when there is none in the file's last row group.
+    contains_nan = row.contains_nan if row.contains_nan or file.record_count < one_row_group else None
+    return ColumnStatistics(
+        column_id=row.column_id,
+        column_size_bytes=row.column_size_bytes or 0,
+        value_count=_count(row.value_count),
+        null_count=_count(row.null_count),
+        min_value=_text(row.min_value),
+        max_value=_text(row.max_value),
+        contains_nan=contains_nan,
+        extra_stats=row.extra_stats,
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _count(value: Any) -> int | None:
+    """A count of statistics, None when it is none."""
+    return value if isinstance(value, int) and value >= 0 else None

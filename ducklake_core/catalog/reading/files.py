@@ -1,0 +1,149 @@
+"""The data files of a table at a snapshot, with everything that hides rows of them, pruned by a predicate.
+
+At most six statements whatever the number of files, each on one table of the catalog, each ordered by the id of the data file. They are
+read side by side and merged, as in the last step of a merge sort, so that no stream is held in memory and the database joins nothing::
+
+    totals            files_total, excluded by partition           one row, and proof that the snapshot is there
+    data_file         7: a.parquet      9: b.parquet      ...      pruned in SQL, see bounds.py
+    delete_file       7: [begin 3]      -                          what belongs to a file is taken when its row is there;
+    partition_values  7: (0, '2024')    9: (0, '2025')             rows of files that were pruned are passed over
+    statistics        7: (1, '1', '5')  9: (1, '6', '9')           only the columns that somebody asks for
+    inlined_deletes   -                 9: 0, 4                    positions hidden by the catalog itself
+
+``file_queries`` has the statements, ``file_rows`` the streams and the values; pruning by statistics has its last word here, in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+from sqlalchemy import Select
+
+from ducklake_core.catalog.reading.file_queries import MOST_IDS, FileQueries
+from ducklake_core.catalog.reading.file_rows import StatementRunner, Streams, data_file_of, rows_of_one_row_group, statistics_of
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.format.expressions import pruning
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
+from ducklake_core.format.layout import transforms
+from ducklake_core.format.state import TableState
+
+# Below this many files a plain fetch is cheaper than the extra round trips of a cursor on the server.
+_STREAM_FROM = 5000
+
+
+@dataclass(slots=True, kw_only=True)
+class FileCounts:
+    """How many live files there are, and how many were left out by which means. Complete once the files were iterated."""
+
+    files_total: int = 0
+    pruned_by_partition: int = 0
+    pruned_by_statistics: int = 0
+
+    @property
+    def files_kept(self) -> int:
+        """Files that may hold matching rows."""
+        return self.files_total - self.pruned_by_partition - self.pruned_by_statistics
+
+
+class DataFiles:
+    """Live files in the order of their ids, each with statistics of the wanted columns; may be iterated once per read transaction.
+
+    Attributes:
+        counts: What was left out, complete after the iteration.
+    """
+
+    def __init__(self, reader: CatalogReader, table: TableState, predicate: Predicate | None, statistics_for: frozenset[int]) -> None:
+        self.counts = FileCounts()
+        self._reader = reader
+        self._table = table
+        self._predicate = predicate
+        self._wanted = statistics_for | (pruning.columns(predicate) if predicate is not None else frozenset())
+        self._returned = statistics_for
+
+    def __iter__(self) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
+        queries = FileQueries(self._reader, self._table, self._predicate)
+        total, by_partition = queries.totals()
+        self.counts = FileCounts(files_total=total, pruned_by_partition=by_partition)
+        kept, one_row_group = 0, rows_of_one_row_group(self._table)
+        with ExitStack() as stack:
+            run = StatementRunner(self._reader.connection, stack, streaming=total >= _STREAM_FROM)
+            rows = iter(run(queries.files()))
+            first = list(islice(rows, MOST_IDS + 1))
+            streams = Streams({name: run(query) for name, query in self._belonging(queries, [row.data_file_id for row in first])})
+            for row in chain(first, rows):
+                kept += 1
+                file = data_file_of(row, self._table, streams, self._reader.info.encrypted)
+                statistics = {found.column_id: statistics_of(found, file, one_row_group) for found in streams.take("statistics", file.id)}
+                if self._keeps(file, statistics):
+                    yield file, {column: found for column, found in statistics.items() if column in self._returned}
+        self.counts.pruned_by_statistics += total - by_partition - kept
+
+    def _belonging(self, queries: FileQueries, files: list[int]) -> Iterator[tuple[str, Select[Any]]]:
+        """One statement for each kind of rows that may exist for these files, and for those that follow when they are many."""
+        if not files:
+            return
+        table = self._table
+        yield "deletes", queries.delete_files(files)
+        if table.partition_specs:
+            yield "partition_values", queries.partition_values(files)
+        if self._wanted:
+            yield "statistics", queries.statistics(files, self._wanted)
+        if table.has_inlined_deletes:
+            yield "inlined_deletes", queries.inlined_deletes(files)
+
+    def _keeps(self, file: DataFile, statistics: dict[int, ColumnStatistics]) -> bool:
+        if self._predicate is None:
+            return True
+        if not _partition_may_match(file, self._table, self._predicate, file.partition_values):
+            self.counts.pruned_by_partition += 1
+            return False
+        if not pruning.may_match(self._predicate, statistics, file.record_count):
+            self.counts.pruned_by_statistics += 1
+            return False
+        return True
+
+
+def _partition_may_match(file: DataFile, table: TableState, predicate: Predicate, found: Sequence[tuple[int, str | None]]) -> bool:
+    spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
+    if spec is None or sorted(index for index, _ in found) != list(range(len(spec.fields))):
+        return True
+    values = tuple(value for _, value in sorted(found, key=lambda pair: pair[0]))
+    return transforms.partition_may_match(spec, values, predicate, table.schema, file.begin_snapshot)
+
+
+def may_match(reader: CatalogReader, table: TableState, predicate: Predicate, files: Sequence[DataFile]) -> frozenset[int]:
+    """Ids of those files (given by ascending ids, live or not) that may hold a row satisfying a predicate bound to ``table.schema``."""
+    if not files:
+        return frozenset()
+    queries, ids = FileQueries(reader, table, None), [file.id for file in files]
+    wanted = {"statistics": queries.statistics(ids, pruning.columns(predicate))}
+    if table.partition_specs:
+        wanted["partition_values"] = queries.partition_values(ids)
+    streams = Streams({name: reader.connection.execute(query) for name, query in wanted.items()})
+    kept, one_row_group = set(), rows_of_one_row_group(table)
+    for file in files:
+        statistics = {row.column_id: statistics_of(row, file, one_row_group) for row in streams.take("statistics", file.id)}
+        values = [(row.partition_key_index, row.partition_value) for row in streams.take("partition_values", file.id)]
+        if _partition_may_match(file, table, predicate, values) and pruning.may_match(predicate, statistics, file.record_count):
+            kept.add(file.id)
+    return frozenset(kept)
+
+
+def data_files(
+    reader: CatalogReader, table: TableState, predicate: Predicate | None = None, statistics_for: frozenset[int] = frozenset()
+) -> DataFiles:
+    """The live files of a table at ``table.snapshot_id`` that may hold rows satisfying a predicate.
+
+    Iterating raises NotFoundError when that snapshot was expired.
+
+    Args:
+        predicate: Bound to ``table.schema``; files that surely hold no matching row are left out. None for all files.
+        statistics_for: Ids of leaf columns whose statistics are returned with each file; files without a row for a
+            column have no entry for it.
+    """
+    return DataFiles(reader, table, predicate, statistics_for)

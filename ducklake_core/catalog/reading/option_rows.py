@@ -1,0 +1,129 @@
+"""Storing options (specification: Configuration, ducklake_metadata)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import Connection, Select, delete, func, insert, select
+
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.holds import is_option
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import CatalogError
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.names import join_name
+
+
+def store_option(
+    connection: Connection, tables: CatalogTables, key: str, value: str, scope: Literal["schema", "table"] | None, scope_id: int | None
+) -> None:
+    """Set an option for the lake (scope None), a schema or a table, in an open write transaction. Makes no snapshot."""
+    delete_option(connection, tables, key, scope, scope_id)
+    connection.execute(insert(tables["metadata"]), {"key": key, "value": value, "scope": scope, "scope_id": scope_id})
+
+
+def delete_option(
+    connection: Connection, tables: CatalogTables, key: str, scope: Literal["schema", "table"] | None, scope_id: int | None
+) -> bool:
+    """Forget an option of one scope, in an open write transaction: whether it was set there. Makes no snapshot."""
+    metadata = tables["metadata"]
+    same_scope = metadata.c.scope.is_(None) if scope is None else metadata.c.scope == scope
+    same_id = metadata.c.scope_id.is_(None) if scope_id is None else metadata.c.scope_id == scope_id
+    # Keys are read without regard to case, whoever wrote them.
+    same_key = func.lower(metadata.c.key) == key
+    was_set = connection.execute(select(metadata.c.key).where(same_key, same_scope, same_id)).first() is not None
+    connection.execute(delete(metadata).where(same_key, same_scope, same_id))
+    return was_set
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOptions:
+    """Every option of a lake: (key in lower case, value, scope, scope_id)."""
+
+    rows: tuple[tuple[str, str, str | None, int | None], ...] = ()
+
+    def is_same(self, other: StoredOptions) -> bool:
+        """Whether both hold the same options; a database may give rows in another order each time."""
+        return self.rows == other.rows or frozenset(self.rows) == frozenset(other.rows)
+
+    def in_force(self, schema_id: int | None = None, table_id: int | None = None) -> dict[str, str]:
+        """The options in force for the lake, a schema or a table: table over schema over lake.
+
+        >>> stored = StoredOptions((("a", "1", None, None), ("a", "2", "table", 7), ("b", "3", "schema", 0)))
+        >>> stored.in_force(0, 7), stored.in_force()
+        ({'a': '2', 'b': '3'}, {'a': '1'})
+        """
+        found = {key: value for key, value, scope, _ in self.rows if scope is None}
+        for wanted in (("schema", schema_id), ("table", table_id)):
+            found |= {key: value for key, value, scope, scope_id in self.rows if scope_id is not None and (scope, scope_id) == wanted}
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopedOption:
+    """One stored option.
+
+    Attributes:
+        name: In lower case.
+        value: As stored, sizes in bytes.
+        scope: ``global`` for the lake, else ``schema`` or ``table``.
+        entry: The schema's name, or ``schema.table``; None for the lake, and where it is gone.
+    """
+
+    name: str
+    value: str
+    scope: Literal["global", "schema", "table"]
+    entry: str | None = None
+
+
+def scoped_options(reader: CatalogReader, snapshot_id: int) -> list[ScopedOption]:
+    """Every stored option with the name of what it holds for at a snapshot, by option name; None for what is gone."""
+    schemas = {schema.id: schema.name for schema in reader.schemas(snapshot_id)}
+    tables = {table.id: join_name(table.schema_name, table.name) for table in reader.tables(snapshot_id)}
+    found: list[ScopedOption] = []
+    for name, value, scope, scope_id in stored_options(reader.connection, reader.catalog).rows:
+        match scope:
+            case None:
+                found.append(ScopedOption(name=name, value=value, scope="global"))
+            case "schema":
+                found.append(ScopedOption(name=name, value=value, scope="schema", entry=schemas.get(scope_id or 0)))
+            case "table":
+                found.append(ScopedOption(name=name, value=value, scope="table", entry=tables.get(scope_id or 0)))
+            case _:
+                continue
+    return sorted(found, key=lambda option: (option.name, option.scope, option.entry or ""))
+
+
+def stored_options(connection: Connection, tables: CatalogTables) -> StoredOptions:
+    """All options of the lake in one statement, settings of the lake itself included, as they share the table."""
+    return options_of(connection.execute(stored_options_query(tables)))
+
+
+def check_same_lake(info: LakeInfo, options: StoredOptions) -> None:
+    """Refuse a lake that was made anew with other settings: files of ours would be where nobody looks for them, or as nobody reads them.
+
+    Raises:
+        CatalogError: The data path or the encryption is another than when the lake was opened.
+    """
+    stored = options.in_force()
+    path, encrypted = stored.get("data_path"), stored.get("encrypted") == "true"
+    if info.stored_data_path not in (None, path) or info.encrypted != encrypted:
+        raise CatalogError(
+            f"the catalog holds another lake than the one that was opened: its data path is {path!r}, and it is "
+            f"{'' if encrypted else 'not '}encrypted. Open it again with DuckLake.connect(...)",
+            stored=path,
+            opened=info.stored_data_path,
+        )
+
+
+def stored_options_query(tables: CatalogTables) -> Select[Any]:
+    """The query whose rows :func:`options_of` takes."""
+    metadata = tables["metadata"]
+    return select(metadata.c.key, metadata.c.value, metadata.c.scope, metadata.c.scope_id).where(is_option(metadata))
+
+
+def options_of(rows: Iterable[Any]) -> StoredOptions:
+    """The options of the rows that the query gives."""
+    return StoredOptions(tuple((row.key.lower(), row.value, row.scope, row.scope_id) for row in rows))

@@ -1,0 +1,327 @@
+"""Reading what the catalog says at one snapshot (specification: Queries)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, and_, func, or_, select
+
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.listing import inlined_counts, listing_query, table_listing
+from ducklake_core.catalog.reading.table_rows import COMMENT, column_row, options_in_force, options_query, table_state, tags_of
+from ducklake_core.catalog.reading.visibility import live, may_be_named, same_name
+from ducklake_core.errors import CatalogCorruptError, NotFoundError, UsageError
+from ducklake_core.format.files import paths
+from ducklake_core.format.state import (
+    InlinedCounts,
+    LakeInfo,
+    SchemaState,
+    Snapshot,
+    TableColumnStatistics,
+    TableListing,
+    TableState,
+)
+from ducklake_core.format.types.message_text import nearest, similar_in_brackets
+from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.type_names import ColumnRow
+
+
+class CatalogReader:
+    """Questions to the catalog within one read transaction.
+
+    Args:
+        connection: Of ``Database.read()``; results stay valid after it is closed.
+        info: The lake's settings.
+        tables: The metadata tables, ``Database.tables``.
+    """
+
+    def __init__(self, connection: Connection, info: LakeInfo, tables: CatalogTables) -> None:
+        self.connection = connection
+        self.info = info
+        self.catalog = tables
+
+    def snapshots(self, after: int | None = None, until: int | None = None, most: int | None = None) -> list[Snapshot]:
+        """All snapshots that were not expired, by id ascending; only those above ``after`` and up to ``until`` when given.
+
+        Args:
+            most: The first so many of them.
+        """
+        query = self.snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id)
+        if after is not None:
+            query = query.where(self.catalog["snapshot"].c.snapshot_id > after)
+        if until is not None:
+            query = query.where(self.catalog["snapshot"].c.snapshot_id <= until)
+        if most is not None:
+            query = query.limit(most)
+        return [snapshot_of(row) for row in self.connection.execute(query)]
+
+    def latest_snapshot(self) -> Snapshot:
+        """The newest snapshot.
+
+        Raises:
+            CatalogCorruptError: The lake has none.
+        """
+        query = self.snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id.desc()).limit(1)
+        row = self.connection.execute(query).first()
+        if row is None:
+            raise CatalogCorruptError("the catalog holds no snapshot")
+        return snapshot_of(row)
+
+    def latest_and(self, known: int) -> tuple[Snapshot, Snapshot | None]:
+        """The newest snapshot, and the one with an id, None when there is none (any more): one statement.
+
+        Raises:
+            CatalogCorruptError: The lake has none.
+        """
+        number = self.catalog["snapshot"].c.snapshot_id
+        newest = select(func.max(number)).scalar_subquery()
+        rows = self.connection.execute(self.snapshot_query().where(or_(number == newest, number == known)).order_by(number)).all()
+        if not rows:
+            raise CatalogCorruptError("the catalog holds no snapshot")
+        return snapshot_of(rows[-1]), next((snapshot_of(row) for row in rows if row.snapshot_id == known), None)
+
+    def snapshot(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
+        """The snapshot with an id, or the newest one committed at or before a point in time.
+
+        Raises:
+            NotFoundError: It does not exist, or was expired.
+            UsageError: Neither or both given, or a time without a zone.
+        """
+        if (version is None) == (timestamp is None):
+            raise UsageError("give either a snapshot id or a time")
+        if version is not None:
+            row = self.connection.execute(self.snapshot_query().where(self.catalog["snapshot"].c.snapshot_id == version)).first()
+            if row is None:
+                raise NotFoundError(f"there is no snapshot {version}: it was never committed, or it was expired", snapshot_id=version)
+            return snapshot_of(row)
+        assert timestamp is not None
+        return self._snapshot_at(timestamp)
+
+    def _snapshot_at(self, timestamp: datetime) -> Snapshot:
+        if timestamp.tzinfo is None:
+            raise UsageError(f"the time {timestamp.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
+        snapshot = self.catalog["snapshot"]
+        times = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id.desc())
+        # Times are compared here: where they are text, the database would compare letters.
+        with self.connection.execute(times, execution_options={"yield_per": 1000}) as rows:
+            found = next((row.snapshot_id for row in rows if row.snapshot_time <= timestamp), None)
+        if found is None:
+            raise NotFoundError(f"there is no snapshot at or before {timestamp.astimezone(UTC).isoformat()}", timestamp=timestamp)
+        return self.snapshot(version=found)
+
+    def snapshot_query(self) -> Select[Any]:
+        """Snapshots with what they changed; :func:`snapshot_of` reads the rows."""
+        snapshot, changes = self.catalog["snapshot"], self.catalog["snapshot_changes"]
+        source = snapshot.outerjoin(changes, changes.c.snapshot_id == snapshot.c.snapshot_id)
+        return select(snapshot, *(c for c in changes.c if c.name != "snapshot_id")).select_from(source)
+
+    def schemas(self, snapshot_id: int) -> list[SchemaState]:
+        """Schemas at a snapshot, by name."""
+        schema, tag = self.catalog["schema"], self.catalog["tag"]
+        is_tag = and_(tag.c.object_id == schema.c.schema_id, live(tag, snapshot_id))
+        query = select(schema, tag.c.key.label("tag_key"), tag.c.value.label("tag_value")).select_from(schema.outerjoin(tag, is_tag))
+        found: dict[int, list[Row[Any]]] = {}
+        for row in self.connection.execute(query.where(live(schema, snapshot_id))):
+            found.setdefault(row.schema_id, []).append(row)
+        return sorted((self._schema_state(rows) for rows in found.values()), key=lambda state: state.name)
+
+    def _schema_state(self, rows: Sequence[Row[Any]]) -> SchemaState:
+        row, tags = rows[0], tags_of(rows)
+        return SchemaState(
+            id=row.schema_id,
+            uuid=row.schema_uuid or "",
+            name=row.schema_name,
+            path=paths.join(self.info.data_path, row.path, row.path_is_relative is not False),
+            comment=tags.pop(COMMENT, None),
+            tags=tags,
+        )
+
+    def schema(self, name: str, snapshot_id: int) -> SchemaState:
+        """A schema by name without regard to case.
+
+        Raises:
+            NotFoundError: It does not exist at that snapshot.
+        """
+        found = next((state for state in self.schemas(snapshot_id) if same_name(state.name, name)), None)
+        if found is None:
+            near = similar_in_brackets(name, [state.name for state in self.schemas(snapshot_id)])
+            raise NotFoundError(f"there is no schema {name!r} at snapshot {snapshot_id}{near}", schema=name, snapshot_id=snapshot_id)
+        return found
+
+    def tables(self, snapshot_id: int, only: Collection[int] | None = None) -> list[TableListing]:
+        """All tables, or only those with some ids, with their sizes, by schema and name: one query whatever their number."""
+        rows = self.connection.execute(listing_query(self.catalog, snapshot_id, only))
+        return sorted((table_listing(row) for row in rows), key=lambda item: (item.schema_name, item.name))
+
+    def inlined_counts(self, listings: Iterable[TableListing], snapshot_id: int) -> dict[int, InlinedCounts]:
+        """Rows and deletes that tables hold in the catalog itself, by table id; tables without any are left out."""
+        return inlined_counts(self.connection, self.catalog, [item.id for item in listings], snapshot_id)
+
+    def table(self, schema: str, name: str, snapshot_id: int, *, suggest: bool = True) -> TableState:
+        """A table by name without regard to case.
+
+        Args:
+            suggest: Whether the error names similar tables, which asks the catalog once more.
+
+        Raises:
+            NotFoundError: It does not exist at that snapshot.
+        """
+        tables = self.catalog
+        query = self._table_query(snapshot_id).where(
+            may_be_named(tables["table"].c.table_name, name), may_be_named(tables["schema"].c.schema_name, schema)
+        )
+        rows = [r for r in self.connection.execute(query) if same_name(r.table_name, name) and same_name(r.schema_name, schema)]
+        if rows:
+            return self._state(rows, snapshot_id)
+        near = self._similar_tables(schema, name, snapshot_id) if suggest else ""
+        raise NotFoundError(
+            f"there is no table {schema}.{name} at snapshot {snapshot_id}{near}", table=f"{schema}.{name}", snapshot_id=snapshot_id
+        )
+
+    def _similar_tables(self, schema: str, name: str, snapshot_id: int) -> str:
+        """Tables with a similar name, or with this name in another schema."""
+        at, owner = self.catalog["table"], self.catalog["schema"]
+        named = select(owner.c.schema_name, at.c.table_name).join(owner, owner.c.schema_id == at.c.schema_id)
+        rows = self.connection.execute(named.where(live(at, snapshot_id), live(owner, snapshot_id))).all()
+        return similar_entries(schema, name, [(row.schema_name, row.table_name) for row in rows])
+
+    def table_by_id(self, table_id: int, snapshot_id: int) -> TableState:
+        """A table by id, whatever its name is at the snapshot.
+
+        Raises:
+            NotFoundError: It does not exist at that snapshot.
+        """
+        rows = self.connection.execute(self._table_query(snapshot_id).where(self.catalog["table"].c.table_id == table_id)).all()
+        if not rows:
+            raise NotFoundError(
+                f"there is no table with id {table_id} at snapshot {snapshot_id}", table_id=table_id, snapshot_id=snapshot_id
+            )
+        return self._state(rows, snapshot_id)
+
+    def _table_query(self, snapshot_id: int) -> Select[Any]:
+        table, schema, at, tag = (self.catalog[name] for name in ("table", "schema", "snapshot", "tag"))
+        is_tag = and_(tag.c.object_id == table.c.table_id, live(tag, snapshot_id))
+        return (
+            select(
+                table.c.table_id,
+                table.c.table_uuid,
+                table.c.table_name,
+                table.c.path.label("table_path"),
+                table.c.path_is_relative.label("table_path_is_relative"),
+                schema.c.schema_id,
+                schema.c.schema_name,
+                schema.c.path.label("schema_path"),
+                schema.c.path_is_relative.label("schema_path_is_relative"),
+                at.c.schema_version,
+                at.c.snapshot_time,
+                tag.c.key.label("tag_key"),
+                tag.c.value.label("tag_value"),
+            )
+            .select_from(
+                table.join(schema, schema.c.schema_id == table.c.schema_id)
+                .outerjoin(tag, is_tag)
+                .outerjoin(at, at.c.snapshot_id == snapshot_id)
+            )
+            .where(live(table, snapshot_id), live(schema, snapshot_id))
+        )
+
+    def _state(self, rows: Sequence[Row[Any]], snapshot_id: int) -> TableState:
+        _check_one(rows, snapshot_id)
+        return table_state(self.connection, self.catalog, self.info, rows, snapshot_id)
+
+    def column_history(self, table_id: int) -> list[tuple[ColumnRow, int | None]]:
+        """Every version of every column that the table ever had, with its end snapshot (None: still live), oldest first."""
+        column = self.catalog["column"]
+        # What begins and ends with one snapshot, in the middle of a transaction, comes before what the transaction leaves behind.
+        in_order = (column.c.begin_snapshot, column.c.column_id, column.c.end_snapshot.is_(None), column.c.end_snapshot)
+        query = select(column).where(column.c.table_id == table_id).order_by(*in_order)
+        return [(column_row(row), row.end_snapshot) for row in self.connection.execute(query)]
+
+    def next_row_id(self, table_id: int) -> int:
+        """The row id that the next row of a table gets."""
+        stats = self.catalog["table_stats"]
+        return self.connection.execute(select(stats.c.next_row_id).where(stats.c.table_id == table_id)).scalar() or 0
+
+    def column_statistics(self, table_id: int) -> dict[int, TableColumnStatistics]:
+        """Table-wide statistics by column id; columns without a row are unknown and left out."""
+        stats = self.catalog["table_column_stats"]
+        rows = self.connection.execute(select(stats).where(stats.c.table_id == table_id)).mappings()
+        return {row["column_id"]: TableColumnStatistics(**row) for row in rows}
+
+    def options(self, schema_id: int | None = None, table_id: int | None = None) -> Mapping[str, str]:
+        """Options in force for the lake, a schema or a table (table over schema over lake), by lower-case name."""
+        return options_in_force(self.connection.execute(options_query(self.catalog, schema_id, table_id)))
+
+
+def similar_entries(schema: str, name: str, entries: Iterable[tuple[str, str]]) -> str:
+    """Entries of the schema with a similar name, or of any schema with this one, for the message about one that does not exist.
+
+    >>> similar_entries("main", "flihgts", [("main", "flights"), ("raw", "planes")]), similar_entries("main", "x", [("main", "t")])
+    (" (did you mean 'main.flights'?)", '')
+    >>> similar_entries("main", "planes", [("main", "flights"), ("raw", "planes")])
+    " (did you mean 'raw.planes'?)"
+    """
+    known = list(entries)
+    elsewhere = sorted(join_name(owner, entry) for owner, entry in known if same_name(entry, name))[:3]
+    if elsewhere:
+        return f" (did you mean {' or '.join(map(repr, elsewhere))}?)"
+    here = {entry: join_name(owner, entry) for owner, entry in known if same_name(owner, schema)}
+    found = nearest(name, here)
+    return f" (did you mean {' or '.join(repr(here[one]) for one in found)}?)" if found else ""
+
+
+def expired_since(table: TableState) -> NotFoundError:
+    """The error for a table whose snapshot is gone: what is left of it in the catalog must not pass for all of it."""
+    return NotFoundError(
+        f"snapshot {table.snapshot_id}, at which {table.qualified_name} was opened, was expired since; open it again",
+        table=table.qualified_name,
+        snapshot_id=table.snapshot_id,
+    )
+
+
+def check_same_snapshot(table: TableState, time: datetime) -> None:
+    """Refuse a table of another history, whose columns and ids mean nothing in this one.
+
+    Args:
+        table: A table as it was read at its snapshot.
+        time: When the snapshot that has this id now was committed.
+
+    Raises:
+        NotFoundError: At another time, so that it is another snapshot.
+    """
+    if table.snapshot_time not in (None, time):
+        raise NotFoundError(
+            f"snapshot {table.snapshot_id}, at which {table.qualified_name} was opened, is another commit now: the catalog was replaced, "
+            "by a backup or a new lake; open the table again",
+            table=table.qualified_name,
+            snapshot_id=table.snapshot_id,
+        )
+
+
+def _check_one(rows: Sequence[Row[Any]], snapshot_id: int) -> None:
+    """Refuse rows that are about several tables; those of one differ in its tags."""
+    first = rows[0]
+    if len({tuple(row)[:-2] for row in rows}) > 1:
+        raise CatalogCorruptError(
+            f"there are two tables {first.schema_name}.{first.table_name} at snapshot {snapshot_id} (ids "
+            f"{', '.join(str(row.table_id) for row in rows)}); rename or drop one of them with DuckDB",
+            table=f"{first.schema_name}.{first.table_name}",
+            snapshot_id=snapshot_id,
+        )
+
+
+def snapshot_of(row: Row[Any]) -> Snapshot:
+    """A row of :meth:`CatalogReader.snapshot_query`."""
+    return Snapshot(
+        id=row.snapshot_id,
+        time=row.snapshot_time,
+        schema_version=row.schema_version,
+        next_catalog_id=row.next_catalog_id,
+        next_file_id=row.next_file_id,
+        changes=row.changes_made or "",
+        author=row.author,
+        message=row.commit_message,
+        extra_info=row.commit_extra_info,
+    )

@@ -1,0 +1,217 @@
+"""From catalog rows to the state of one table: columns, partition keys, sort keys, options, tables of inlined rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, String, and_, cast, func, inspect, literal, null, or_, select, union_all
+
+from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
+from ducklake_core.catalog.reading.holds import is_option
+from ducklake_core.catalog.reading.visibility import live
+from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_transform
+from ducklake_core.format.layout.sorting import SortKey
+from ducklake_core.format.state import InlinedTable, LakeInfo, TableState
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import ColumnRow, build_schema
+
+COMMENT = "comment"
+"""The key of the tag that is an object's comment."""
+
+_LAKE_SETTINGS = ("version", "created_by", "data_path", "encrypted")
+
+
+def table_state(connection: Connection, tables: CatalogTables, info: LakeInfo, rows: Sequence[Row[Any]], snapshot_id: int) -> TableState:
+    """Everything about a table that has one row for each of its tags (see ``CatalogReader.table``), in five statements."""
+    row, tags = rows[0], tags_of(rows)
+    try:
+        columns = _columns(connection, tables, row.table_id, snapshot_id)
+    except (CatalogCorruptError, UnsupportedFeatureError) as error:
+        message = f"table {row.schema_name}.{row.table_name} at snapshot {snapshot_id}: {error.message}"
+        raise type(error)(message, **error.details, table=f"{row.schema_name}.{row.table_name}") from error
+    if not columns.schema.columns:
+        raise CatalogCorruptError(
+            f"table {row.schema_name}.{row.table_name} has no columns at snapshot {snapshot_id}", table_id=row.table_id
+        )
+    specs, current = _partition_specs(connection, tables, row.table_id, snapshot_id, columns.schema)
+    options, inlined, columns_version = _options_and_inlined(connection, tables, row.schema_id, row.table_id)
+    schema_path = paths.join(info.data_path, row.schema_path, row.schema_path_is_relative is not False)
+    return TableState(
+        id=row.table_id,
+        uuid=row.table_uuid or "",
+        name=row.table_name,
+        schema_id=row.schema_id,
+        schema_name=row.schema_name,
+        path=paths.join(schema_path, row.table_path, row.table_path_is_relative is not False),
+        schema=columns.schema,
+        snapshot_id=snapshot_id,
+        schema_version=row.schema_version or 0,
+        snapshot_time=row.snapshot_time,
+        next_column_id=columns.next_id,
+        partition_spec=specs.get(current) if current is not None else None,
+        partition_specs=specs,
+        sort_keys=_sort_keys(connection, tables, row.table_id, snapshot_id),
+        inlined_tables=inlined,
+        columns_version=columns_version,
+        has_inlined_deletes=inspect(connection).has_table(inlined_delete_name(row.table_id), schema=tables.schema),
+        options=options,
+        comment=tags.pop(COMMENT, None),
+        column_comments=columns.comments,
+        tags=tags,
+    )
+
+
+def tags_of(rows: Iterable[Row[Any]]) -> dict[str, str]:
+    """The tags of rows that are one object joined with its tags; a tag whose value is NULL was taken away."""
+    return {row.tag_key: row.tag_value for row in rows if row.tag_value is not None}
+
+
+def column_row(row: Row[Any]) -> ColumnRow:
+    """The value of one row of ``ducklake_column``."""
+    return ColumnRow(
+        column_id=row.column_id,
+        parent_column=row.parent_column,
+        column_order=row.column_order,
+        column_name=row.column_name,
+        column_type=row.column_type,
+        nulls_allowed=row.nulls_allowed is not False,
+        initial_default=row.initial_default,
+        default_value=row.default_value,
+        default_value_type=row.default_value_type,
+        default_value_dialect=row.default_value_dialect,
+        begin_snapshot=row.begin_snapshot,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    schema: Schema
+    comments: Mapping[int, str]
+    next_id: int
+
+
+def _columns(connection: Connection, tables: CatalogTables, table_id: int, snapshot_id: int) -> _Columns:
+    column, tag = tables["column"], tables["column_tag"]
+    ever = tables["column"].alias("ever")
+    # Of columns DuckDB allows no other tags.
+    is_comment = and_(
+        tag.c.table_id == column.c.table_id, tag.c.column_id == column.c.column_id, tag.c.key == COMMENT, live(tag, snapshot_id)
+    )
+    highest = select(func.max(ever.c.column_id)).where(ever.c.table_id == table_id).scalar_subquery()
+    query = (
+        select(column, tag.c.value.label("comment"), highest.label("highest"))
+        .select_from(column.outerjoin(tag, is_comment))
+        .where(column.c.table_id == table_id, live(column, snapshot_id))
+    )
+    rows = connection.execute(query).all()
+    return _Columns(
+        # A row that is there twice, or has two comments, is one column.
+        schema=build_schema(dict.fromkeys(column_row(row) for row in rows)),
+        comments={row.column_id: row.comment for row in rows if row.comment is not None},
+        next_id=1 + (rows[0].highest if rows else 0),
+    )
+
+
+def _partition_specs(
+    connection: Connection, tables: CatalogTables, table_id: int, snapshot_id: int, schema: Schema
+) -> tuple[dict[int, PartitionSpec], int | None]:
+    """All specs that have keys, and the id of the one in force."""
+    info, key = tables["partition_info"], tables["partition_column"]
+    query = (
+        select(info.c.partition_id, live(info, snapshot_id).label("is_live"), key.c.column_id, key.c.transform)
+        .select_from(info.outerjoin(key, and_(key.c.partition_id == info.c.partition_id, key.c.table_id == info.c.table_id)))
+        .where(info.c.table_id == table_id)
+        .order_by(info.c.partition_id, key.c.partition_key_index)
+    )
+    rows = connection.execute(query).all()
+    # A spec without keys is what RESET PARTITIONED BY leaves behind.
+    keyed = [row for row in rows if row.column_id is not None]
+    names = {column.id: column.name for column in schema}
+    names |= _former_names(connection, tables, table_id, {row.column_id for row in keyed} - names.keys())
+    fields: dict[int, list[PartitionField]] = {}
+    for row in keyed:
+        transform, buckets = parse_transform(row.transform)
+        field = PartitionField(column_id=row.column_id, column=names[row.column_id], transform=transform, buckets=buckets)
+        fields.setdefault(row.partition_id, []).append(field)
+    specs = {number: PartitionSpec(id=number, fields=tuple(keys)) for number, keys in fields.items()}
+    return specs, next((row.partition_id for row in reversed(rows) if row.is_live), None)
+
+
+def _former_names(connection: Connection, tables: CatalogTables, table_id: int, column_ids: set[int]) -> dict[int, str]:
+    """Names of columns that an old spec used and that are gone."""
+    if not column_ids:
+        return {}
+    column = tables["column"]
+    query = select(column.c.column_id, column.c.column_name).where(column.c.table_id == table_id, column.c.column_id.in_(column_ids))
+    found = {row.column_id: row.column_name for row in connection.execute(query.order_by(column.c.begin_snapshot))}
+    lost = sorted(column_ids - found.keys())
+    if lost:
+        raise CatalogCorruptError(f"partition keys of table {table_id} name columns {lost} that never existed", table_id=table_id)
+    return found
+
+
+def _sort_keys(connection: Connection, tables: CatalogTables, table_id: int, snapshot_id: int) -> tuple[SortKey, ...]:
+    info, key = tables["sort_info"], tables["sort_expression"]
+    query = (
+        select(key)
+        .join(info, and_(key.c.sort_id == info.c.sort_id, key.c.table_id == info.c.table_id))
+        .where(info.c.table_id == table_id, live(info, snapshot_id))
+        .order_by(key.c.sort_key_index)
+    )
+    return tuple(
+        SortKey(expression=row.expression, direction=row.sort_direction, null_order=row.null_order, dialect=row.dialect)
+        for row in connection.execute(query)
+    )
+
+
+def options_query(tables: CatalogTables, schema_id: int | None, table_id: int | None) -> Select[Any]:
+    """Options of every scope that holds for a table: key, value, scope."""
+    metadata = tables["metadata"]
+    scopes = or_(
+        metadata.c.scope.is_(None),
+        and_(metadata.c.scope == "schema", metadata.c.scope_id == schema_id),
+        and_(metadata.c.scope == "table", metadata.c.scope_id == table_id),
+    )
+    return select(metadata.c.key, metadata.c.value, metadata.c.scope).where(
+        scopes, metadata.c.key.not_in(_LAKE_SETTINGS), is_option(metadata)
+    )
+
+
+def options_in_force(rows: Iterable[Row[Any]]) -> dict[str, str]:
+    """Rows of :func:`options_query`, the narrowest scope winning."""
+    rank = {None: 0, "schema": 1, "table": 2}
+    return {row.key.lower(): row.value for row in sorted(rows, key=lambda row: rank.get(row.scope, 0))}
+
+
+def _inlined_table(name: str | None, version: str | None, table_id: int) -> InlinedTable:
+    if not name or version is None or not version.isdecimal():
+        raise CatalogCorruptError(
+            f"table {table_id} has the table of inlined rows {name!r} with the schema version {version!r}", table_id=table_id
+        )
+    return InlinedTable(name=name, schema_version=int(version))
+
+
+def _options_and_inlined(
+    connection: Connection, tables: CatalogTables, schema_id: int, table_id: int
+) -> tuple[dict[str, str], tuple[InlinedTable, ...], int]:
+    """Both, and the schema version of the columns, in one statement, because a round trip costs more than the rows."""
+    inlined = tables["inlined_data_tables"]
+    registered = select(inlined.c.table_name, cast(inlined.c.schema_version, String), null(), literal("inlined")).where(
+        inlined.c.table_id == table_id
+    )
+    versions = tables["schema_versions"]
+    changed = select(null(), cast(func.max(versions.c.schema_version), String), null(), literal("columns")).where(
+        versions.c.table_id == table_id
+    )
+    options = options_query(tables, schema_id, table_id).add_columns(literal("option").label("kind"))
+    rows = connection.execute(union_all(options, registered, changed)).all()
+    found = {_inlined_table(row.key, row.value, table_id) for row in rows if row.kind == "inlined"}
+    if len({item.name for item in found}) < len(found):
+        raise CatalogCorruptError(f"table {table_id} has a table of inlined rows that is registered for two versions", table_id=table_id)
+    in_order = tuple(sorted(found, key=lambda item: item.schema_version))
+    columns_version = next((int(row.value) for row in rows if row.kind == "columns" and row.value is not None), 0)
+    return options_in_force(row for row in rows if row.kind == "option"), in_order, columns_version

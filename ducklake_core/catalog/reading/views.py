@@ -1,0 +1,113 @@
+"""Views: a text of SQL under a name (specification: ducklake_view)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Row, Select, and_, select
+
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
+from ducklake_core.catalog.reading.table_rows import COMMENT, tags_of
+from ducklake_core.catalog.reading.visibility import live, may_be_named, same_name
+from ducklake_core.errors import CatalogCorruptError, NotFoundError
+
+_ALIASES = re.compile(r'"(?:[^"]|"")*"(?:,"(?:[^"]|"")*")*')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewState:
+    """A view at one snapshot, as stored.
+
+    Attributes:
+        id: ``view_id``.
+        dialect: Language of ``sql``; DuckDB writes ``duckdb``.
+        sql: The query; ``{DUCKLAKE_CATALOG}`` stands for the name under which a reader has attached the lake.
+        column_aliases: Names of its columns, the first ones at least; empty when the query names them all.
+        comment: Its ``comment`` tag; ``tags`` are its other tags by key.
+        snapshot_id: The snapshot this state was read at.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    schema_id: int
+    schema_name: str
+    dialect: str
+    sql: str
+    column_aliases: tuple[str, ...]
+    comment: str | None
+    snapshot_id: int
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def views(reader: CatalogReader, snapshot_id: int) -> list[ViewState]:
+    """All views at a snapshot, by schema and name."""
+    found: dict[int, list[Row[Any]]] = {}
+    for row in reader.connection.execute(_query(reader.catalog, snapshot_id)):
+        found.setdefault(row.view_id, []).append(row)
+    return sorted((_state(rows, snapshot_id) for rows in found.values()), key=lambda view: (view.schema_name, view.name))
+
+
+def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState | None:
+    """A view by name without regard to case, None when there is none at that snapshot."""
+    tables = reader.catalog
+    query = _query(tables, snapshot_id).where(
+        may_be_named(tables["view"].c.view_name, name), may_be_named(tables["schema"].c.schema_name, schema)
+    )
+    rows = [row for row in reader.connection.execute(query) if same_name(row.view_name, name) and same_name(row.schema_name, schema)]
+    return _state([row for row in rows if row.view_id == rows[0].view_id], snapshot_id) if rows else None
+
+
+def view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> ViewState:
+    """A view by name without regard to case.
+
+    Raises:
+        NotFoundError: It does not exist at that snapshot.
+    """
+    found = find_view(reader, schema, name, snapshot_id)
+    if found is None:
+        near = similar_entries(schema, name, [(one.schema_name, one.name) for one in views(reader, snapshot_id)])
+        raise NotFoundError(
+            f"there is no view {schema}.{name} at snapshot {snapshot_id}{near}", view=f"{schema}.{name}", snapshot_id=snapshot_id
+        )
+    return found
+
+
+def _query(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
+    view, schema, tag = (tables[name] for name in ("view", "schema", "tag"))
+    is_tag = and_(tag.c.object_id == view.c.view_id, live(tag, snapshot_id))
+    return (
+        select(view, schema.c.schema_name, tag.c.key.label("tag_key"), tag.c.value.label("tag_value"))
+        .select_from(view.join(schema, schema.c.schema_id == view.c.schema_id).outerjoin(tag, is_tag))
+        .where(live(view, snapshot_id), live(schema, snapshot_id))
+    )
+
+
+def _state(rows: Sequence[Row[Any]], snapshot_id: int) -> ViewState:
+    row, tags = rows[0], tags_of(rows)
+    return ViewState(
+        id=row.view_id,
+        uuid=row.view_uuid or "",
+        name=row.view_name,
+        schema_id=row.schema_id,
+        schema_name=row.schema_name,
+        dialect=row.dialect or "duckdb",
+        sql=row.sql or "",
+        column_aliases=tuple(_aliases(row)),
+        comment=tags.pop(COMMENT, None),
+        snapshot_id=snapshot_id,
+        tags=tags,
+    )
+
+
+def _aliases(row: Row[Any]) -> Iterator[str]:
+    text = row.column_aliases or ""
+    if text and not _ALIASES.fullmatch(text):
+        where = f"{row.schema_name}.{row.view_name}"
+        raise CatalogCorruptError(f"cannot read the column names {text!r} of view {where}", view=where)
+    for quoted in re.findall(r'"((?:[^"]|"")*)"', text):
+        yield quoted.replace('""', '"')

@@ -1,0 +1,1 @@
+"""Reads and writes of a commit inside its own database transaction."""

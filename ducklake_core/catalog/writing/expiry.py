@@ -1,0 +1,335 @@
+"""Finds what no surviving snapshot needs any more, and removes it from the catalog (specification: Expire Snapshots).
+
+Rows are read before the surviving snapshots: a snapshot that another writer commits in between can then only make more
+rows look needed, never fewer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, inspect, or_, select
+from sqlalchemy.schema import DropTable
+
+from ducklake_core.catalog.changes import DeleteRows
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.statements import PlainStatements
+from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, inlined_owner
+from ducklake_core.catalog.writing.head import chunks
+from ducklake_core.catalog.writing.writer import apply_changes
+from ducklake_core.format.files import paths
+from ducklake_core.format.state import LakeInfo
+
+FileKind: TypeAlias = Literal["data", "delete"]
+
+# Objects whose ended rows go one by one, each by its own lifetime, with the column that holds their id.
+_VERSIONED = {"schema": "schema_id", "view": "view_id", "tag": "object_id", "macro": "macro_id"}
+_OF_DEAD_TABLES = (
+    "table",
+    "table_stats",
+    "table_column_stats",
+    "partition_info",
+    "partition_column",
+    "column",
+    "column_tag",
+    "sort_info",
+    "sort_expression",
+    "schema_versions",
+    "inlined_data_tables",
+    "column_mapping",
+)
+_OF_DATA_FILES = ("file_column_stats", "file_variant_stats", "file_partition_value", "data_file")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnneededFile:
+    """A data or delete file that no surviving snapshot reads.
+
+    Attributes:
+        id: ``data_file_id`` or ``delete_file_id``.
+        path: Full path.
+        reason: Why nothing reads it.
+    """
+
+    id: int
+    kind: FileKind
+    table_id: int
+    table: str
+    path: str
+    file_size_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadTable:
+    """A dropped table that no surviving snapshot shows."""
+
+    id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unneeded:
+    """Everything that leaves the catalog together with some snapshots.
+
+    Attributes:
+        files: Files that get scheduled for deletion.
+        tables: Dropped tables that are forgotten, with their statistics, columns and inlined rows.
+        ended: (metadata table, object id, begin_snapshot, end_snapshot) of schemas, views, tags and macros.
+    """
+
+    files: tuple[UnneededFile, ...] = ()
+    tables: tuple[DeadTable, ...] = ()
+    ended: tuple[tuple[str, int, int, int], ...] = ()
+
+
+class Lifetimes:
+    """The surviving snapshots, asked whether one of them falls into a lifetime.
+
+    >>> Lifetimes([3, 7]).meet(4, 7), Lifetimes([3, 7]).meet(4, 8), Lifetimes([3, 7]).meet(8, None)
+    (False, True, True)
+    """
+
+    def __init__(self, surviving: Iterable[int]) -> None:
+        self._surviving = sorted(surviving)
+
+    def meet(self, begin: object, end: object) -> bool:
+        """Whether a surviving snapshot is at or after ``begin`` and before ``end``; what has no end, or says none of them, is needed."""
+        if not isinstance(begin, int) or not isinstance(end, int):
+            return True
+        position = bisect_left(self._surviving, begin)
+        return position < len(self._surviving) and self._surviving[position] < end
+
+
+def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expired: Collection[int] = ()) -> Unneeded:
+    """Find what no snapshot would need if the snapshots ``expired`` were gone, over the whole catalog.
+
+    Args:
+        connection: Of a read or a write transaction.
+        expired: Ids that count as gone although their rows may still be there.
+    """
+    versions = connection.execute(_table_versions(tables)).all()
+    files = connection.execute(_ended_files(tables)).all()
+    deletes = connection.execute(_ended_delete_files(tables)).all()
+    ended = {name: connection.execute(_ended(tables, name, column)).all() for name, column in _VERSIONED.items()}
+    snapshot = tables["snapshot"]
+    surviving = set(connection.execute(select(snapshot.c.snapshot_id)).scalars()) - set(expired)
+    lifetimes = Lifetimes(surviving)
+
+    known = {row.table_id: row for row in versions}
+    needed = {row.table_id for row in versions if lifetimes.meet(row.begin_snapshot, row.end_snapshot)}
+    dead = tuple(DeadTable(id=i, name=f"{row.schema_name}.{row.table_name}") for i, row in sorted(known.items()) if i not in needed)
+    dead_ids = [table.id for table in dead]
+    if dead_ids:
+        files = _with_all_of(connection, tables, "data_file", files, dead_ids)
+        deletes = _with_all_of(connection, tables, "delete_file", deletes, dead_ids)
+    dead_set = set(dead_ids)
+    describe = _Describer(info, known, dead_set)
+    dead_files = [row for row in files if row.table_id in dead_set or not lifetimes.meet(row.begin_snapshot, row.end_snapshot)]
+    dead_file_ids = {row.data_file_id for row in dead_files}
+    dead_deletes = [
+        row
+        for row in deletes
+        if row.table_id in dead_set or row.data_file_id in dead_file_ids or not lifetimes.meet(row.begin_snapshot, row.end_snapshot)
+    ]
+    return Unneeded(
+        files=(
+            *(describe.file(row, "data", row.data_file_id) for row in dead_files),
+            *(describe.file(row, "delete", row.delete_file_id) for row in dead_deletes),
+        ),
+        tables=dead,
+        ended=tuple(
+            (name, row.id, row.begin_snapshot, row.end_snapshot)
+            for name, rows in ended.items()
+            for row in rows
+            if not lifetimes.meet(row.begin_snapshot, row.end_snapshot)
+        ),
+    )
+
+
+def lock_snapshots(connection: Connection, database: Database, snapshot_ids: Sequence[int]) -> set[int]:
+    """Keep others from expiring or holding some snapshots until the transaction ends: those that are still there."""
+    snapshot = database.tables["snapshot"]
+    found: set[int] = set()
+    for chunk in chunks(sorted(snapshot_ids)):
+        query = select(snapshot.c.snapshot_id).where(snapshot.c.snapshot_id.in_(chunk))
+        # A file has one writer anyway, and DuckDB refuses the words.
+        locking = query.with_for_update() if database.abilities.concurrent_writers else query
+        found.update(connection.execute(locking).scalars())
+    return found
+
+
+def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_ids: Sequence[int]) -> tuple[tuple[int, ...], Unneeded]:
+    """Delete snapshots and everything that only they needed; schedule files for deletion. All in the caller's write transaction.
+
+    Returns:
+        The ids that were still there and are gone now (the newest snapshot never is), and what went with them.
+    """
+    tables = database.tables
+    snapshot = tables["snapshot"]
+    newest = select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    last = connection.execute(newest).scalar_one()
+    gone: list[int] = []
+    for chunk in chunks([number for number in snapshot_ids if number != last]):
+        gone.extend(connection.execute(select(snapshot.c.snapshot_id).where(snapshot.c.snapshot_id.in_(chunk))).scalars())
+    for name in ("snapshot", "snapshot_changes"):
+        apply_changes(PlainStatements(connection, {}), database, [DeleteRows(table=name, where={"snapshot_id": tuple(gone)})])
+    found = unneeded(connection, tables, info)
+    _forget(connection, database, found)
+    _schedule(connection, database, info, found.files)
+    return tuple(sorted(gone)), found
+
+
+def _table_versions(tables: CatalogTables) -> Select[Any]:
+    table, schema = tables["table"], tables["schema"]
+    return (
+        select(
+            table.c.table_id,
+            table.c.table_name,
+            table.c.begin_snapshot,
+            table.c.end_snapshot,
+            table.c.path,
+            table.c.path_is_relative,
+            schema.c.schema_name,
+            schema.c.path.label("schema_path"),
+            schema.c.path_is_relative.label("schema_path_is_relative"),
+        )
+        .select_from(table.outerjoin(schema, schema.c.schema_id == table.c.schema_id))
+        .order_by(table.c.table_id, table.c.begin_snapshot)
+    )
+
+
+def _file_columns(tables: CatalogTables, name: str) -> Select[Any]:
+    source = tables[name]
+    keys = ("delete_file_id", "data_file_id") if name == "delete_file" else ("data_file_id",)
+    columns = (*keys, "table_id", "begin_snapshot", "end_snapshot", "path", "path_is_relative", "file_size_bytes")
+    return select(*(source.c[column] for column in columns)).order_by(source.c[keys[0]])
+
+
+def _ended_files(tables: CatalogTables) -> Select[Any]:
+    return _file_columns(tables, "data_file").where(tables["data_file"].c.end_snapshot.is_not(None))
+
+
+def _ended_delete_files(tables: CatalogTables) -> Select[Any]:
+    # A data file that ends as a whole leaves its delete file without an end.
+    file, deletes = tables["data_file"], tables["delete_file"]
+    ended = select(file.c.data_file_id).where(file.c.end_snapshot.is_not(None))
+    return _file_columns(tables, "delete_file").where(or_(deletes.c.end_snapshot.is_not(None), deletes.c.data_file_id.in_(ended)))
+
+
+def _ended(tables: CatalogTables, name: str, id_column: str) -> Select[Any]:
+    source = tables[name]
+    columns = (source.c[id_column].label("id"), source.c.begin_snapshot, source.c.end_snapshot)
+    return select(*columns).where(source.c.end_snapshot.is_not(None)).distinct()
+
+
+def _with_all_of(
+    connection: Connection, tables: CatalogTables, name: str, rows: Sequence[Row[Any]], table_ids: Sequence[int]
+) -> Sequence[Row[Any]]:
+    """The rows, and every other file of some tables."""
+    key = f"{name}_id"
+    found = {getattr(row, key): row for row in rows}
+    for chunk in chunks(table_ids):
+        query = _file_columns(tables, name).where(tables[name].c.table_id.in_(chunk))
+        found.update((getattr(row, key), row) for row in connection.execute(query))
+    return [found[number] for number in sorted(found)]
+
+
+class _Describer:
+    """Turns file rows into values with full paths and reasons."""
+
+    def __init__(self, info: LakeInfo, versions: dict[int, Row[Any]], dead: set[int]) -> None:
+        self._info = info
+        self._versions = versions
+        self._dead = dead
+
+    def file(self, row: Row[Any], kind: FileKind, number: int) -> UnneededFile:
+        table = self._versions.get(row.table_id)
+        name = f"{table.schema_name}.{table.table_name}" if table is not None else f"table {row.table_id}"
+        if row.table_id in self._dead:
+            reason = "its table was dropped, and no snapshot shows the table any more"
+        elif row.end_snapshot is None:
+            reason = "its data file is needed by no snapshot"
+        else:
+            reason = f"only snapshots {row.begin_snapshot} to {row.end_snapshot - 1} read it, and none of them is left"
+        return UnneededFile(
+            id=number,
+            kind=kind,
+            table_id=row.table_id,
+            table=name,
+            path=self._path(row, table),
+            file_size_bytes=row.file_size_bytes or 0,
+            reason=reason,
+        )
+
+    def _path(self, row: Row[Any], table: Row[Any] | None) -> str:
+        base = self._info.data_path
+        if table is not None:
+            base = paths.join(base, table.schema_path, table.schema_path_is_relative is not False)
+            base = paths.join(base, table.path, table.path_is_relative is not False)
+        return paths.join(base, row.path, row.path_is_relative is not False)
+
+
+def _forget(connection: Connection, database: Database, found: Unneeded) -> None:
+    tables = database.tables
+    data_files = tuple(file.id for file in found.files if file.kind == "data")
+    delete_files = tuple(file.id for file in found.files if file.kind == "delete")
+    dead = tuple(table.id for table in found.tables)
+    if dead:
+        _drop_inlined(connection, tables, dead)
+    apply_changes(PlainStatements(connection, {}), database, _deletions(data_files, delete_files, dead))
+    for name, id_column in _VERSIONED.items():
+        lifetimes = [{"b_id": i, "b_begin": b, "b_end": e} for kind, i, b, e in found.ended if kind == name]
+        if lifetimes:
+            source = tables[name]
+            statement = delete(source).where(
+                source.c[id_column] == bindparam("b_id"),
+                source.c.begin_snapshot == bindparam("b_begin"),
+                source.c.end_snapshot == bindparam("b_end"),
+            )
+            connection.execute(statement, lifetimes)
+    _forget_orphans(connection, tables, found)
+
+
+def _deletions(data_files: tuple[int, ...], delete_files: tuple[int, ...], dead: tuple[int, ...]) -> Iterator[DeleteRows]:
+    if data_files:
+        yield from (DeleteRows(table=name, where={"data_file_id": data_files}) for name in _OF_DATA_FILES)
+    if delete_files:
+        yield DeleteRows(table="delete_file", where={"delete_file_id": delete_files})
+    if dead:
+        yield from (DeleteRows(table=name, where={"table_id": dead}) for name in _OF_DEAD_TABLES)
+
+
+def _forget_orphans(connection: Connection, tables: CatalogTables, found: Unneeded) -> None:
+    """Rows that belong to macros and column mappings that are gone."""
+    owners = [("macro_impl", "macro", "macro_id"), ("macro_parameters", "macro", "macro_id")] if found.ended else []
+    owners += [("name_mapping", "column_mapping", "mapping_id")] if found.tables else []
+    for part, owner, key in owners:
+        alive = select(tables[owner].c[key]).where(tables[owner].c[key].is_not(None))
+        connection.execute(delete(tables[part]).where(tables[part].c[key].not_in(alive)))
+
+
+def _drop_inlined(connection: Connection, tables: CatalogTables, dead: Sequence[int]) -> None:
+    registered = tables["inlined_data_tables"]
+    names: set[str] = {inlined_delete_name(table_id) for table_id in dead}
+    for chunk in chunks(dead):
+        names.update(connection.execute(select(registered.c.table_name).where(registered.c.table_id.in_(chunk))).scalars())
+    present = set(inspect(connection).get_table_names(schema=tables.schema))
+    # A flush leaves empty tables behind that are not registered any more.
+    names.update(name for name in present if (owner := inlined_owner(name)) is not None and owner in dead)
+    for name in sorted(names & present):
+        connection.execute(DropTable(tables.inlined_data(name)))
+
+
+def _schedule(connection: Connection, database: Database, info: LakeInfo, files: Sequence[UnneededFile]) -> None:
+    if not files:
+        return
+    now = database.now(connection)
+    rows = []
+    for file in files:
+        path, is_relative = paths.relative_to(info.data_path, file.path)
+        rows.append({"data_file_id": file.id, "path": path, "path_is_relative": is_relative, "schedule_start": now})
+    connection.execute(insert(database.tables["files_scheduled_for_deletion"]), rows)

@@ -1,0 +1,311 @@
+"""Reads all that a commit needs of the newest snapshot, inside the commit's own transaction in few statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Executable, Select, Table, and_, bindparam, case, func, null, select
+
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.statements import Answer, Statements
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.inlined.deletes import newest_deletes
+from ducklake_core.catalog.reading.option_rows import StoredOptions, options_of, stored_options_query
+from ducklake_core.errors import CatalogCorruptError, CommitConflictError
+from ducklake_core.format.files.locations import may_be_same
+from ducklake_core.format.files.paths import file_name
+from ducklake_core.format.state import InlinedTable, Snapshot, TableColumnStatistics, TableStatistics
+
+_Bound = TypeVar("_Bound")
+
+IN_LIST_SIZE = 1000
+"""Ids bound in one statement; SQLite and PostgreSQL allow 32,766 and 65,535 parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadRequest:
+    """Names what a transaction touches, so that the head is read for that alone.
+
+    Attributes:
+        base: Snapshot that the transaction was planned on.
+        schema_version: The schema version of the base.
+        options: Whether the options of the lake are asked for.
+        tables: Existing tables that it changes, by their names.
+        views: Existing views, likewise.
+        statistics_for: Those of the tables that get rows; ``inlined_for`` are those that get rows in the catalog.
+        files: Data files that it deletes rows of; ``deletes_from`` are their tables.
+        added_paths: Paths of files that it adds and nobody else may have added.
+    """
+
+    base: int
+    schema_version: int = 0
+    options: bool = False
+    tables: frozenset[int] = frozenset()
+    views: frozenset[int] = frozenset()
+    statistics_for: frozenset[int] = frozenset()
+    inlined_for: frozenset[int] = frozenset()
+    files: frozenset[int] = frozenset()
+    deletes_from: frozenset[int] = frozenset()
+    added_paths: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileState:
+    """The present deletes of a live data file: ids of its live delete files, and the newest snapshot that deletes are from.
+
+    Deletes through the catalog are among them, as far as they were made after the base.
+    """
+
+    delete_file_ids: frozenset[int] = frozenset()
+    deleted_at: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The newest snapshot and what happened since the base.
+
+    Attributes:
+        snapshot: The newest snapshot.
+        now: The catalog's clock in UTC, never before the newest snapshot's time.
+        base: The snapshot that has the id of the base now, None when it was expired.
+        options: Options of the lake, where they were asked for.
+        later: Surviving snapshots after the base, by id ascending; a gap in their ids means expired history.
+        statistics: Statistics of the requested tables; tables that never had rows are missing.
+        column_statistics: Likewise, in no order.
+        replaced_tables: Requested tables whose table row is newer than the base: they were renamed. Only looked for
+            when the schema version has moved, as it does with every rename.
+        replaced_views: Likewise.
+        inlined_tables: The newest table of inlined rows (None: there is none) of the tables that get such rows. Only looked for
+            when the schema version has moved, as it does with every new one.
+        files: Requested data files that are still live, likewise; a missing file was ended or compacted away.
+        added_paths: Requested paths that files of later snapshots may have.
+    """
+
+    snapshot: Snapshot
+    now: datetime
+    base: Snapshot | None = None
+    options: StoredOptions | None = None
+    later: tuple[Snapshot, ...] = ()
+    statistics: Mapping[int, TableStatistics] = field(default_factory=dict)
+    column_statistics: Mapping[int, tuple[TableColumnStatistics, ...]] = field(default_factory=dict)
+    replaced_tables: frozenset[int] = frozenset()
+    replaced_views: frozenset[int] = frozenset()
+    inlined_tables: Mapping[int, InlinedTable | None] = field(default_factory=dict)
+    files: Mapping[int, FileState] = field(default_factory=dict)
+    added_paths: frozenset[str] = frozenset()
+
+
+def read_head(statements: Statements, database: Database, request: HeadRequest) -> Head:
+    """Read the head inside a write transaction: two questions, asked at once where the database allows it, more after other commits.
+
+    Raises:
+        CommitConflictError: The newest snapshot is older than the base: the catalog was replaced by an earlier one.
+    """
+    tables = database.tables
+    history = _ask_history(statements, database, request.base)
+    options = statements.ask("options", lambda: stored_options_query(tables)) if request.options else None
+    statistics_rows = [_ask_statistics(statements, tables, chunk) for chunk in chunks(sorted(request.statistics_for))]
+    snapshots, now = _history(history(), database, request.base)
+    statistics, columns = _statistics(row for answer in statistics_rows for row in answer())
+    later = tuple(s for s in snapshots if s.id > request.base)
+    redefined = snapshots[-1].schema_version != request.schema_version
+    return Head(
+        snapshot=snapshots[-1],
+        now=max(now, snapshots[-1].time),
+        base=snapshots[0] if snapshots[0].id == request.base else None,
+        options=None if options is None else options_of(options()),
+        later=later,
+        statistics=statistics,
+        column_statistics=columns,
+        replaced_tables=_replaced(statements, tables["table"], "table_id", request.tables, request.base) if redefined else frozenset(),
+        replaced_views=_replaced(statements, tables["view"], "view_id", request.views, request.base) if redefined else frozenset(),
+        inlined_tables=_inlined_tables(statements, tables, request) if redefined else {},
+        files=_files(statements, database, request, later) if later and request.files else {},
+        added_paths=_added_paths(statements, tables, request) if later and request.added_paths else frozenset(),
+    )
+
+
+def _added_paths(statements: Statements, tables: CatalogTables, request: HeadRequest) -> frozenset[str]:
+    """A false alarm costs another attempt, in which the whole paths are compared."""
+    file = tables["data_file"]
+    newer = _rows(statements, select(file.c.path).where(file.c.begin_snapshot > request.base))
+    by_name: dict[str, list[str]] = {}
+    for path in request.added_paths:
+        by_name.setdefault(file_name(path), []).append(path)
+    return frozenset(mine for row in newer for mine in by_name.get(file_name(row.path), ()) if may_be_same(mine, row.path))
+
+
+def snapshots_mentioning(connection: Connection, tables: CatalogTables, text: str) -> list[Snapshot]:
+    """Snapshots whose ``commit_extra_info`` contains a text, by id ascending."""
+    found = tables["snapshot_changes"].c.commit_extra_info.contains(text, autoescape=True)
+    return [_snapshot(row) for row in connection.execute(_snapshots(tables).where(found))]
+
+
+def expired_among(connection: Connection, tables: CatalogTables, snapshot_id: int | None = None) -> str | None:
+    """Describe, for a message, which snapshots were expired, or that one was; None when nothing was."""
+    number = tables["snapshot"].c.snapshot_id
+    if snapshot_id is not None:
+        row = connection.execute(select(func.max(number).label("newest"), func.max(case((number == snapshot_id, 1))).label("there"))).one()
+        return f"snapshot {snapshot_id} was expired" if row.newest is not None and snapshot_id <= row.newest and not row.there else None
+    row = connection.execute(select(func.max(number).label("newest"), func.count().label("count")).select_from(tables["snapshot"])).one()
+    # Ids begin at 0, and none is left out.
+    missing = 0 if row.newest is None else row.newest + 1 - row.count
+    return f"{missing} of {row.newest + 1} snapshots were expired" if missing else None
+
+
+def _snapshots(tables: CatalogTables) -> Select[Any]:
+    snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
+    return (
+        select(snapshot, changes.c.changes_made, changes.c.author, changes.c.commit_message, changes.c.commit_extra_info)
+        .join_from(snapshot, changes, snapshot.c.snapshot_id == changes.c.snapshot_id, isouter=True)
+        .order_by(snapshot.c.snapshot_id)
+    )
+
+
+def _ask_history(statements: Statements, database: Database, base: int) -> Answer:
+    snapshot = database.tables["snapshot"]
+    clock = func.clock_timestamp() if database.abilities.has_clock else null()
+
+    def build() -> Executable:
+        return _snapshots(database.tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= bindparam("base"))
+
+    return statements.ask("history", build, {"base": base})
+
+
+def _history(rows: Sequence[Any], database: Database, base: int) -> tuple[list[Snapshot], datetime]:
+    if not rows:
+        raise CommitConflictError(
+            f"Transaction conflict - the catalog has no snapshot {base} or later, though this transaction was planned on it: the catalog "
+            "was replaced, by a backup or a new lake. Nothing was changed; run the write again on the newest snapshot",
+            rule="base-gone",
+            snapshot_id=base,
+        )
+    now = rows[-1].now.astimezone(UTC) if database.abilities.has_clock else datetime.now(UTC)
+    return [_snapshot(row) for row in rows], now
+
+
+def _snapshot(row: Any) -> Snapshot:
+    if row.snapshot_time is None:
+        raise CatalogCorruptError(f"snapshot {row.snapshot_id} has no time in the catalog", snapshot_id=row.snapshot_id)
+    return Snapshot(
+        id=row.snapshot_id,
+        time=row.snapshot_time.astimezone(UTC),
+        schema_version=row.schema_version,
+        next_catalog_id=row.next_catalog_id,
+        next_file_id=row.next_file_id,
+        changes=row.changes_made or "",
+        author=row.author,
+        message=row.commit_message,
+        extra_info=row.commit_extra_info,
+    )
+
+
+def _ask_statistics(statements: Statements, tables: CatalogTables, table_ids: Sequence[int]) -> Answer:
+    # Most commits are about one table, and a statement without a list is compiled once.
+    if len(table_ids) == 1:
+        owner = tables["table_stats"].c.table_id
+        return statements.ask("statistics", lambda: _statistics_query(tables).where(owner == bindparam("owner")), {"owner": table_ids[0]})
+    return statements.ask(None, lambda: _statistics_query(tables).where(tables["table_stats"].c.table_id.in_(table_ids)))
+
+
+def _statistics(rows: Iterable[Any]) -> tuple[dict[int, TableStatistics], dict[int, tuple[TableColumnStatistics, ...]]]:
+    found: dict[int, TableStatistics] = {}
+    columns: dict[int, list[TableColumnStatistics]] = {}
+    for row in rows:
+        found[row.owner] = TableStatistics(
+            table_id=row.owner,
+            record_count=row.record_count or 0,
+            next_row_id=row.next_row_id or 0,
+            file_size_bytes=row.file_size_bytes or 0,
+        )
+        if row.column_id is not None:
+            columns.setdefault(row.owner, []).append(
+                TableColumnStatistics(
+                    table_id=row.owner,
+                    column_id=row.column_id,
+                    contains_null=row.contains_null,
+                    contains_nan=row.contains_nan,
+                    min_value=row.min_value,
+                    max_value=row.max_value,
+                    extra_stats=row.extra_stats,
+                )
+            )
+    return found, {table_id: tuple(rows) for table_id, rows in columns.items()}
+
+
+def _statistics_query(tables: CatalogTables) -> Select[Any]:
+    stats, column = tables["table_stats"], tables["table_column_stats"]
+    return select(
+        stats.c.table_id.label("owner"),
+        stats.c.record_count,
+        stats.c.next_row_id,
+        stats.c.file_size_bytes,
+        column.c.column_id,
+        column.c.contains_null,
+        column.c.contains_nan,
+        column.c.min_value,
+        column.c.max_value,
+        column.c.extra_stats,
+    ).join_from(stats, column, stats.c.table_id == column.c.table_id, isouter=True)
+
+
+def _rows(statements: Statements, query: Select[Any]) -> Sequence[Any]:
+    return statements.ask(None, lambda: query)()
+
+
+def _replaced(statements: Statements, table: Table, key: str, ids: frozenset[int], base: int) -> frozenset[int]:
+    found: set[int] = set()
+    for chunk in chunks(sorted(ids)):
+        query = select(table.c[key].label("id")).where(
+            table.c[key].in_(chunk), table.c.begin_snapshot > base, table.c.end_snapshot.is_(None)
+        )
+        found.update(row.id for row in _rows(statements, query))
+    return frozenset(found)
+
+
+def _inlined_tables(statements: Statements, tables: CatalogTables, request: HeadRequest) -> dict[int, InlinedTable | None]:
+    registered = tables["inlined_data_tables"]
+    found: dict[int, InlinedTable | None] = dict.fromkeys(request.inlined_for)
+    for chunk in chunks(sorted(request.inlined_for)):
+        query = select(registered).where(registered.c.table_id.in_(chunk)).order_by(registered.c.schema_version)
+        for row in _rows(statements, query):
+            found[row.table_id] = InlinedTable(name=row.table_name, schema_version=row.schema_version)
+    return found
+
+
+def _files(statements: Statements, database: Database, request: HeadRequest, later: Sequence[Snapshot]) -> dict[int, FileState]:
+    data, delete = database.tables["data_file"], database.tables["delete_file"]
+    file_ids = sorted(request.files)
+    found: dict[int, FileState] = {}
+    live_delete = and_(delete.c.data_file_id == data.c.data_file_id, delete.c.end_snapshot.is_(None))
+    query = select(data.c.data_file_id, delete.c.delete_file_id, delete.c.begin_snapshot, delete.c.partial_max).join_from(
+        data, delete, live_delete, isouter=True
+    )
+    for chunk in chunks(file_ids):
+        live = query.where(data.c.data_file_id.in_(chunk), data.c.end_snapshot.is_(None))
+        for row in _rows(statements, live):
+            state = found.get(row.data_file_id, FileState())
+            if row.delete_file_id is not None:
+                state = FileState(
+                    delete_file_ids=state.delete_file_ids | {row.delete_file_id},
+                    deleted_at=max(state.deleted_at, row.begin_snapshot, row.partial_max or -1),
+                )
+            found[row.data_file_id] = state
+    # What nobody can have done is not asked for: most commits that are not the first to arrive met appends.
+    if any("inlined_delete" in snapshot.changes.lower() for snapshot in later):
+        for table_id in sorted(request.deletes_from):
+            for chunk in chunks(file_ids):
+                for file_id, newest in newest_deletes(statements, database, table_id, chunk, request.base).items():
+                    if file_id in found:
+                        found[file_id] = replace(found[file_id], deleted_at=max(found[file_id].deleted_at, newest))
+    return found
+
+
+def chunks(ids: Iterable[_Bound]) -> Iterator[list[_Bound]]:
+    """Ids (or other values) in lists short enough to be bound in one statement."""
+    everything = list(ids)
+    for start in range(0, len(everything), IN_LIST_SIZE):
+        yield everything[start : start + IN_LIST_SIZE]

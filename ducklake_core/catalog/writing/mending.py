@@ -1,0 +1,97 @@
+"""Carries out the repairs of a check in one transaction, as a snapshot that changes no row of any table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, insert, inspect, select, update
+from sqlalchemy.schema import DropTable
+
+from ducklake_core.catalog.changes import CatalogChange
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.statements import PlainStatements
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing.scheduled import forget_scheduled, named_by_any_row, scheduled_files
+from ducklake_core.catalog.writing.writer import apply_changes
+from ducklake_core.format.state import LakeInfo, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mending:
+    """What is to be changed.
+
+    Attributes:
+        changes: Rows to change as they are.
+        orphans: (metadata table, its owner, key): rows go whose owner is not there.
+        record_counts: (table id, rows): the statistics of a table count at least so many.
+        inlined: (name, table id) of tables to drop, unless the catalog knows the table by now.
+        unscheduled: Stored paths to take out of the schedule, those that the catalog still names.
+    """
+
+    changes: tuple[CatalogChange, ...] = ()
+    orphans: tuple[tuple[str, str, str], ...] = ()
+    record_counts: tuple[tuple[int, int], ...] = ()
+    inlined: tuple[tuple[str, int], ...] = ()
+    unscheduled: frozenset[str] = frozenset()
+
+
+def newest_snapshot_id(connection: Connection, database: Database, info: LakeInfo) -> int:
+    """Id of the newest snapshot."""
+    return CatalogReader(connection, info, database.tables).latest_snapshot().id
+
+
+def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, message: str) -> int:
+    """Change the catalog; another commit at the same time makes this transaction, or the other one, fail and try again.
+
+    Returns:
+        Id of the snapshot that holds the changes. Its counters tell other sessions to read statistics anew.
+    """
+    newest = CatalogReader(connection, info, database.tables).latest_snapshot()
+    _insert_snapshot(connection, database, newest, message)
+    tables = database.tables
+    apply_changes(PlainStatements(connection, {}), database, mending.changes)
+    for name, owner, key in mending.orphans:
+        known = select(tables[owner].c[key]).where(tables[owner].c[key] == tables[name].c[key]).exists()
+        connection.execute(delete(tables[name]).where(~known))
+    stats = tables["table_stats"]
+    for table_id, count in mending.record_counts:
+        connection.execute(update(stats).where(stats.c.table_id == table_id, stats.c.record_count < count).values(record_count=count))
+    _drop(connection, database, mending.inlined)
+    _unschedule(connection, database, info, mending.unscheduled)
+    return newest.id + 1
+
+
+def _insert_snapshot(connection: Connection, database: Database, newest: Snapshot, message: str) -> None:
+    row = {
+        "snapshot_id": newest.id + 1,
+        "snapshot_time": database.now(connection),
+        "schema_version": newest.schema_version,
+        "next_catalog_id": newest.next_catalog_id,
+        # Sessions of DuckDB keep statistics by this number.
+        "next_file_id": newest.next_file_id + 1,
+    }
+    connection.execute(insert(database.tables["snapshot"]), [row])
+    changes = {"snapshot_id": newest.id + 1, "changes_made": "", "author": None, "commit_message": message, "commit_extra_info": None}
+    connection.execute(insert(database.tables["snapshot_changes"]), [changes])
+
+
+def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[str, int]]) -> None:
+    if not inlined:
+        return
+    tables = database.tables
+    known = set(connection.execute(select(tables["table"].c.table_id)).scalars())
+    there = set(inspect(connection).get_table_names(schema=tables.schema))
+    registered = tables["inlined_data_tables"]
+    for name, table_id in inlined:
+        if table_id not in known and name in there:
+            connection.execute(DropTable(tables.inlined_data(name)))
+            connection.execute(delete(registered).where(registered.c.table_name == name))
+
+
+def _unschedule(connection: Connection, database: Database, info: LakeInfo, stored: frozenset[str]) -> None:
+    found = [file for file in scheduled_files(connection, database.tables, info) if file.stored_path in stored] if stored else []
+    named = named_by_any_row(connection, database.tables, info, [file.path for file in found])
+    kept = [file for file in found if file.path in named]
+    if kept:
+        forget_scheduled(connection, database.tables, kept)

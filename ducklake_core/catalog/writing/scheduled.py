@@ -1,0 +1,147 @@
+"""Files that are scheduled for deletion, and whether anything still names them (specification: ducklake_files_scheduled_for_deletion)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, select
+
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.writing.head import chunks
+from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.locations import file_key, spellings
+from ducklake_core.format.state import LakeInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledFile:
+    """One row of the schedule.
+
+    Attributes:
+        stored_path: Path as stored: relative to the data path, or absolute.
+        path: Full path.
+        scheduled: Since when nothing needs it, in UTC.
+    """
+
+    stored_path: str
+    is_relative: bool
+    path: str
+    scheduled: datetime
+
+
+def scheduled_files(connection: Connection, tables: CatalogTables, info: LakeInfo) -> Iterator[ScheduledFile]:
+    """The whole schedule, in no order. Times are for the caller to compare: where they are text, the database would compare letters."""
+    schedule = tables["files_scheduled_for_deletion"]
+    query = select(schedule.c.path, schedule.c.path_is_relative, schedule.c.schedule_start)
+    with connection.execute(query, execution_options={"yield_per": 2000}) as rows:
+        for row in rows:
+            is_relative = row.path_is_relative is not False
+            yield ScheduledFile(
+                stored_path=row.path,
+                is_relative=is_relative,
+                path=paths.join(info.data_path, row.path, is_relative),
+                scheduled=row.schedule_start,
+            )
+
+
+def still_referenced(connection: Connection, tables: CatalogTables, info: LakeInfo, full_paths: Iterable[str]) -> set[str]:
+    """Those of the full paths that a row of data_file or delete_file names, ended or not, in whatever spelling of the protocol.
+
+    Asks for those paths alone. Paths with steps or doubled slashes are found by :func:`named_by_any_row`.
+    """
+    wanted = _by_key(full_paths)
+    # A row stores its path relative to some directory above the file, or whole: every tail of the path is a candidate.
+    tails = sorted({tail for paths_of in wanted.values() for path in paths_of for tail in (*_tails(path), *spellings(path))})
+    found: set[str] = set()
+    for name in ("data_file", "delete_file"):
+        query = _paths_query(tables, name)
+        for chunk in chunks(tails):
+            for row in connection.execute(query.where(tables[name].c.path.in_(chunk))):
+                found.update(wanted.get(file_key(_full(info, row)), ()))
+    return found
+
+
+def named_by_any_row(connection: Connection, tables: CatalogTables, info: LakeInfo, full_paths: Iterable[str]) -> set[str]:
+    """As :func:`still_referenced`, but reads the names of all files, and so finds every spelling of a path."""
+    wanted = _by_key(full_paths)
+    names = {paths.file_name(path) for paths_of in wanted.values() for path in paths_of}
+    found: set[str] = set()
+    for name in ("data_file", "delete_file") if wanted else ():
+        with connection.execute(_paths_query(tables, name), execution_options={"yield_per": 2000}) as rows:
+            for row in rows:
+                if _file_name(row.path, name) in names:
+                    found.update(wanted.get(file_key(_full(info, row)), ()))
+    return found
+
+
+def _by_key(full_paths: Iterable[str]) -> dict[str, list[str]]:
+    wanted: dict[str, list[str]] = {}
+    for path in full_paths:
+        wanted.setdefault(file_key(path), []).append(path)
+    return wanted
+
+
+def _full(info: LakeInfo, row: Any) -> str:
+    base = paths.join(info.data_path, row.schema_path, row.schema_path_is_relative is not False)
+    base = paths.join(base, row.table_path, row.table_path_is_relative is not False)
+    return paths.join(base, row.path, row.path_is_relative is not False)
+
+
+def every_file_name(connection: Connection, tables: CatalogTables) -> Iterator[str]:
+    """The last part of every path that the catalog names: data files and delete files, ended or not, and the schedule."""
+    for name in ("data_file", "delete_file", "files_scheduled_for_deletion"):
+        with connection.execute(select(tables[name].c.path), execution_options={"yield_per": 2000}) as found:
+            for path in found.scalars():
+                yield _file_name(path, name)
+                # Paths of lakes on Windows, and those that carry parameters of the store.
+                if "\\" in path or "?" in path:
+                    yield re.split(r"[/\\]", path.partition("?")[0])[-1]
+
+
+def _file_name(path: object, name: str) -> str:
+    if not isinstance(path, str):
+        raise CatalogCorruptError(
+            f"ducklake_{name} has a row whose path is {path!r}: which file it means is not known, so none counts as unneeded"
+        )
+    return paths.file_name(path)
+
+
+def forget_scheduled(connection: Connection, tables: CatalogTables, files: Sequence[ScheduledFile]) -> None:
+    """Remove every row of the schedule for these files."""
+    schedule = tables["files_scheduled_for_deletion"]
+    for is_relative in (True, False):
+        stored = sorted({file.stored_path for file in files if file.is_relative == is_relative})
+        flag = schedule.c.path_is_relative.is_(None) if is_relative else None
+        matches = schedule.c.path_is_relative == is_relative
+        for chunk in chunks(stored):
+            connection.execute(delete(schedule).where(schedule.c.path.in_(chunk), matches if flag is None else matches | flag))
+
+
+def _tails(path: str) -> Iterator[str]:
+    """
+    >>> list(_tails("s3://b/main/t/x.parquet"))
+    ['s3://b/main/t/x.parquet', '/b/main/t/x.parquet', 'b/main/t/x.parquet', 'main/t/x.parquet', 't/x.parquet', 'x.parquet']
+    """
+    yield path
+    yield from (path[position + 1 :] for position, letter in enumerate(path) if letter == "/")
+
+
+def _paths_query(tables: CatalogTables, name: str) -> Select[Any]:
+    file, table, schema = tables[name], tables["table"], tables["schema"]
+    return (
+        select(
+            file.c.path,
+            file.c.path_is_relative,
+            table.c.path.label("table_path"),
+            table.c.path_is_relative.label("table_path_is_relative"),
+            schema.c.path.label("schema_path"),
+            schema.c.path_is_relative.label("schema_path_is_relative"),
+        )
+        .select_from(file.outerjoin(table, table.c.table_id == file.c.table_id).outerjoin(schema, schema.c.schema_id == table.c.schema_id))
+        .distinct()
+    )

@@ -1,0 +1,176 @@
+"""Carry out catalog changes, in order, inside an open write transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, assert_never
+
+from sqlalchemy import ColumnElement, Executable, Table, bindparam, delete, insert, literal, select, update
+from sqlalchemy.schema import CreateTable
+
+from ducklake_core.catalog.changes import (
+    CatalogChange,
+    CopyRows,
+    CreateInlinedTable,
+    DeleteRows,
+    EndInlinedRows,
+    InlinedChange,
+    InlinePositions,
+    InsertInlinedRows,
+    InsertRows,
+    RemoveInlinedDeletes,
+    RemoveInlinedRows,
+    UnregisterInlinedTable,
+    UpdateEach,
+    UpdateRows,
+)
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.statements import Statements
+from ducklake_core.catalog.inlined.ddl import physical_table
+from ducklake_core.catalog.inlined.deletes import insert_positions
+from ducklake_core.catalog.inlined.insert import insert_inlined_rows
+from ducklake_core.catalog.writing.head import chunks
+
+_BATCH = 5000
+_FEW = 16
+_KEY = "key_"
+_VALUE = "value_"
+
+
+def apply_changes(statements: Statements, database: Database, changes: Iterable[CatalogChange]) -> None:
+    """Execute every change in the order given; an error of the database leaves the transaction to be rolled back."""
+    tables = database.tables
+    for change in changes:
+        match change:
+            case InsertRows(table=name, rows=rows):
+                _insert(statements, tables[name], rows)
+            case UpdateRows(table=name, where=where, values=values):
+                _update(statements, tables[name], where, values)
+            case CopyRows(table=name, where=where, values=values):
+                for condition in _conditions(tables[name], where):
+                    _copy(statements, tables[name], condition, values)
+            case UpdateEach(table=name, key=key, rows=rows):
+                _update_each(statements, tables[name], key, rows)
+            case DeleteRows(table=name, where=where):
+                _delete(statements, tables[name], where)
+            case _:
+                _change_inlined(statements, database, change)
+
+
+def _change_inlined(statements: Statements, database: Database, change: InlinedChange) -> None:
+    tables = database.tables
+    match change:
+        case EndInlinedRows(table_name=name, row_ids=row_ids, end_snapshot=end):
+            inlined = tables.inlined_data(name)
+            for condition in _conditions(inlined, {"row_id": row_ids, "end_snapshot": None}):
+                _run(statements, update(inlined).where(*condition).values(end_snapshot=end))
+        case CreateInlinedTable(table_name=name, columns=columns):
+            _run(statements, CreateTable(physical_table(tables.schema, database.abilities, name, columns)))
+        case InsertInlinedRows():
+            insert_inlined_rows(statements, database, change)
+        case InlinePositions():
+            insert_positions(statements, database, change)
+        case RemoveInlinedRows(table_name=name, until=until):
+            inlined = tables.inlined_data(name)
+            _run(statements, delete(inlined).where(inlined.c.begin_snapshot <= until))
+        case RemoveInlinedDeletes(table_id=table_id, file_ids=file_ids, until=until):
+            deletes = tables.inlined_delete(table_id)
+            for condition in _conditions(deletes, {"file_id": file_ids}):
+                _run(statements, delete(deletes).where(*condition, deletes.c.begin_snapshot <= until))
+        case UnregisterInlinedTable():
+            _unregister_empty(statements, database, change)
+        case _:
+            assert_never(change)
+
+
+def _unregister_empty(statements: Statements, database: Database, change: UnregisterInlinedTable) -> None:
+    inlined = database.tables.inlined_data(change.table_name)
+    if statements.ask(None, lambda: select(literal(1)).select_from(inlined).limit(1))():
+        return
+    _delete(statements, database.tables["inlined_data_tables"], {"table_id": change.table_id, "table_name": change.table_name})
+
+
+def _run(statements: Statements, statement: Executable) -> None:
+    statements.run(None, lambda: statement)
+
+
+def _copy(statements: Statements, table: Table, condition: Sequence[ColumnElement[bool]], values: Mapping[str, object]) -> None:
+    cells = [literal(values[column.name], column.type).label(column.name) if column.name in values else column for column in table.c]
+    _run(statements, insert(table).from_select(list(table.c), select(*cells).where(*condition)))
+
+
+def _insert(statements: Statements, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
+    if not rows:
+        return
+    names = tuple(rows[0])
+
+    def build() -> Executable:
+        # A bound parameter may not carry the name of a column that is being set.
+        return insert(table).values({name: bindparam(_VALUE + name, type_=table.c[name].type) for name in names})
+
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH]
+        statements.run(("insert", table.name, names), build, [{_VALUE + name: row[name] for name in names} for row in batch])
+
+
+def _delete(statements: Statements, table: Table, where: Mapping[str, Any]) -> None:
+    for condition in _conditions(table, where):
+        _run(statements, delete(table).where(*condition))
+
+
+def _update(statements: Statements, table: Table, where: Mapping[str, Any], values: Mapping[str, object]) -> None:
+    if any(isinstance(value, tuple) for value in where.values()):
+        for condition in _conditions(table, where):
+            _run(statements, update(table).where(*condition).values(dict(values)))
+        return
+    shape = tuple((name, value is None) for name, value in where.items())
+
+    def build() -> Executable:
+        conditions = [table.c[name].is_(None) if is_null else table.c[name] == bindparam(_KEY + name) for name, is_null in shape]
+        return update(table).where(*conditions).values({name: bindparam(_VALUE + name, type_=table.c[name].type) for name in values})
+
+    keys = {_KEY + name: value for name, value in where.items() if value is not None}
+    statements.run(("update", table.name, shape, tuple(values)), build, keys | {_VALUE + name: value for name, value in values.items()})
+
+
+def _update_each(statements: Statements, table: Table, key: tuple[str, ...], rows: Sequence[Mapping[str, object]]) -> None:
+    if not rows:
+        return
+    if len(rows) > _FEW and rows[0].keys() == set(table.c.keys()):
+        # Without an index on the key, as many searches of the table as it has rows.
+        *same, last = key
+        for first, group in groupby(rows, key=lambda row: tuple(row[name] for name in same)):
+            _delete(statements, table, {**dict(zip(same, first, strict=True)), last: tuple(row[last] for row in group)})
+        _insert(statements, table, rows)
+        return
+    values = [name for name in rows[0] if name not in key]
+
+    def build() -> Executable:
+        return (
+            update(table)
+            .where(*(table.c[name] == bindparam(_KEY + name) for name in key))
+            .values({name: bindparam(_VALUE + name, type_=table.c[name].type) for name in values})
+        )
+
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH]
+        parameters = [{_KEY + k: row[k] for k in key} | {_VALUE + v: row[v] for v in values} for row in batch]
+        statements.run(("update each", table.name, key, tuple(values)), build, parameters)
+
+
+def _conditions(table: Table, where: Mapping[str, Any]) -> Iterator[list[ColumnElement[bool]]]:
+    """The conditions of one statement after another: a long list of values is spread over several."""
+    single = [
+        table.c[name].is_(None) if value is None else table.c[name] == value
+        for name, value in where.items()
+        if not isinstance(value, tuple)
+    ]
+    lists = [(name, value) for name, value in where.items() if isinstance(value, tuple)]
+    if not lists:
+        yield single
+        return
+    (name, values), *others = lists
+    rest = [table.c[other].in_(value) for other, value in others]
+    for chunk in chunks(values):
+        yield [*single, *rest, table.c[name].in_(chunk)]

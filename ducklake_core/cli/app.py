@@ -1,0 +1,85 @@
+"""The command ``ducklake`` with its subcommands.
+
+A further verb is a function of ``maintaining`` in the list below.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ducklake_core import __version__
+from ducklake_core.cli import doctor, maintaining, reading
+from ducklake_core.cli.session import LakeOptions
+
+app = typer.Typer(
+    name="ducklake",
+    help="What is in a lake, and what keeps it small, fast and sound.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Local variables hold addresses with passwords.
+    pretty_exceptions_enable=False,
+    pretty_exceptions_show_locals=False,
+    rich_markup_mode=None,
+)
+
+_READING = (reading.snapshots, reading.tables, reading.files, reading.info, reading.changes, reading.query)
+_MAINTAINING = (
+    maintaining.expire,
+    maintaining.cleanup,
+    maintaining.orphans,
+    maintaining.merge,
+    maintaining.rewrite,
+    maintaining.flush,
+    maintaining.checkpoint,
+    maintaining.check,
+    maintaining.health,
+    maintaining.migrate,
+    maintaining.restore,
+)
+
+for _command in (*_READING, *_MAINTAINING, doctor.doctor):
+    app.command(_command.__name__)(_command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"ducklake {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    *,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", envvar="DUCKLAKE_URL", show_envvar=True, help="Address of the catalog, or a name of ducklake.toml."),
+    ] = None,
+    data_path: Annotated[
+        str | None, typer.Option("--data-path", envvar="DUCKLAKE_DATA_PATH", show_envvar=True, help="Instead of the stored one.")
+    ] = None,
+    metadata_schema: Annotated[
+        str | None,
+        typer.Option("--metadata-schema", envvar="DUCKLAKE_METADATA_SCHEMA", show_envvar=True, help="Schema of the catalog's tables."),
+    ] = None,
+    allowed_path: Annotated[
+        list[str] | None, typer.Option("--allowed-path", help="A further place that the catalog may name; may be given again.")
+    ] = None,
+    storage_options: Annotated[
+        str | None,
+        typer.Option(
+            "--storage-options", envvar="DUCKLAKE_STORAGE_OPTIONS", hidden=True, help="JSON: fsspec options by protocol. Use the variable."
+        ),
+    ] = None,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,  # noqa: ARG001
+) -> None:
+    """What is in a lake, and what keeps it small, fast and sound."""
+    context.obj = LakeOptions(
+        url=lake,
+        data_path=data_path,
+        metadata_schema=metadata_schema,
+        storage_options=storage_options,
+        allowed_paths=tuple(allowed_path or ()),
+    )

@@ -1,0 +1,226 @@
+"""Commands that keep a lake small, fast and sound. Each is one verb of the library, with its names and defaults."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, cast
+
+import typer
+
+from ducklake_core.cli.options import DryRun, Json, MinAge, OlderThan, Schema, TableOrAll
+from ducklake_core.cli.output import print_json, print_report
+from ducklake_core.cli.session import FOUND, exit_with, opened, reporting, snapshot_at
+from ducklake_core.errors import UsageError
+from ducklake_core.format.options import parse_age
+from ducklake_core.maintenance.check.findings import CheckLevel
+
+_HOUR = "1 hour"
+
+
+def age(text: str | None) -> str | datetime | None:
+    """An age as the verbs take it, or a time with a zone.
+
+    >>> age("7 days"), age("2026-01-01T00:00:00+00:00").year
+    ('7 days', 2026)
+    """
+    if text is None:
+        return None
+    try:
+        parse_age(text)
+    except UsageError:
+        return cast("datetime", snapshot_at(text)) if not text.isdecimal() else text
+    return text
+
+
+def expire(
+    context: typer.Context,
+    *,
+    older_than: OlderThan = None,
+    versions: Annotated[str | None, typer.Option("--versions", help="Ids of snapshots instead, separated by commas.")] = None,
+    keep_last: Annotated[int, typer.Option("--keep-last", min=1, help="Newest snapshots that stay whatever their age.")] = 1,
+    min_age: MinAge = _HOUR,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet."""
+    with reporting(), opened(context, read_only=dry_run) as lake:
+        wanted = None if versions is None else [_number(one) for one in versions.split(",")]
+        result = lake.expire_snapshots(older_than=age(older_than), versions=wanted, keep_last=keep_last, min_age=min_age, dry_run=dry_run)
+        print_report(result, as_json=as_json)
+
+
+def cleanup(
+    context: typer.Context, *, older_than: OlderThan = None, min_age: MinAge = _HOUR, dry_run: DryRun = False, as_json: Json = False
+) -> None:
+    """Delete files that were scheduled for deletion long enough ago."""
+    with reporting(), opened(context, read_only=dry_run) as lake:
+        result = lake.cleanup_old_files(older_than=age(older_than), min_age=min_age, dry_run=dry_run)
+        print_report(result, as_json=as_json)
+        exit_with(FOUND, not result.failed)
+
+
+def orphans(
+    context: typer.Context,
+    *,
+    older_than: OlderThan = None,
+    min_age: MinAge = _HOUR,
+    every_parquet: Annotated[bool, typer.Option("--every-parquet", help="Also files that no DuckLake writer named.")] = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete files below the data path that the catalog does not name: what killed writers left behind."""
+    with reporting(), opened(context, read_only=dry_run) as lake:
+        result = lake.delete_orphaned_files(older_than=age(older_than), min_age=min_age, every_parquet=every_parquet, dry_run=dry_run)
+        print_report(result, as_json=as_json)
+        exit_with(FOUND, not result.failed)
+
+
+def merge(
+    context: typer.Context,
+    *,
+    table: TableOrAll = None,
+    schema: Schema = None,
+    max_compacted_files: Annotated[int | None, typer.Option("--max-compacted-files", help="Most files to make for each table.")] = None,
+    min_file_size: Annotated[int | None, typer.Option("--min-file-size", help="Bytes; smaller files are left alone.")] = None,
+    max_file_size: Annotated[
+        int | None, typer.Option("--max-file-size", help="Bytes; files of this size or larger are left alone.")
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Merge small files into larger ones. A table that fails does not stop the others, and makes the exit code 1."""
+    with reporting(), opened(context, read_only=dry_run) as lake:
+        result = lake.merge_adjacent_files(
+            table,
+            schema=schema,
+            max_compacted_files=max_compacted_files,
+            min_file_size=min_file_size,
+            max_file_size=max_file_size,
+            dry_run=dry_run,
+        )
+        print_report(result, as_json=as_json)
+        exit_with(FOUND, not result.failures)
+
+
+def flush(
+    context: typer.Context, *, table: TableOrAll = None, schema: Schema = None, dry_run: DryRun = False, as_json: Json = False
+) -> None:
+    """Move rows and deletes that the catalog itself holds to files. A table that fails does not stop the others: exit code 1."""
+    with reporting(), opened(context, read_only=dry_run) as lake:
+        result = lake.flush_inlined_data(table, schema=schema, dry_run=dry_run)
+        print_report(result, as_json=as_json)
+        exit_with(FOUND, not result.failed_steps)
+
+
+def rewrite(
+    context: typer.Context,
+    *,
+    table: TableOrAll = None,
+    schema: Schema = None,
+    delete_threshold: Annotated[
+        float | None, typer.Option("--delete-threshold", help="Part of a file's rows, 0 to 1, that must be deleted.")
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Write files anew of which many rows are deleted. A table that fails does not stop the others: exit code 1."""
+    with reporting(), opened(context, read_only=dry_run) as lake:
+        result = lake.rewrite_data_files(table, schema=schema, delete_threshold=delete_threshold, dry_run=dry_run)
+        print_report(result, as_json=as_json)
+        exit_with(FOUND, not result.failed_steps)
+
+
+def checkpoint(context: typer.Context, *, min_age: MinAge = _HOUR, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Run the recommended round: flush, expire, merge, rewrite, cleanup, orphans. What fails does not stop the rest: exit code 1."""
+    with reporting(), opened(context, read_only=dry_run) as lake:
+        result = lake.checkpoint(min_age=min_age, dry_run=dry_run)
+        print_report(result, as_json=as_json)
+        exit_with(FOUND, not result.failed_steps)
+
+
+def check(
+    context: typer.Context,
+    *,
+    level: Annotated[str, typer.Option("--level", help="catalog, footers (opens every file) or rows (reads every row).")] = "catalog",
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what is safe to mend.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Look for everything that is not as it must be. The exit code is 1 when there is an error or a warning that is not mended."""
+    with reporting(), opened(context, read_only=not repair) as lake:
+        result = lake.check(level=cast("CheckLevel", level), repair=repair)
+        if as_json:
+            findings = [{name: getattr(one, name) for name in (*one.__dataclass_fields__, "severity", "mend")} for one in result.findings]
+            print_json({**{name: getattr(result, name) for name in result.__dataclass_fields__}, "findings": findings})
+        else:
+            print_report(result, as_json=False)
+        left = [one for one in result.findings if one.severity != "notice" and not (repair and one.is_repairable)]
+        exit_with(FOUND, not left)
+
+
+def health(
+    context: typer.Context,
+    *,
+    small_file_size: Annotated[int, typer.Option("--small-file-size", min=1, help="Bytes below which a file counts as small.")] = 16 << 20,
+    openmetrics: Annotated[bool, typer.Option("--openmetrics", help="Print OpenMetrics text for Prometheus.")] = False,
+    label: Annotated[list[str] | None, typer.Option("--label", help="name=value for every sample; may be given again.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Count small files, deleted and inlined rows, snapshots, scheduled files and faults. The exit code is 1 when there are faults."""
+    with reporting(), opened(context) as lake:
+        labels: dict[str, str] = {}
+        for one in label or ():
+            name, equals, value = one.partition("=")
+            if not equals:
+                raise UsageError(f"--label {one} must be name=value")
+            labels[name] = value
+        result = lake.health(small_file_size=small_file_size)
+        if openmetrics:
+            typer.echo(result.to_openmetrics(labels), nl=False)
+        else:
+            print_report(result, as_json=as_json)
+        exit_with(FOUND, not result.faults)
+
+
+def migrate(
+    context: typer.Context,
+    *,
+    allow_history_loss: Annotated[
+        bool, typer.Option("--allow-history-loss", help="Also when files do not say which row is of which snapshot.")
+    ] = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Bring the catalog of an earlier version to the present one. Back it up first."""
+    with reporting(), opened(context, read_only=dry_run) as lake:
+        print_report(lake.migrate(allow_history_loss=allow_history_loss, dry_run=dry_run), as_json=as_json)
+
+
+def restore(
+    context: typer.Context,
+    *,
+    at: Annotated[str, typer.Option("--at", help="Snapshot: its id, or a time with a zone.")],
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="table or schema.table; the whole lake without it")] = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="then or now: whose columns a table has, where they changed.")] = None,
+    message: Annotated[str | None, typer.Option("--message", help="Why, for the snapshot.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a table, or the whole lake, what it was at a snapshot, as a new snapshot."""
+    with reporting(), opened(context, read_only=False) as lake:
+        moment = snapshot_at(at)
+        if table is not None:
+            result: Any = lake.table(table).restore(moment, columns=cast("Any", columns), message=message)
+        elif columns is not None:
+            raise UsageError("--columns is for one table; the whole lake gets the columns that it had")
+        else:
+            result = lake.restore(moment, message=message)
+        if as_json:
+            print_json(result)
+        else:
+            typer.echo("nothing to change" if result is None else str(result))
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"--versions must be ids of snapshots, not {text!r}") from None

@@ -1,0 +1,157 @@
+"""Commands that look into a lake."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ducklake_core.cli.options import At, Columns, Json, TableName, Where
+from ducklake_core.cli.output import plain, print_json, print_rows, print_table
+from ducklake_core.cli.session import opened, reporting, snapshot_at
+from ducklake_core.maintenance.sizes import format_bytes
+
+_ROWS_FOR_PEOPLE = 100
+
+
+def snapshots(
+    context: typer.Context,
+    *,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="Only so many of the newest.")] = None,
+    table: Annotated[str | None, typer.Option("--table", help="Only those that touch a table.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List snapshots: when, by whom, and what changed."""
+    with reporting(), opened(context) as lake:
+        found = lake.snapshots() if table is None else lake.table(table).snapshots()
+        found = found[-last:] if last is not None else found
+        if as_json:
+            print_json(found)
+        else:
+            rows = [(one.id, one.time, one.changes, one.author, one.message) for one in found]
+            print_table(("snapshot", "time (UTC)", "changes", "author", "message"), rows)
+
+
+def tables(
+    context: typer.Context,
+    *,
+    schema: Annotated[str | None, typer.Option("--schema", help="Only those of a schema.")] = None,
+    at: At = None,
+    as_json: Json = False,
+) -> None:
+    """List tables with their rows, files and bytes."""
+    with reporting(), opened(context) as lake:
+        found = lake.tables(schema, at=snapshot_at(at))
+        if as_json:
+            print_json(found)
+        else:
+            rows = [
+                (one.table, one.row_count, one.file_count, format_bytes(one.file_size_bytes), one.deleted_row_count, one.inlined_row_count)
+                for one in found
+            ]
+            print_table(("table", "rows", "files", "size", "deleted rows", "inlined rows"), rows)
+
+
+def files(context: typer.Context, *, table: TableName, at: At = None, as_json: Json = False) -> None:
+    """List the data files of a table."""
+    with reporting(), opened(context) as lake:
+        found = lake.table(table, at=snapshot_at(at)).list_files()
+        if as_json:
+            print_json(found)
+        else:
+            rows = [
+                (
+                    one.id,
+                    one.path,
+                    one.record_count,
+                    format_bytes(one.file_size_bytes),
+                    sum(deletes.delete_count for deletes in one.delete_files) + len(one.inlined_deletes),
+                    ", ".join("NULL" if value is None else value for _, value in sorted(one.partition_values)),
+                    one.begin_snapshot,
+                )
+                for one in found
+            ]
+            print_table(("file", "path", "rows", "size", "deleted rows", "partition", "since snapshot"), rows)
+
+
+def info(
+    context: typer.Context,
+    *,
+    table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="table or schema.table; the lake without it")] = None,
+    at: At = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a lake, or one of its tables, is: version, data path, options; or columns, keys and sizes."""
+    with reporting(), opened(context) as lake:
+        if table is None:
+            settings = lake.settings()
+            told = {
+                **plain(settings),
+                "snapshot": lake.snapshot(snapshot_at(at)).id,
+                "options": [
+                    {"name": one.name, "value": one.value, "scope": one.scope, "entry": one.entry} for one in lake.scoped_options()
+                ],
+            }
+        else:
+            moment = snapshot_at(at)
+            one = lake.table(table, at=moment)
+            told = {
+                **plain(lake.table_info(table, at=moment)),
+                "columns": [
+                    {"name": column.name, "type": str(column.type), "nullable": column.nullable, "id": column.id} for column in one.schema
+                ],
+                "partition_by": [key.expression for key in one.partition_spec.fields] if one.partition_spec else [],
+                "sorted_by": [key.expression for key in one.sort_keys],
+            }
+        if as_json:
+            print_json(told)
+            return
+        for name, value in told.items():
+            if isinstance(value, list) and value and isinstance(value[0], dict):
+                print_table(tuple(value[0]), [tuple(item.values()) for item in value], title=name)
+            else:
+                typer.echo(f"{name.replace('_', ' ')}: {', '.join(value) if isinstance(value, list) else value}")
+
+
+def query(
+    context: typer.Context,
+    *,
+    table: TableName,
+    where: Where = None,
+    columns: Columns = None,
+    at: At = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows; 100 by default, with --json all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print rows of a table."""
+    with reporting(), opened(context) as lake:
+        most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
+        scan = lake.table(table, at=snapshot_at(at)).scan(columns=_names(columns), where=where)
+        reader = (scan if most is None else scan.limit(most)).to_reader()
+        count = print_rows(reader, reader.schema.names, as_json=as_json)
+        if not as_json and limit is None and count == _ROWS_FOR_PEOPLE:
+            typer.echo(f"the first {count} rows; --limit gives more", err=True)
+
+
+def changes(
+    context: typer.Context,
+    *,
+    table: TableName,
+    since: Annotated[str, typer.Option("--from", help="First snapshot: its id, or a time with a zone.")],
+    until: Annotated[str | None, typer.Option("--to", help="Last snapshot, included. The newest by default.")] = None,
+    where: Where = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows; 100 by default, with --json all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print the rows that came, went and changed between two snapshots, both included."""
+    with reporting(), opened(context) as lake:
+        first = snapshot_at(since)
+        assert first is not None
+        most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
+        feed = lake.table(table).changes(first, snapshot_at(until), where=where)
+        reader = (feed if most is None else feed.limit(most)).to_reader()
+        print_rows(reader, reader.schema.names, as_json=as_json)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]

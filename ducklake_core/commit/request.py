@@ -1,0 +1,179 @@
+"""A transaction as data: staged actions, the snapshot they were planned on, and what is said about the commit."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from ducklake_core.catalog.reading.option_rows import StoredOptions
+from ducklake_core.commit.actions import Action
+from ducklake_core.commit.operations import fingerprint, not_among
+from ducklake_core.errors import UsageError
+from ducklake_core.format.state import Snapshot
+
+COMMIT_ID_KEY = "commit_id"
+WRITER_KEY = "commit_writer"
+OPERATION_KEY = "commit_operation"
+DEEPEST = 100
+"""Nesting of what a commit stores as JSON, so that the commit's id can be read again at any depth of a program's stack."""
+
+Lookup: TypeAlias = Literal["definition", "matches", "rows"]
+"""The parts of a table that a transaction has read to decide what to do: its definition; rows that match something, so that new rows
+matter; or which rows there are at all, so that deleted rows matter too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRequest:
+    """Everything that one commit needs.
+
+    Attributes:
+        base: The snapshot that the actions were planned on.
+        actions: What to do, in the order it was asked for.
+        commit_id: Identifies this commit for ever; found again in ``commit_extra_info``.
+        names: ``schema.table`` of the existing tables that the actions name by id, for messages.
+        lookups: What was looked at in existing tables, whether or not anything to do was found there, by the table's id.
+        takes_all: Whether it is about everything in the lake, so that whatever others have committed is in the way.
+        writer: Identifies this very run of the commit, where the commit id was given from outside and several runs may
+            carry it; None otherwise.
+        assumed_options: The lake's options when the base was seen, where that was before the call: then definitions and options must
+            still be those.
+        author: Stored with the snapshot, as are ``message`` and ``extra_info`` (the stored text, commit id included).
+    """
+
+    base: Snapshot
+    actions: tuple[Action, ...]
+    commit_id: str
+    names: Mapping[int, str] = field(default_factory=dict)
+    lookups: Mapping[int, frozenset[Lookup]] = field(default_factory=dict)
+    takes_all: bool = False
+    writer: str | None = None
+    assumed_options: StoredOptions | None = None
+    author: str | None = None
+    message: str | None = None
+    extra_info: str | None = None
+
+
+def new_commit_id() -> str:
+    """A new random commit id."""
+    return str(uuid.uuid4())
+
+
+def checked_commit_id(commit_id: object) -> str:
+    """A commit id from outside.
+
+    Raises:
+        UsageError: It is no text, or an empty one.
+    """
+    if not isinstance(commit_id, str) or not commit_id.strip():
+        raise UsageError(
+            f"a commit id is a text that no other write has, not {commit_id!r}; leave it out where a repeated write does no harm"
+        )
+    return commit_id
+
+
+def stored_extra_info(
+    commit_id: str,
+    extra_info: str | Mapping[str, object] | None = None,
+    *,
+    writer: str | None = None,
+    operations: Collection[str] = (),
+) -> str:
+    """The text stored in ``commit_extra_info``: a JSON object of the commit id, writer and operations if any, and what the user says.
+
+    A text that is a JSON object is merged, any other text goes below ``extra_info``.
+
+    >>> stored_extra_info("c1", {"run": 7}), stored_extra_info("c1", '{"run": 7}'), stored_extra_info("c1", "by hand")
+    ('{"commit_id": "c1", "run": 7}', '{"commit_id": "c1", "run": 7}', '{"commit_id": "c1", "extra_info": "by hand"}')
+
+    Raises:
+        UsageError: ``extra_info`` has a ``commit_id`` of its own, or another key that is kept for commits, or values that are not
+            JSON, or that are nested too deeply.
+    """
+    given: Mapping[str, object] = {}
+    if isinstance(extra_info, str):
+        parsed = _json_object(extra_info)
+        is_object = parsed is not None and _nests_within(parsed, DEEPEST)
+        given = parsed if parsed is not None and is_object else {"extra_info": extra_info}
+    elif extra_info is not None:
+        given = extra_info
+    if given.get(COMMIT_ID_KEY, commit_id) != commit_id:
+        raise UsageError(f"extra_info has a {COMMIT_ID_KEY!r} of its own; give it as the argument commit_id instead")
+    if not _nests_within(given, DEEPEST):
+        raise UsageError(
+            f"extra_info is nested more than {DEEPEST} levels deep, which not every reader of JSON can read", parameter="extra_info"
+        )
+    # Who takes another writer's name for its own, or its own for another's, deletes files of the lake.
+    taken = next((key for key in (WRITER_KEY, OPERATION_KEY) if key in given), None)
+    if taken is not None:
+        raise UsageError(
+            f"extra_info has the key {taken!r}, which this library keeps for itself: call it something else", parameter="extra_info"
+        )
+    own: dict[str, object] = {COMMIT_ID_KEY: commit_id}
+    if writer:
+        own[WRITER_KEY] = writer
+    if operations:
+        own[OPERATION_KEY] = fingerprint(operations)
+    try:
+        text = json.dumps(own | dict(given), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"extra_info cannot be stored as JSON: {error}", parameter="extra_info") from error
+    return text
+
+
+def commit_id_of(extra_info: str | None) -> str | None:
+    """The commit id in a ``commit_extra_info`` text, None when there is none.
+
+    >>> commit_id_of('{"commit_id": "c1", "run": 7}'), commit_id_of("by hand"), commit_id_of(None)
+    ('c1', None, None)
+    """
+    return _text_in(extra_info, COMMIT_ID_KEY)
+
+
+def writer_of(extra_info: str | None) -> str | None:
+    """The writer in a ``commit_extra_info`` text, None when there is none."""
+    return _text_in(extra_info, WRITER_KEY)
+
+
+def other_operation(extra_info: str | None, operations: Sequence[str]) -> str | None:
+    """Find an operation that the commit with this ``commit_extra_info`` text did not do; None when it did them all or does not say."""
+    return not_among((_json_object(extra_info) or {}).get(OPERATION_KEY), operations) if extra_info else None
+
+
+def search_text(commit_id: str) -> str:
+    """A text that the stored text of a commit with this id surely contains."""
+    return json.dumps(commit_id, ensure_ascii=False)
+
+
+def _text_in(extra_info: str | None, key: str) -> str | None:
+    found = (_json_object(extra_info) or {}).get(key) if extra_info else None
+    return found if isinstance(found, str) else None
+
+
+def _json_object(text: str) -> dict[str, object] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        # Anybody may have written it: what cannot be read is no object of ours.
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _nests_within(value: object, limit: int) -> bool:
+    """Whether lists and mappings are nested no deeper than a limit."""
+    level: dict[int, object] = {0: value}
+    for _ in range(limit + 1):
+        # Each once: something that holds itself twice would otherwise grow without end.
+        level = {id(item): item for one in level.values() for item in _items(one)}
+        if not level:
+            return True
+    return False
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()

@@ -1,0 +1,1 @@
+"""The engines that move rows: Arrow in this process, Spark on executors."""

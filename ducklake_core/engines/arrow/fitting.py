@@ -1,0 +1,117 @@
+"""Rows made to fit the table that they are written to, or refused with its name."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.errors import DuckLakeError, SchemaError, UsageError
+from ducklake_core.format.expressions import pruning
+from ducklake_core.format.expressions.predicate_sql import to_sql
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.values.arrow_cast import cast_to
+
+Data = TypeVar("Data", pa.RecordBatch, pa.Table)
+
+
+def fitted(data: Data, state: WriteState, *, physical: bool = True, first_row: int | None = 0) -> Data:
+    """The rows in the table's columns; see :func:`~ducklake_core.format.values.arrow_cast.cast_to`.
+
+    Args:
+        data: The rows.
+        state: The write.
+        physical: As for ``cast_to``.
+        first_row: Number of the first of the rows within all that is written, None where rows have no order that a user knows.
+
+    Raises:
+        SchemaError: The rows do not fit the table; the message names the first row that does not, counted from 0.
+    """
+    _check_text(data, state)
+    try:
+        return cast_to(data, state.schema, physical=physical)
+    except DuckLakeError as error:
+        row = None if first_row is None else _first_refused(data, state, physical=physical)
+        where = ""
+        if row is not None and first_row is not None:
+            error.details["row"] = first_row + row
+            where = f"row {first_row + row}: "
+        error.message = f"cannot write to {state.table}: {where}{error.message}"
+        raise
+
+
+def _first_refused(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> int | None:
+    """The first row that does not fit; None when it is the columns that do not."""
+    low, high = 0, data.num_rows
+    if not _fit(data.slice(0, 0), state, physical=physical):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _fit(data.slice(low, middle - low), state, physical=physical):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _fit(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> bool:
+    try:
+        cast_to(data, state.schema, physical=physical)
+    except DuckLakeError:
+        return False
+    return True
+
+
+def _check_text(data: pa.RecordBatch | pa.Table, state: WriteState) -> None:
+    """Refuse texts that are no UTF-8: Arrow carries them, and no reader opens the file that holds one."""
+    for field, column in zip(data.schema, data.columns, strict=True):
+        if not _has_text(field.type):
+            continue
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            reason = str(error).partition("\n")[0]
+            raise SchemaError(
+                f"cannot write to {state.table}: column {field.name!r} holds values that are not text: {reason}", table=state.table
+            ) from error
+
+
+def _has_text(data_type: pa.DataType) -> bool:
+    if isinstance(data_type, pa.BaseExtensionType):
+        return _has_text(data_type.storage_type)
+    if pa.types.is_dictionary(data_type):
+        return _has_text(data_type.value_type)
+    if pa.types.is_nested(data_type):
+        return any(_has_text(data_type.field(place).type) for place in range(data_type.num_fields))
+    return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type))
+
+
+def check_row_constraint(data: pa.RecordBatch | pa.Table, state: WriteState, row_constraint: Predicate) -> None:
+    """Refuse rows outside of what a write promised.
+
+    Args:
+        data: Fitted rows.
+        state: The write.
+        row_constraint: What every row must satisfy.
+
+    Raises:
+        UsageError: A row does not.
+    """
+    from ducklake_core.engines.arrow.evaluate import evaluate
+
+    kept = pc.fill_null(evaluate(row_constraint, cast_to(data, state.schema, physical=False), filtering=True), False)
+    if pc.all(kept).as_py() is not False:
+        return
+    row = data.filter(pc.invert(kept)).slice(0, 1)
+    by_id = state.schema.by_id()
+    named = pruning.columns(row_constraint)
+    columns = [c.name for c in state.schema if named & {node.id for node in c.walk()}] or [by_id[i].name for i in named]
+    values = ", ".join(f"{name} = {row.column(name)[0].as_py()!r}" for name in columns)
+    raise UsageError(
+        f"cannot write to {state.table}: the row with {values} is outside of what was promised, {to_sql(row_constraint, 'duckdb')}; "
+        "filter the data, or write to the slice it belongs to",
+        table=state.table,
+        row_outside=values,
+    )

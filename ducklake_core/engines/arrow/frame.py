@@ -1,0 +1,167 @@
+"""Rows in this process that a verb was given: their columns, and what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ducklake_core.engines.arrow.frame_input import ArrowData, arrow_data, kind_of, no_columns
+from ducklake_core.errors import SchemaError
+from ducklake_core.format.evolution.adopted_types import with_adopted_types
+from ducklake_core.format.types.arrow_types import ArrowArray, from_arrow_schema
+from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTEGERS, DecimalType, Field
+from ducklake_core.format.types.schema import Schema
+
+if TYPE_CHECKING:
+    from ducklake_core.engines.arrow.merge_source import MergeSource
+    from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
+    from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.format.files.data_files import WrittenFile
+    from ducklake_core.planning.plan import ScanPlan
+    from ducklake_core.storage.filesystems import Storage
+    from ducklake_core.storage.sweeping import NamedFiles
+
+_FEW_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowFrame:
+    """Rows in this process; made by :func:`arrow_frame`.
+
+    Attributes:
+        data: A table, or a reader that can be read once.
+        schema: The columns, without ids.
+        is_inferred: Whether the types are guessed from Python values, so that they say little about what the user wants.
+        session: No Spark session does the work.
+        inlines_unasked: Whether few rows go into the catalog without being asked for: to look at them costs nothing.
+    """
+
+    data: ArrowData
+    schema: Schema
+    is_inferred: bool = False
+    session: ClassVar[None] = None
+    inlines_unasked: ClassVar[bool] = True
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the rows can be read only once."""
+        return isinstance(self.data, pa.RecordBatchReader)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether writing the rows once more costs next to nothing."""
+        return isinstance(self.data, pa.Table) and self.data.num_rows <= _FEW_ROWS
+
+    def schema_for(self, table: Schema) -> Schema:
+        """The columns, where those without a type of their own take the type of the table's column.
+
+        That are columns of NULLs, and numbers whose type was guessed, if the table's type holds all of their values.
+        """
+        untyped = frozenset(field.name for field in self.data.schema if pa.types.is_null(field.type))
+        return with_adopted_types(
+            self.schema, table, lambda column, known: column.name in untyped or (self.is_inferred and self._holds(column, known))
+        )
+
+    def _holds(self, column: Field, known: Field) -> bool:
+        """Whether a column of Python's numbers is one of the table's."""
+        guessed = column.type in INTEGERS and (known.type in INTEGERS or isinstance(known.type, DecimalType))
+        if not (guessed or (column.type, known.type) == (FLOAT64, FLOAT32)) or not isinstance(self.data, pa.Table):
+            return False
+        from ducklake_core.format.values.arrow_cast import cast_array
+
+        try:
+            return all(_infinite(chunk) == _infinite(cast_array(chunk, known)) for chunk in self.data.column(column.name).chunks)
+        except SchemaError:
+            return False
+
+    def replayable(self) -> ArrowFrame:
+        """The same rows as a frame that can be read more than once: a stream is read into memory."""
+        return replace(self, data=self.data.read_all()) if isinstance(self.data, pa.RecordBatchReader) else self
+
+    def few_rows(self, limit: int, most_bytes: int) -> tuple[pa.Table | None, ArrowFrame]:
+        """The rows as a table, None when there are more than so many, or too many bytes of them; and a frame that still has them all."""
+        data = self.data
+        if isinstance(data, pa.Table):
+            return (data if data.num_rows <= limit and data.nbytes <= most_bytes else None), self
+        seen: list[pa.RecordBatch] = []
+        rows = size = 0
+        for batch in data:
+            seen.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > limit or size > most_bytes:
+                return None, replace(self, data=pa.RecordBatchReader.from_batches(data.schema, chain(_given_up(seen), data)))
+        table = pa.Table.from_batches(seen, data.schema)
+        return table, replace(self, data=table)
+
+    def write(self, state: WriteState, _named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
+        """Write all rows to new files of a table. On failure the files are gone again."""
+        from ducklake_core.engines.arrow.write import write_table
+
+        return write_table(self.data, state)
+
+    def delete_by_key(
+        self,
+        plan: ScanPlan,
+        on: Sequence[str],
+        _written: Sequence[WrittenFile],
+        target: DeleteTarget,
+        storage: Storage,
+        _named: NamedFiles | None = None,
+    ) -> Deletions:
+        """Write delete files for the rows of a table whose key columns equal those of a row of the frame.
+
+        Args:
+            plan: A scan of the key columns.
+            on: Names of the key columns.
+            target: Where to write delete files.
+            storage: How to reach files.
+
+        Raises:
+            SchemaError: NULL or repeated keys in the frame.
+        """
+        from ducklake_core.engines.arrow.keys import key_set
+        from ducklake_core.engines.arrow.positions import find_positions
+
+        return find_positions(plan, target, storage, key_set(self._table(), on, plan.schema))
+
+    def merge_source(self, _state: WriteState, _named: NamedFiles | None = None) -> MergeSource:
+        """The rows as the source of a merge, in memory."""
+        from ducklake_core.engines.arrow.merge_source import MergeSource
+        from ducklake_core.engines.arrow.row_change import source_ids
+        from ducklake_core.format.values.arrow_cast import cast_to
+
+        schema = source_ids(self.schema)
+        return MergeSource(schema=schema, rows=cast_to(self._table(), schema, physical=False))
+
+    def _table(self) -> pa.Table:
+        data = self.replayable().data
+        assert isinstance(data, pa.Table)
+        return data
+
+
+def _infinite(array: ArrowArray) -> int:
+    return int(pc.sum(pc.is_inf(array)).as_py() or 0) if pa.types.is_floating(array.type) else 0
+
+
+def _given_up(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches that nobody holds any more once they are taken."""
+    while batches:
+        yield batches.pop(0)
+
+
+def arrow_frame(data: object) -> ArrowFrame:
+    """The frame of whatever holds rows in this process.
+
+    Raises:
+        UsageError: The value is no such thing, or has no columns; the message names its kind.
+        UnsupportedFeatureError: A column of a type that DuckLake has not.
+    """
+    rows = arrow_data(data)
+    if not len(rows.schema):
+        raise no_columns(kind_of(data))
+    return ArrowFrame(data=rows, schema=from_arrow_schema(rows.schema), is_inferred=isinstance(data, list | tuple))

@@ -1,0 +1,153 @@
+"""Several data files into one: the work unit of compaction, for this process and for executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ducklake_core.engines.arrow.conform import field_id
+from ducklake_core.engines.arrow.read import read_task
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.errors import CorruptFileError
+from ducklake_core.format.files.data_files import (
+    ROW_ID_COLUMN,
+    ROW_ID_FIELD_ID,
+    SNAPSHOT_ID_COLUMN,
+    SNAPSHOT_ID_FIELD_ID,
+    DataFile,
+    WrittenFile,
+)
+from ducklake_core.format.files.statistics import verify_written_file
+from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.format.types.data_types import INT64, Field
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.arrow_cast import cast_to
+from ducklake_core.planning.plan import ColumnLifetime, FileTask, ScanProjection
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_writer import FileWriter
+
+_ROW_ID = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
+_SNAPSHOT_ID = Field(id=SNAPSHOT_ID_FIELD_ID, name=SNAPSHOT_ID_COLUMN, type=INT64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeTask:
+    """Make one file out of several. It travels to executors, so it knows nothing of the catalog.
+
+    Attributes:
+        files: Sources in the order of their rows; none has deletes.
+        state: Where and how to write; its schema is the one that all sources were written with, its partition spec theirs.
+        partition_values: Text of each partition key's value, shared by all sources.
+        consecutive: Whether row ids run on from file to file in the catalog; if so they are not stored with the rows,
+            unless a source stores them.
+        snapshot_id: The snapshot that the merge was planned at.
+    """
+
+    files: tuple[DataFile, ...]
+    state: WriteState
+    partition_values: tuple[str | None, ...] = ()
+    consecutive: bool
+    snapshot_id: int
+
+
+def merge_files(task: MergeTask, *, threads: bool = True) -> WrittenFile:
+    """Write all rows of the sources into one file, each with the snapshot that it was committed in.
+
+    Row ids are kept: stored with the rows, or implied by ``row_ids_embedded`` being False and the first source's first id.
+    The file is in place but not committed; on any failure it is deleted.
+
+    Args:
+        task: What to merge.
+        threads: Whether to decode columns in parallel; executors have one core for a task.
+
+    Raises:
+        NotFoundError: A source is gone.
+        CorruptFileError: A source is not what the catalog says it is.
+        UnsupportedFeatureError: A source has something that this library cannot read or write.
+        StorageError: The file cannot be written.
+    """
+    state = task.state
+    state.check_version()
+    columns = _relaxed(state.schema)
+    embed = not task.consecutive or any(_stores_row_ids(file, state.storage) for file in task.files)
+    system = (_ROW_ID, _SNAPSHOT_ID) if embed else (_SNAPSHOT_ID,)
+    path = state.file_path(task.partition_values)
+    writer = FileWriter(
+        state.storage,
+        state.directory,
+        path,
+        Schema(columns=(*columns.columns, *system)),
+        state.options,
+        partition_values=task.partition_values,
+        encrypted=state.encrypted,
+    )
+    try:
+        for batch in _rows(task, columns, system, threads=threads):
+            writer.write(batch)
+    except (pa.ArrowException, OSError) as error:
+        writer.abort()
+        raise CorruptFileError(f"a file of {state.table} cannot be read: {error}", table=state.table) from error
+    except BaseException:
+        writer.abort()
+        raise
+    written = writer.close()
+    try:
+        _verify(written, task, columns)
+    except BaseException:
+        state.storage.delete([state.directory + path])
+        raise
+    return written
+
+
+def discard(files: Iterable[WrittenFile], state: WriteState) -> None:
+    """Delete files that were written but will not be committed."""
+    state.storage.delete([state.directory + file.path for file in files])
+
+
+def _relaxed(schema: Schema) -> Schema:
+    # What is stored is copied as it is: NOT NULL was the business of whoever wrote it.
+    return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
+
+
+def _stores_row_ids(file: DataFile, storage: Storage) -> bool:
+    with open_parquet(storage, file.path, file.encryption_key) as source:
+        try:
+            schema = pq.read_schema(source)
+        except (pa.ArrowInvalid, OSError) as error:
+            where = printable(file.path)
+            raise CorruptFileError(f"{where} is not a readable Parquet file: {error}", path=where) from error
+    return any(field_id(field) == ROW_ID_FIELD_ID for field in schema)
+
+
+def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, threads: bool) -> Iterator[pa.RecordBatch]:
+    virtual = ("rowid", "snapshot_id")[-len(system) :]
+    shape = ScanProjection(
+        table=task.state.table,
+        snapshot_id=task.snapshot_id,
+        schema=columns,
+        read_schema=columns,
+        virtual=virtual,
+        column_lifetimes=tuple(ColumnLifetime(column_id=column.id) for column in columns),
+    )
+    arrow_schema = to_arrow_schema(Schema(columns=(*columns.columns, *system)), physical=True)
+    width = len(columns)
+    for file in task.files:
+        for batch in read_task(FileTask(file=file), shape, task.state.storage, threads=threads):
+            own = pa.RecordBatch.from_arrays(batch.columns[:width], schema=pa.schema(list(batch.schema)[:width]))
+            arrays = [*cast_to(own, columns).columns, *batch.columns[width:]]
+            yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+
+
+def _verify(written: WrittenFile, task: MergeTask, columns: Schema) -> None:
+    expected = sum(file.record_count for file in task.files)
+    if written.record_count != expected:
+        raise CorruptFileError(
+            f"merging {len(task.files)} files of {task.state.table} gave {written.record_count} rows, but the catalog says {expected}; "
+            "the files are left as they are",
+            table=task.state.table,
+        )
+    verify_written_file(written, columns, task.state.partition_spec)

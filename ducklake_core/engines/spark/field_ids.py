@@ -1,0 +1,117 @@
+"""Files that Spark's reader must not take: it matches columns by their field ids and gives NULL for those that lack one.
+
+No footer is opened to plan, so it is looked at when the files are given to Spark: here when that is a handful, in the very job
+that reads them otherwise.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ducklake_core.engines.arrow.conform import field_id
+from ducklake_core.engines.spark.sessions import is_connect
+from ducklake_core.engines.spark.task_ids import task_ids
+from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError, UsageError
+from ducklake_core.planning.plan import FileTask
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.second_look import read_twice
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+READER_CONF = "spark.ducklake.read.files"
+"""Session setting: "native" (the default) leaves to Spark's own Parquet reader what it reads exactly, "arrow" leaves it nothing."""
+_FILES_PER_PARTITION = 4096
+_AT_ONCE = 16
+FILES_LOOKED_AT_HERE = 16
+"""As many footers take a few milliseconds here, where a task of executors takes fifty."""
+
+
+def wants_native(session: SparkSession) -> bool:
+    """Whether Spark's own reader may read files.
+
+    Raises:
+        UsageError: The setting has another value.
+    """
+    wanted = str(session.conf.get(READER_CONF, "native")).lower()
+    if wanted not in ("native", "arrow"):
+        raise UsageError(f"{READER_CONF} is {wanted!r}: set it to 'native' or 'arrow', or unset it")
+    return wanted == "native"
+
+
+def refusal(tasks: Sequence[FileTask], table: str, schema: StructType, storage: Storage, session: SparkSession) -> DataFrame | None:
+    """Look whether files have field ids, at one of each commit, as a commit has one writer.
+
+    Returns:
+        A frame without rows that looks when it runs, and fails with what this raises; None when they were looked at here, where
+        they are few and the session is not a client of Spark Connect, which need not reach them.
+
+    Raises:
+        UnsupportedFeatureError: A file lacks field ids.
+        CorruptFileError: A file is no Parquet file.
+        NotFoundError: There is no such file.
+    """
+    paths = list({(task.file.begin_snapshot, task.file.partial_max): task.file.path for task in tasks}.values())
+    if len(paths) <= FILES_LOOKED_AT_HERE and not is_connect(session):
+        _check_all(paths, table, storage)
+        return None
+    parts = [paths[start : start + _FILES_PER_PARTITION] for start in range(0, len(paths), _FILES_PER_PARTITION)]
+    slices = tuple(pickle.dumps(part) for part in parts)
+    return session.range(0, len(slices), 1, len(slices)).mapInArrow(_checker(slices, table, storage), schema)
+
+
+def _checker(slices: tuple[bytes, ...], table: str, storage: Storage) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def check(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in task_ids(numbers):
+            _check_all(pickle.loads(slices[number]), table, storage)  # noqa: S301 - made by our own function in the same job
+        yield from ()
+
+    return check
+
+
+def _check_all(paths: Sequence[str], table: str, storage: Storage) -> None:
+    # Stores take their time to answer.
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for _ in pool.map(lambda path: read_twice(lambda: check_ids(path, table, storage)), paths):
+            pass
+
+
+def check_ids(path: str, table: str, storage: Storage) -> None:
+    """Look whether every node of a file has an id.
+
+    Raises:
+        UnsupportedFeatureError: One has none.
+        CorruptFileError: The file is no Parquet file.
+    """
+    where = printable(path)
+    with open_parquet(storage, path, None) as source:
+        try:
+            schema = pq.read_schema(source)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptFileError(f"{where} of table {table} is not a readable Parquet file: {error}", path=where, table=table) from error
+    without = next((field.name for field in schema if _lacks_id(field)), None)
+    if without is not None:
+        raise UnsupportedFeatureError(
+            f"column {without!r} of {where} of table {table} lacks a field id, so that Spark's own reader would give NULL for it; set "
+            f"{READER_CONF} to 'arrow' in the session, or register the file with a name mapping (add_data_files)",
+            path=where,
+            table=table,
+            column=without,
+        )
+
+
+def _lacks_id(field: pa.Field[Any]) -> bool:
+    children: list[pa.Field[Any]] = []
+    if pa.types.is_map(field.type):
+        children = [field.type.key_field, field.type.item_field]
+    elif pa.types.is_struct(field.type) or pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
+        children = [field.type.field(place) for place in range(field.type.num_fields)]
+    return field_id(field) is None or any(_lacks_id(child) for child in children)

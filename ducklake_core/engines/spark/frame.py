@@ -1,0 +1,135 @@
+"""A Spark DataFrame that a verb was given: its columns, and what its session does with its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ducklake_core.engines.arrow.frame_input import check_index, no_columns
+from ducklake_core.engines.spark.types import from_spark_schema
+from ducklake_core.format.evolution.adopted_types import with_adopted_types
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.planning.plan import written_plan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ducklake_core.engines.arrow.merge_source import MergeSource
+    from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
+    from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.format.files.data_files import WrittenFile
+    from ducklake_core.planning.plan import ScanPlan
+    from ducklake_core.storage.filesystems import Storage
+    from ducklake_core.storage.sweeping import NamedFiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkFrame:
+    """A DataFrame, classic or Connect; made by :func:`spark_frame`. It is computed each time that its rows are needed.
+
+    Attributes:
+        data: The DataFrame.
+        schema: The columns, without ids.
+        is_stream: It can be computed again.
+        is_small: Nobody knows without computing it.
+        inlines_unasked: Whether few rows go into the catalog without being asked for: to count them first may compute it twice.
+    """
+
+    data: DataFrame
+    schema: Schema
+    is_stream: ClassVar[bool] = False
+    is_small: ClassVar[bool] = False
+    inlines_unasked: ClassVar[bool] = False
+
+    @property
+    def session(self) -> SparkSession:
+        """The session that does the work."""
+        return self.data.sparkSession
+
+    def schema_for(self, table: Schema) -> Schema:
+        """The columns, where those of Spark's type void take the type of the table's column."""
+        untyped = frozenset(field.name for field in self.data.schema if field.dataType.typeName() == "void")
+        return with_adopted_types(self.schema, table, lambda column, _: column.name in untyped)
+
+    def replayable(self) -> SparkFrame:
+        """The frame itself."""
+        return self
+
+    def few_rows(self, limit: int, most_bytes: int) -> tuple[pa.Table | None, SparkFrame]:
+        """The rows in this process, None when there are more than so many, or too many bytes of them; and the frame."""
+        from ducklake_core.engines.spark.few_rows import few_rows
+
+        return few_rows(self.data, limit, most_bytes), self
+
+    def write(self, state: WriteState, named: NamedFiles | None = None) -> tuple[WrittenFile, ...]:
+        """Write all rows to new files of a table, by executors. On failure the files are gone again.
+
+        Here and below, ``named`` tells which files the catalog names: they are never swept.
+        """
+        from ducklake_core.engines.spark.write import write_frame
+
+        return write_frame(self.data, state, named)
+
+    def delete_by_key(
+        self,
+        plan: ScanPlan,
+        on: Sequence[str],
+        written: Sequence[WrittenFile],
+        target: DeleteTarget,
+        storage: Storage,
+        named: NamedFiles | None = None,
+    ) -> Deletions:
+        """Write delete files for the rows of a table whose key columns equal those of a row of the frame.
+
+        Args:
+            plan: A scan of the key columns.
+            on: Names of the key columns.
+            written: The files that the frame was written to, below the target's directory.
+            target: Where to write delete files.
+            storage: How to reach files.
+            named: Tells which files the catalog names.
+
+        Raises:
+            SchemaError: NULL or repeated keys in the frame.
+        """
+        from ducklake_core.engines.spark.positions import find_key_positions
+        from ducklake_core.engines.spark.read import read_plan
+
+        # A frame may give other rows each time that it is computed: its keys are those of the rows that it did give.
+        keys = read_plan(written_plan(plan, on, target.directory, written), storage, self.session, exact=False)
+        return find_key_positions(plan, target, storage, keys, on, named=named)
+
+    def merge_source(self, state: WriteState, named: NamedFiles | None = None) -> MergeSource:
+        """The rows as the source of a merge: computed once, in files beside the table."""
+        from ducklake_core.engines.arrow.merge_source import MergeSource
+        from ducklake_core.engines.arrow.row_change import source_ids
+
+        schema = source_ids(self.schema)
+        plain = replace(state, schema=schema, partition_spec=None, row_constraint=None, sort=())
+        files = self.write(plain, named)
+        return MergeSource(schema=schema, files=files, directory=state.directory, session=self.session, storage=state.storage)
+
+
+def spark_frame(data: DataFrame) -> SparkFrame:
+    """The frame of a DataFrame.
+
+    Raises:
+        UsageError: It has no columns.
+        UnsupportedFeatureError: A column of a type that cannot be carried.
+    """
+    if not data.columns:
+        raise no_columns("Spark DataFrame")
+    return SparkFrame(data=data, schema=from_spark_schema(data.schema))
+
+
+def of_pandas_on_spark(data: Any) -> DataFrame:
+    """The DataFrame of a pandas-on-Spark frame.
+
+    Raises:
+        UsageError: Its index is named, and so was a column, which would get lost.
+    """
+    check_index(data, "pandas-on-Spark DataFrame")
+    found: DataFrame = data.spark.frame()
+    return found

@@ -1,0 +1,302 @@
+"""Deletes, overwrites and upserts on executors: positions are found and delete files written there, one file at a time.
+
+The driver sees one small value for each data file, never a position. There are two ways::
+
+    Arrow evaluates the predicate: one job, one task for some files
+        task ids      | id |
+        report        | attempt columns | result |      a FileDeletion: delete file, positions for the catalog, or the whole file
+
+    Spark has to (SQL, or a join with keys): two jobs, grouped by file in between
+        _positions    | columns to compare | _ducklake_file | _ducklake_position |
+        target_rows   | t0 | t1 | ... | row id | file | position | exact copies |      the same for updates and merges
+        after filter  | _ducklake_file | _ducklake_position |  -> one group for each file -> report as above
+
+A file is named by its place in the plan, which every task knows; -1 stands for inlined rows, whose position is their row id.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as sf
+
+from ducklake_core.engines.arrow.file_report import reraise_remote_errors, serialize_errors
+from ducklake_core.engines.arrow.merge_keys import KeyFilter, SourceKeys
+from ducklake_core.engines.arrow.positions import (
+    DeleteTarget,
+    Deletions,
+    FileDeletion,
+    collect,
+    delete_in_file,
+    matching_inlined,
+    position_shape,
+    write_position_deletes,
+)
+from ducklake_core.engines.arrow.read import read_inlined, read_task
+from ducklake_core.engines.spark.arrow_form import to_spark_form
+from ducklake_core.engines.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
+from ducklake_core.engines.spark.running import awaiting_tasks
+from ducklake_core.engines.spark.scan_schema import arrow_form, quoted, spark_schema
+from ducklake_core.engines.spark.task_groups import TaskGroup, bin_pack, inlined_groups, split_tasks
+from ducklake_core.engines.spark.task_ids import size_of, task_id_frame, task_ids
+from ducklake_core.errors import SchemaError, UnsupportedFeatureError
+from ducklake_core.format.expressions.predicate_sql import to_sql
+from ducklake_core.format.expressions.predicates import needs_sql
+from ducklake_core.format.types.arrow_types import NO_KEY_TYPES
+from ducklake_core.format.types.data_types import UUID, Field
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
+from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.sweeping import NamedFiles, sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_FILE = "_ducklake_file"
+_POSITION = "_ducklake_position"
+_COUNT = "_ducklake_count"
+RESULT = f"{ATTEMPT_COLUMNS}, result binary"
+INLINED = -1
+"""Stands for the number of a file with inlined rows, whose position is their row id."""
+_POSITION_SHAPE = ("file_row_number",)
+
+
+def find_positions(
+    plan: ScanPlan, target: DeleteTarget, storage: Storage, session: SparkSession, named: NamedFiles | None = None
+) -> Deletions:
+    """Find and hide the rows that satisfy the plan's predicate; as :func:`ducklake_core.engines.arrow.positions.find_positions`.
+
+    Predicates that Arrow cannot evaluate are evaluated by Spark. Files of task attempts that lost are deleted; when the whole
+    fails, files written so far stay and are swept by the write id.
+    """
+    if plan.predicate is not None and needs_sql(plan.predicate):
+        wide = _positions(plan, plan.read_schema, storage, session, keep_predicate=False)
+        return _hide(wide.filter(to_sql(plan.predicate, "spark")), plan, target, storage, named)
+    packed_tasks = bin_pack(plan.tasks)
+    rows: list[Any] = []
+    if packed_tasks:
+        work = session.range(0, len(packed_tasks), 1, len(packed_tasks))
+        with reraise_remote_errors(), awaiting_tasks(session):
+            rows = work.mapInArrow(_delete_bundles(packed_tasks, position_shape(plan), target, storage), RESULT).collect()
+    found = collect((unpacked(row) for row in rows), matching_inlined(plan))
+    _sweep_lost(rows, found, target, storage, session, named)
+    return found
+
+
+def _sweep_lost(
+    rows: Sequence[Any], found: Deletions, target: DeleteTarget, storage: Storage, session: SparkSession, named: NamedFiles | None
+) -> None:
+    if may_have_lost(rows, session):
+        sweep(storage, target.directory, target.write_id, named=named, keep=[file.path for file in found.delete_files])
+
+
+def _delete_bundles(
+    packed_tasks: Sequence[tuple[FileTask, ...]], shape: ScanProjection, target: DeleteTarget, storage: Storage
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    groups = tuple(packed_tasks)
+
+    def run(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in task_ids(numbers):
+            for task in groups[number]:
+                with serialize_errors():
+                    found = delete_in_file(task, shape, target, storage, threads=False)
+                yield packed(found)
+
+    return run
+
+
+def packed(value: object) -> pa.RecordBatch:
+    """A result of an executor as the one row of a batch."""
+    result = pa.array([pickle.dumps(value)], pa.binary())
+    return pa.RecordBatch.from_pydict({**attempt_columns(1), "result": result})
+
+
+def unpacked(row: Any) -> Any:
+    """The result that a row holds."""
+    return pickle.loads(row["result"])  # noqa: S301 - made by our own function in the same job
+
+
+def find_key_positions(
+    plan: ScanPlan, target: DeleteTarget, storage: Storage, data: DataFrame, on: Sequence[str], *, named: NamedFiles | None = None
+) -> Deletions:
+    """Find and hide the rows whose key is the key of a row of a frame, by a join on executors.
+
+    Args:
+        plan: A scan of the key columns.
+        target: Where to write delete files.
+        storage: How to reach the files.
+        data: Rows with at least the key columns. It is evaluated for its keys once here, and once more when written: its
+            keys have to be the same each time.
+        on: Names of the key columns.
+
+    Raises:
+        SchemaError: NULL or repeated keys in the frame, or a key column that it lacks.
+        UnsupportedFeatureError: A key column of a nested type.
+    """
+    schema = plan.read_schema.select(on)
+    keys = _keys(data, schema).persist()
+    try:
+        _check_keys(keys, schema)
+        wide = _positions(plan, schema, storage, data.sparkSession, keep_predicate=True)
+        return _hide(wide.join(keys, on=list(schema.names), how="left_semi"), plan, target, storage, named)
+    finally:
+        keys.unpersist()
+
+
+def _keys(data: DataFrame, schema: Schema) -> DataFrame:
+    by_name = {name.casefold(): name for name in data.columns}
+    selected: list[Column] = []
+    for column, field in zip(schema, spark_schema(schema), strict=True):
+        if not column.is_leaf or column.type in NO_KEY_TYPES:
+            raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
+        if column.name.casefold() not in by_name:
+            raise SchemaError(f"the data has no column {column.name!r}, which is part of the key", column=column.name)
+        value = sf.col(quoted(by_name[column.name.casefold()])).cast(field.dataType)
+        # The text of a uuid has many forms, and Spark compares letters.
+        selected.append((sf.lower(value) if column.type == UUID else value).alias(column.name))
+    return data.select(*selected)
+
+
+def _check_keys(keys: DataFrame, schema: Schema) -> None:
+    columns = [sf.col(quoted(name)) for name in schema.names]
+    missing = [sf.coalesce(sf.sum(sf.when(column.isNull(), sf.col(_COUNT))), sf.lit(0)) for column in columns]
+    repeated = sf.coalesce(sf.sum(sf.when(sf.col(_COUNT) > 1, sf.col(_COUNT) - 1)), sf.lit(0))
+    counts = keys.groupBy(*columns).agg(sf.count(sf.lit(1)).alias(_COUNT)).agg(*missing, repeated).collect()[0]
+    for name, count in zip(schema.names, counts, strict=False):
+        if count:
+            raise SchemaError(f"key column {name!r} is NULL in {count} rows of the data; rows without a key cannot be matched", column=name)
+    if counts[len(columns)]:
+        names = ", ".join(schema.names)
+        raise SchemaError(f"the data has {counts[len(columns)]} rows whose key ({names}) occurs more than once", columns=list(schema.names))
+
+
+def target_rows(
+    plan: ScanPlan,
+    storage: Storage,
+    session: SparkSession,
+    columns: Sequence[Field],
+    places: Sequence[str],
+    keys: SourceKeys | None = None,
+    *,
+    evaluated: Collection[int] = frozenset(),
+) -> DataFrame:
+    """Visible rows of a plan that satisfy its predicate, as far as Arrow can evaluate it, each with its place.
+
+    Columns have types that hold every value, as they go back into files. Those that Spark evaluates something on have the nearest
+    types of Spark's own, and come again behind the places, under the name that :func:`exact_name` gives, where these differ.
+
+    Args:
+        plan: A scan of all columns.
+        columns: The columns under the names that they are to have.
+        places: Names of the columns that follow: row id, number of the file in the plan (or :data:`INLINED`), position in it.
+        keys: Leaves out rows that match none of them.
+        evaluated: Places of the columns that Spark evaluates expressions on.
+    """
+    predicate = None if plan.predicate is not None and needs_sql(plan.predicate) else plan.predicate
+    shape = replace(plan.shape, virtual=("rowid", *_POSITION_SHAPE), predicate=predicate)
+    number_of = {task.file.id: number for number, task in enumerate(plan.tasks)}
+    groups = [*(TaskGroup(tasks=tasks) for tasks in bin_pack(split_tasks(plan.tasks))), *inlined_groups(plan.inlined)]
+    every = frozenset(column.id for column in columns)
+    given = every - {columns[place].id for place in evaluated}
+    schema, exact = (spark_schema(Schema(columns=tuple(columns)), exact=ids) for ids in (given, every))
+    again = [place for place in range(len(columns)) if schema[place].dataType != exact[place].dataType]
+    for name in places:
+        schema = schema.add(name, "long")
+    for place in again:
+        schema = schema.add(exact_name(columns[place].name), exact[place].dataType)
+    reader = _position_reader(groups, number_of, shape, storage, arrow_form(schema), keys, again=again)
+    return task_id_frame(session, len(groups), size_of(plan.tasks, plan.inlined)).mapInArrow(reader, schema)
+
+
+def exact_name(name: str) -> str:
+    """Name the column of exact values that stands beside a column of values to calculate with."""
+    return f"{name}_exact"
+
+
+def _positions(plan: ScanPlan, columns: Schema, storage: Storage, session: SparkSession, *, keep_predicate: bool) -> DataFrame:
+    """Visible rows of the plan's files: the columns, then the number of the file in the plan and the position in it."""
+    predicate = plan.predicate if keep_predicate else None
+    shape = replace(plan.shape, schema=columns, virtual=_POSITION_SHAPE, predicate=predicate)
+    number_of = {task.file.id: number for number, task in enumerate(plan.tasks)}
+    groups = [*(TaskGroup(tasks=tasks) for tasks in bin_pack(split_tasks(plan.tasks))), *inlined_groups(plan.inlined)]
+    schema = spark_schema(columns).add(_FILE, "long").add(_POSITION, "long")
+    reader = _position_reader(groups, number_of, shape, storage, arrow_form(schema))
+    return task_id_frame(session, len(groups), size_of(plan.tasks, plan.inlined)).mapInArrow(reader, schema)
+
+
+def _position_reader(
+    groups: Sequence[TaskGroup],
+    number_of: dict[int, int],
+    shape: ScanProjection,
+    storage: Storage,
+    wanted: pa.Schema,
+    keys: SourceKeys | None = None,
+    *,
+    again: Sequence[int] = (),
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    packed_tasks = tuple(groups)
+
+    def run(work: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with serialize_errors():
+            matching = None if keys is None else keys.load(storage)
+            for number in task_ids(work):
+                for file, rows in _rows(packed_tasks[number], number_of, shape, storage, matching):
+                    # The number of the file comes before the position, the last virtual column.
+                    *columns, positions = rows.columns
+                    arrays = [*columns, pa.repeat(pa.scalar(file, pa.int64()), rows.num_rows), positions]
+                    yield to_spark_form(pa.RecordBatch.from_arrays(arrays, names=wanted.names[: len(arrays)]), wanted, again)
+
+    return run
+
+
+def _rows(
+    group: TaskGroup, number_of: dict[int, int], shape: ScanProjection, storage: Storage, matching: KeyFilter | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    for task in group.tasks:
+        found = read_task(task, shape, storage, threads=False) if matching is None else matching.rows(task, shape, storage)
+        for rows in found:
+            yield number_of[task.file.id], rows
+    if group.inlined is not None:
+        table: Any = pa.ipc.open_stream(group.inlined).read_all()
+        # The row id says which inlined row it is, wherever a group was cut.
+        for rows in read_inlined(table, shape) if matching is None else matching.inlined(table, shape):
+            yield INLINED, rows
+
+
+def _hide(matching: DataFrame, plan: ScanPlan, target: DeleteTarget, storage: Storage, named: NamedFiles | None) -> Deletions:
+    """Write the delete files of the matching positions, one group of positions for each file."""
+    tasks, shape = plan.tasks, plan.shape
+
+    def write(rows: pa.Table) -> pa.Table:
+        number = rows.column(_FILE)[0].as_py()
+        positions = np.sort(rows.column(_POSITION).to_numpy())
+        if number == INLINED:
+            return pa.Table.from_batches([packed(positions.tolist())])
+        with serialize_errors():
+            return pa.Table.from_batches([packed(write_position_deletes(tasks[number].file, positions, shape, target, storage))])
+
+    with reraise_remote_errors(), awaiting_tasks(matching.sparkSession):
+        results = matching.select(_FILE, _POSITION).groupBy(_FILE).applyInArrow(write, RESULT).collect()
+    found: list[FileDeletion] = []
+    row_ids: set[int] = set()
+    for row in results:
+        value = unpacked(row)
+        if isinstance(value, list):
+            row_ids.update(value)
+        else:
+            found.append(value)
+    deletions = collect(found, inlined_by_table(plan, row_ids))
+    _sweep_lost(results, deletions, target, storage, matching.sparkSession, named)
+    return deletions
+
+
+def inlined_by_table(plan: ScanPlan, row_ids: set[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Inlined rows of a plan with certain row ids, by physical table."""
+    every = matching_inlined(replace(plan, predicate=None))
+    chosen = ((name, tuple(row_id for row_id in ids if row_id in row_ids)) for name, ids in every)
+    return tuple((name, ids) for name, ids in chosen if ids)

@@ -1,0 +1,393 @@
+"""Checks of the arguments of public methods: an invalid value is rejected, with the parameter's name, before anything is done.
+
+The check of a parameter follows from its name, which means the same everywhere; ``_OF_METHOD`` lists the exceptions. A text in place of a
+list of names is one name. ``format.checked_calls`` has them done.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeAlias
+
+from ducklake_core.errors import UsageError
+from ducklake_core.format.expressions.conditions import Combinable, Condition
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.options import parse_age
+from ducklake_core.format.types.message_text import shown
+
+Check: TypeAlias = Callable[[str, Any], Any]
+"""Takes the name of the parameter and the value; returns the value to go on with, or raises UsageError."""
+
+BEGINNING, END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+"""The ends of the calendar."""
+
+_LARGEST = 2**63 - 1
+
+
+def check_for(method: str, parameter: str) -> Check | None:
+    """The check of a parameter, None when there is none."""
+    return _OF_METHOD.get((method, parameter)) or _BY_NAME.get(parameter)
+
+
+def _refused(name: str, wanted: str, value: object) -> UsageError:
+    return UsageError(f"{name} must be {wanted}, not {shown(value)}", parameter=name)
+
+
+def _or_none(check: Check) -> Check:
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def _anything(_name: str, value: object) -> object:
+    """For what is checked where it is used: frames, and values of a column."""
+    return value
+
+
+def _unicode(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise _refused(name, "a text", value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} is {shown(value)}, which holds half of a surrogate pair and is no Unicode text", parameter=name) from None
+    return value
+
+
+def _text(name: str, value: object) -> str:
+    """A text that the catalog can hold: PostgreSQL stores no NUL."""
+    text = _unicode(name, value)
+    if "\0" in text:
+        raise UsageError(f"{name} is {shown(text)}, which holds a NUL character", parameter=name)
+    return text
+
+
+def _value(name: str, value: object) -> object:
+    return _text(name, value) if isinstance(value, str) else value
+
+
+def given_text(name: str, value: object) -> str:
+    """A text that is not empty.
+
+    Raises:
+        UsageError: Something else.
+    """
+    if not _text(name, value):
+        raise UsageError(f"{name} is empty", parameter=name)
+    return str(value)
+
+
+def in_utc(time: datetime) -> datetime:
+    """A point in time in UTC; the ends of the calendar for those that the calendar does not have there.
+
+    Raises:
+        UsageError: It has no zone.
+    """
+    if time.tzinfo is None or time.utcoffset() is None:
+        raise UsageError(f"the time {time.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        return BEGINNING if time.year == BEGINNING.year else END
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _refused(name, "True or False", value)
+    return value
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _refused(name, "a whole number", value)
+    number = value.__index__()
+    if not -_LARGEST <= number <= _LARGEST:
+        raise _refused(name, "a whole number of 64 bits", value)
+    return int(number)
+
+
+def _fraction(name: str, value: object) -> float:
+    number = math.nan
+    if not isinstance(value, bool) and isinstance(value, int | float):
+        number = float(value) if abs(value) <= 1 else math.nan
+    if not 0 <= number <= 1:
+        raise _refused(name, "a number between 0 and 1", value)
+    return number
+
+
+def _items(name: str, wanted: str, value: object) -> Iterator[object]:
+    """The items of what is several things, but no text and no mapping."""
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise _refused(name, wanted, value)
+    yield from value
+
+
+def names(name: str, value: object) -> tuple[str, ...]:
+    """Names, where a text is one of them.
+
+    >>> names("on", "ab"), names("on", ["a", "b"])
+    (('ab',), ('a', 'b'))
+
+    Raises:
+        UsageError: Something else.
+    """
+    if isinstance(value, str):
+        return (_text(name, value),)
+    return tuple(_text(name, one) for one in _items(name, "a name or a list of names", value))
+
+
+def _name_or_path(name: str, value: object) -> str | tuple[str, ...]:
+    return _text(name, value) if isinstance(value, str) else names(name, value)
+
+
+def _row_count(name: str, value: object) -> int:
+    count = _whole(name, value)
+    if count < 0:
+        raise _refused(name, "a number of rows", value)
+    return count
+
+
+def _whole_numbers(name: str, value: object) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (_whole(name, value),)
+    return tuple(_whole(name, one) for one in _items(name, "a list of whole numbers", value))
+
+
+def _paths(name: str, value: object) -> str | tuple[str, ...]:
+    if isinstance(value, str | os.PathLike):
+        return _path(name, value)
+    return tuple(_path(name, one) for one in _items(name, "a path or a list of paths", value))
+
+
+def _path(name: str, value: object) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise _refused(name, "a path or a list of paths", value)
+    return given_text(name, os.fspath(value))
+
+
+def _mapping(name: str, value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _refused(name, "a mapping", value)
+    for key in value:
+        _text(f"a key of {name}", key)
+    return value
+
+
+def _names_by_text(name: str, value: object) -> Mapping[str, tuple[str, ...]]:
+    return {key: names(f"{name}[{key!r}]", listed) for key, listed in _mapping(name, value).items()}
+
+
+def _texts_by_text(name: str, value: object) -> Mapping[str, str]:
+    for key, text in _mapping(name, value).items():
+        _text(f"{name}[{key!r}]", text)
+    return dict(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _storage_options(name: str, value: object) -> Mapping[str, Mapping[str, Any]]:
+    # Values may be secrets, which no message repeats.
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) and isinstance(one, Mapping) for key, one in value.items()):
+        raise UsageError(f"{name} must be a mapping from protocols to mappings of options", parameter=name)
+    return value
+
+
+def _extra_info(name: str, value: object) -> str | Mapping[str, Any]:
+    return _text(name, value) if isinstance(value, str) else _mapping(name, value)
+
+
+def _partitions(name: str, value: object) -> tuple[Mapping[str, Any], ...] | str:
+    if value == "in_data":
+        return "in_data"
+    return tuple(_mapping(f"each of {name}", one) for one in _items(name, "'in_data' or a list of mappings", value))
+
+
+def _at(name: str, value: object) -> int | datetime:
+    if isinstance(value, datetime):
+        return in_utc(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _refused(name, "the id of a snapshot or a datetime with a zone", value)
+    return _whole(name, value)
+
+
+def _time(name: str, value: object) -> datetime:
+    if not isinstance(value, datetime):
+        raise _refused(name, "a datetime with a zone", value)
+    return in_utc(value)
+
+
+def age(name: str, value: object) -> timedelta:
+    """A span of time: a timedelta, or a text such as "7 days", as options take it.
+
+    >>> age("min_age", "7 days")
+    datetime.timedelta(days=7)
+
+    Raises:
+        UsageError: Something else.
+    """
+    if isinstance(value, timedelta):
+        return value
+    if not isinstance(value, str):
+        raise _refused(name, "a timedelta or a text such as '7 days'", value)
+    try:
+        return parse_age(_text(name, value))
+    except UsageError:
+        raise _refused(name, "a timedelta or a text such as '7 days'", value) from None
+
+
+def _age_or_time(name: str, value: object) -> timedelta | datetime:
+    if isinstance(value, datetime):
+        return in_utc(value)
+    if not isinstance(value, timedelta | str):
+        raise _refused(name, "a timedelta, a text such as '7 days', or a datetime with a zone", value)
+    return age(name, value)
+
+
+_FOREIGN_CONDITIONS = {
+    "pyarrow": "a pyarrow expression",
+    "pyspark": "a Spark column",
+    "polars": "a polars expression",
+    "ibis": "an expression",
+}
+
+
+def _condition(name: str, value: object) -> str | Predicate | Condition:
+    if isinstance(value, Combinable):
+        return value.as_condition()
+    if isinstance(value, Predicate):
+        return value
+    foreign = _FOREIGN_CONDITIONS.get(type(value).__module__.partition(".")[0])
+    if foreign is not None:
+        message = f"{name} is {foreign}, which its library does not let anybody read: write ducklake_core.col('a') > 5, or SQL text 'a > 5'"
+        raise UsageError(message, parameter=name)
+    if not isinstance(value, str):
+        raise _refused(name, "a condition: SQL text, or one built with ducklake_core.col", value)
+    return _unicode(name, value)
+
+
+def _sql_condition(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise _refused(name, "SQL text over t.column and s.column", value)
+    return _unicode(name, value)
+
+
+def _option_value(name: str, value: object) -> str | int | float:
+    if not isinstance(value, str | int | float):
+        raise _refused(name, "a text, a number, True or False", value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _whole(name, value)
+    return _text(name, value) if isinstance(value, str) else value
+
+
+def _session(name: str, value: object) -> object:
+    if not any(cls.__module__.startswith("pyspark.sql") and cls.__name__ == "SparkSession" for cls in type(value).__mro__):
+        raise _refused(name, "a SparkSession", value)
+    return value
+
+
+def _connection(name: str, value: object) -> object:
+    if not any(cls.__name__ == "DuckDBPyConnection" for cls in type(value).__mro__):
+        raise _refused(name, "a connection of DuckDB", value)
+    return value
+
+
+def _assignments(name: str, value: object) -> Mapping[str, Any] | str:
+    if isinstance(value, str) and value == "all":
+        return value
+    for key, one in _mapping(name, value).items():
+        if isinstance(one, str):
+            _unicode(f"{name}[{key!r}]", one)
+    return dict(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _columns_of_table(name: str, value: object) -> object:
+    return _mapping(name, value) if isinstance(value, Mapping) and not hasattr(value, "__arrow_c_schema__") else value
+
+
+_COMMIT: Mapping[str, Check] = {
+    "author": _or_none(_text),
+    "message": _or_none(_text),
+    "extra_info": _or_none(_extra_info),
+    "commit_id": _or_none(given_text),
+}
+
+
+def _commit(_name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    unknown = next((name for name in value if name not in _COMMIT), None)
+    if unknown is not None:
+        raise UsageError(f"there is no argument {unknown!r}: beside those of the method there are {', '.join(_COMMIT)}", parameter=unknown)
+    return {name: _COMMIT[name](name, given) for name, given in value.items()}
+
+
+_BY_NAME: Mapping[str, Check] = {
+    **_COMMIT,
+    **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql"), _text),
+    **dict.fromkeys(("data_path", "metadata_schema", "comment", "text"), _or_none(_text)),
+    **dict.fromkeys(("mode", "schema_evolution", "kind", "level"), _text),
+    **dict.fromkeys(("if_not_exists", "if_exists", "or_replace", "replace", "cascade", "create", "dry_run", "encrypted", "indexes"), _flag),
+    **dict.fromkeys(("read_only", "override_data_path", "allow_history_loss", "allow_missing", "allow_duplicates"), _flag),
+    **dict.fromkeys(("ignore_extra_columns", "every_parquet", "repair"), _flag),
+    **dict.fromkeys(("inline", "hive_partitioning", "exact"), _or_none(_flag)),
+    **dict.fromkeys(("on", "partition_by", "keys", "allowed_paths"), names),
+    "columns": _or_none(names),
+    "column": _name_or_path,
+    "paths": _paths,
+    "where": _or_none(_condition),
+    "partitions": _or_none(_partitions),
+    **dict.fromkeys(("at", "end", "snapshot"), _or_none(_at)),
+    "start": _at,
+    "older_than": _or_none(_age_or_time),
+    "min_age": age,
+    "versions": _or_none(_whole_numbers),
+    "keep_last": _whole,
+    "n": _row_count,
+    "limit": _or_none(_row_count),
+    "dtype_backend": _text,
+    "connection": _or_none(_connection),
+    **dict.fromkeys(("max_compacted_files", "min_file_size", "max_file_size"), _or_none(_whole)),
+    **dict.fromkeys(("after", "small_file_size"), _whole),
+    "delete_threshold": _or_none(_fraction),
+    **dict.fromkeys(("until", "most_snapshots", "snapshot_id"), _or_none(_whole)),
+    "storage_options": _or_none(_storage_options),
+    "definitions": _texts_by_text,
+    "values": _assignments,
+    "spark": _or_none(_session),
+    "session": _session,
+    **dict.fromkeys(("data", "source", "data_type"), _anything),
+    **dict.fromkeys(("value", "default"), _value),
+    "commit": _commit,
+    # Passed on as it is to a method that checks.
+    "how": _anything,
+}
+
+_BRANCHES = (
+    "when_matched_update", "when_matched_delete", "when_not_matched_insert", "when_not_matched_by_source_update",
+    "when_not_matched_by_source_delete",
+)  # fmt: skip
+
+_ON_TABLES = ("merge_adjacent_files", "flush_inlined_data", "rewrite_data_files")
+
+_OF_METHOD: Mapping[tuple[str, str], Check] = {
+    # A branch of a merge sees two tables.
+    **{(branch, "where"): _or_none(_sql_condition) for branch in _BRANCHES},
+    **{(method, "schema"): _columns_of_table for method in ("create_table",)},
+    **{(method, "schema"): _or_none(_text) for method in ("tables", "set_option", "unset_option", *_ON_TABLES)},
+    **{(method, "table"): _or_none(_text) for method in ("options", "set_option", "unset_option", *_ON_TABLES)},
+    ("set_option", "value"): _option_value,
+    ("add", "until"): _or_none(_time),
+    ("set_comment", "column"): _or_none(_name_or_path),
+    ("set_tag", "column"): _or_none(_name_or_path),
+    **{(method, "key"): given_text for method in ("set_tag", "set_schema_tag")},
+    **{(method, "value"): _or_none(_text) for method in ("set_tag", "set_schema_tag")},
+    ("set_default", "expression"): _or_none(_text),
+    ("find_commit", "commit_id"): _text,
+    ("merge", "on"): _name_or_path,
+    # What the data source and the builder of merges hand over inside the library.
+    **{("stage_created", one): _anything for one in ("files", "state", "uuid")},
+    **{("stage_written", one): _anything for one in ("files", "state", "table_id", "overwrite")},
+    **{("merge_clauses", one): _anything for one in ("on", "clauses")},
+    ("write_frame", "frame"): _anything,
+    ("restore", "columns"): _or_none(_text),
+    ("undrop_table", "new_name"): _or_none(given_text),
+    ("create_view", "columns"): names,
+    ("changed_tables", "tables"): _or_none(_names_by_text),
+}

@@ -1,0 +1,124 @@
+"""Defaults of columns as the catalog stores them (specification: ducklake_column, default_value and initial_default)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, time
+from decimal import Decimal
+from uuid import UUID as Uuid
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.expressions.literals import text_literal
+from ducklake_core.format.types.data_types import BLOB, FLOAT64, GEOMETRY, INTERVAL, TIME_NS, TIMETZ, VARIANT, Field
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import NO_DEFAULT
+from ducklake_core.format.values.value_text import from_cast_text, to_cast_text
+
+
+def with_default(field: Field, value: object) -> Field:
+    """The column with a default for new rows; None takes it away.
+
+    >>> from ducklake_core.format.types.data_types import DecimalType
+    >>> with_default(Field(name="d", type=DecimalType(precision=10, scale=2)), 1.5).default
+    '1.5'
+
+    Args:
+        field: The column.
+        value: A Python value, or a text that the column's type can be read from.
+
+    Raises:
+        UsageError: It is not a value of the type.
+        UnsupportedFeatureError: A nested, variant or geometry column.
+    """
+    if value is None:
+        return replace(field, default=None, default_is_expression=False)
+    if not field.is_leaf or field.type in (VARIANT, GEOMETRY):
+        raise UnsupportedFeatureError(f"column {field.name!r} of type {field.type} cannot have a default", column=field.name)
+    text = _literal_text(value)
+    if text == NO_DEFAULT:
+        raise UnsupportedFeatureError(
+            f"the text {NO_DEFAULT} cannot be the default of column {field.name!r}: the catalog says by it that there is none",
+            column=field.name,
+        )
+    _cast_text(text, field)
+    return replace(field, default=text, default_is_expression=False)
+
+
+def with_expression(field: Field, sql: str) -> Field:
+    """The column with a default that DuckDB computes for each new row, such as ``now()``.
+
+    Raises:
+        UsageError: Not one expression, or one that reads columns or tables.
+    """
+    try:
+        parsed = sqlglot.parse(sql, read="duckdb")
+    except SqlglotError as problem:
+        raise UsageError(f"cannot read the default {sql!r} of column {field.name!r}", column=field.name) from problem
+    expression = parsed[0] if len(parsed) == 1 else None
+    if not isinstance(expression, exp.Condition) or expression.find(exp.Column, exp.Query, exp.Star):
+        raise UsageError(f"the default {sql!r} of column {field.name!r} is not one expression without columns", column=field.name)
+    return replace(field, default=sql.strip(), default_is_expression=True)
+
+
+def with_initial_default(field: Field) -> Field:
+    """The column as it is added: rows of files that lack it have its default, as the type's own text.
+
+    >>> from ducklake_core.format.types.data_types import DecimalType
+    >>> with_initial_default(Field(name="d", type=DecimalType(precision=10, scale=2), default="1.5")).initial_default
+    '1.50'
+    """
+    if field.default is None or field.default_is_expression or field.initial_default is not None:
+        return field
+    return replace(field, initial_default=_cast_text(field.default, field))
+
+
+def with_initial_defaults(schema: Schema) -> Schema:
+    """The same for all columns of a new table."""
+    return Schema(columns=tuple(with_initial_default(column) for column in schema))
+
+
+_MOST_BITS = 256
+
+
+def _literal_text(value: object) -> str:
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            if value.bit_length() > _MOST_BITS:
+                raise UsageError(f"a default of {value.bit_length()} bits is larger than any type holds")
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case float():
+            return to_cast_text(value, FLOAT64)
+        case bytes():
+            return to_cast_text(value, BLOB)
+        case datetime():
+            return value.isoformat(sep=" ")
+        case date() | time():
+            return value.isoformat()
+        case Uuid():
+            return str(value)
+        case _:
+            raise UsageError(f"cannot store a {type(value).__qualname__} as a default; give its text", type=type(value).__qualname__)
+
+
+def _cast_text(text: str, field: Field) -> str:
+    """The text of the value in the form of the column's type.
+
+    Raises:
+        UsageError: The text is not a value of the type.
+    """
+    try:
+        if field.type in (TIMETZ, TIME_NS, INTERVAL):
+            return to_cast_text(from_cast_text(text, field.type), field.type)
+        return to_cast_text(text_literal(text, field.type).value, field.type)
+    except (DuckLakeError, ValueError, ArithmeticError) as problem:
+        raise UsageError(f"{text!r} is not a value of type {field.type}, so it cannot be the default of column {field.name!r}") from problem

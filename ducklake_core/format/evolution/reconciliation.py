@@ -1,0 +1,285 @@
+"""A frame's columns against a table's: what fits, what widens, what is new, what is refused (specification: Schema Evolution)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Literal, TypeAlias
+
+from ducklake_core.errors import SchemaError
+from ducklake_core.format.types.data_types import (
+    BOOLEAN,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    GEOMETRY,
+    INT16,
+    INT32,
+    INT64,
+    INT128,
+    INTEGERS,
+    INTERVAL,
+    JSON,
+    SIGNED_INTEGERS,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMP_MS,
+    TIMESTAMP_NS,
+    TIMESTAMP_S,
+    TIMESTAMPTZ,
+    TIMETZ,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    UINT128,
+    UNSIGNED_INTEGERS,
+    UUID,
+    VARCHAR,
+    VARIANT,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    StructType,
+    with_children,
+)
+from ducklake_core.format.types.schema import Schema
+
+Mode: TypeAlias = Literal["strict", "additive"]
+
+_DIGITS: dict[DataType, int] = dict(zip(INTEGERS, (3, 5, 10, 19, 39, 3, 5, 10, 20, 39), strict=True))
+_MOST_DIGITS = 38
+_WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
+    DATE: (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS, TIMESTAMPTZ),
+    TIMESTAMP_S: (TIMESTAMP, TIMESTAMP_MS, TIMESTAMP_NS),
+    TIMESTAMP_MS: (TIMESTAMP, TIMESTAMP_NS),
+    TIMESTAMP: (TIMESTAMP_NS, TIMESTAMPTZ),
+}
+# Types that engines lack travel as these; the writer casts them back and refuses values that do not fit.
+_CARRIERS: dict[DataType, DataType] = {
+    UINT8: INT16,
+    UINT16: INT32,
+    UINT32: INT64,
+    UINT64: DecimalType(precision=20, scale=0),
+    INT128: DecimalType(precision=38, scale=0),
+    UINT128: DecimalType(precision=38, scale=0),
+    TIMESTAMP_S: TIMESTAMP,
+    TIMESTAMP_MS: TIMESTAMP,
+    TIMETZ: TIME,
+    INTERVAL: VARCHAR,
+    UUID: VARCHAR,
+}
+# Types that Spark reads columns as which it has no exact type for (engines/spark/types.py): written
+# back, every value is parsed and checked.
+_EXACT_CARRIERS: dict[DataType, DataType] = {
+    INT128: VARCHAR,
+    UINT128: VARCHAR,
+    TIME: VARCHAR,
+    TIMETZ: VARCHAR,
+    TIMESTAMP_NS: INT64,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """How a table takes a frame.
+
+    Attributes:
+        schema: The table's columns afterwards, with final ids; the same as before when nothing changes.
+        ended: Ids of columns whose present row ends, because their type widens.
+        added: Every node to insert, parents first, each with the id of its parent (None on top level): widened nodes under their old
+            id, new ones under new ids. Children of a new node are listed on their own.
+        differences: What changes, for people.
+    """
+
+    schema: Schema
+    ended: tuple[int, ...] = ()
+    added: tuple[tuple[Field, int | None], ...] = ()
+    differences: tuple[str, ...] = ()
+
+
+def promotes(source: DataType, target: DataType) -> bool:
+    """Whether ALTER may change a leaf column of ``source`` to ``target``: exactly what DuckDB allows.
+
+    That is more than :func:`widens`: everything becomes JSON, and numbers become decimals of 38 digits whether they all fit or not.
+
+    >>> promotes(INT64, DecimalType(precision=38, scale=38)), widens(INT64, DecimalType(precision=38, scale=38))
+    (True, False)
+    >>> promotes(UUID, JSON), promotes(JSON, VARCHAR), promotes(INT32, VARCHAR), promotes(FLOAT64, FLOAT32)
+    (True, False, False, False)
+    """
+    if source == target:
+        return False
+    if target == JSON:
+        return source not in (VARIANT, GEOMETRY)
+    widest = isinstance(target, DecimalType) and target.precision == _MOST_DIGITS
+    if widest and source in _DIGITS:
+        return True
+    if widest and isinstance(source, DecimalType) and isinstance(target, DecimalType):
+        return target.precision - target.scale >= source.precision - source.scale
+    return widens(source, target)
+
+
+def widens(source: DataType, target: DataType) -> bool:
+    """Whether a column of ``source`` may become ``target``: what DuckDB promotes, less what would lose digits.
+
+    >>> widens(INT32, INT64), widens(INT64, INT32), widens(UINT32, INT64), widens(UINT32, INT32), widens(DATE, TIMESTAMP)
+    (True, False, True, False, True)
+    >>> widens(INT32, DecimalType(precision=10, scale=0)), widens(INT32, DecimalType(precision=10, scale=2))
+    (True, False)
+    """
+    if source == target:
+        return False
+    if source == BOOLEAN:
+        return target in INTEGERS
+    if source in _DIGITS:
+        return _integer_widens(source, target)
+    if isinstance(source, DecimalType):
+        whole = source.precision - source.scale
+        if isinstance(target, DecimalType):
+            return target.precision - target.scale >= whole and target.scale >= source.scale
+        return target in FLOATS
+    if source == FLOAT32:
+        return target == FLOAT64
+    if source == VARCHAR:
+        return target == JSON
+    return target in _WIDER_TIMES.get(source, ())
+
+
+def _integer_widens(source: DataType, target: DataType) -> bool:
+    if isinstance(target, DecimalType):
+        return target.precision - target.scale >= _DIGITS[source]
+    if target in (FLOAT32, FLOAT64):
+        return True
+    for family in (SIGNED_INTEGERS, UNSIGNED_INTEGERS):
+        if source in family and target in family:
+            return family.index(target) > family.index(source)
+    if source in UNSIGNED_INTEGERS and target in SIGNED_INTEGERS:
+        return SIGNED_INTEGERS.index(target) > UNSIGNED_INTEGERS.index(source)
+    return False
+
+
+def fits(frame: DataType, table: DataType) -> bool:
+    """Whether values of a leaf type can be written to a column of another without changing the table.
+
+    >>> fits(INT32, INT64), fits(INT64, INT32), fits(VARCHAR, UUID), fits(INT64, TIMESTAMP_NS)
+    (True, False, True, True)
+    """
+    if frame == table or widens(frame, table) or _EXACT_CARRIERS.get(table) == frame:
+        return True
+    carrier = _CARRIERS.get(table)
+    return carrier is not None and (frame == carrier or (widens(frame, carrier) and carrier not in FLOATS))
+
+
+def may_fit(frame: DataType, table: DataType) -> bool:
+    """Whether some values of a leaf type are values of another: the writer casts them, and refuses a value that is not, with its row.
+
+    Integers have the width that a language gives them, and pandas counts nanoseconds whatever a time is measured in, so that the type
+    of such a frame says little about its values. DuckDB casts them likewise when it inserts, and fails at a value out of range.
+
+    >>> may_fit(INT64, INT32), may_fit(INT64, DecimalType(precision=5, scale=2)), may_fit(TIMESTAMP_NS, TIMESTAMP), may_fit(FLOAT64, INT32)
+    (True, True, True, False)
+    """
+    if frame in _DIGITS:
+        return table in _DIGITS or isinstance(table, DecimalType)
+    return frame == TIMESTAMP_NS and table in (TIMESTAMP, TIMESTAMP_MS, TIMESTAMP_S)
+
+
+def reconcile(table: Schema, frame: Schema, mode: Mode, next_column_id: int) -> Reconciliation:
+    """Compare a frame's columns with a table's, by name without regard to case, at any depth.
+
+    Columns that the frame lacks are written as their default or NULL.  Narrower types of the frame are cast up.
+
+    Args:
+        table: The table's present columns.
+        frame: The frame's columns; their ids mean nothing.
+        mode: ``strict`` refuses whatever would change the table; ``additive`` adds new columns and fields and widens types. Where
+            nothing widens, types whose values may fit (:func:`may_fit`) are taken as they are.
+        next_column_id: First id that new columns may take.
+
+    Raises:
+        SchemaError: The frame does not fit; the message lists every difference with both types.
+    """
+    work = _Work(ids=count(next_column_id), widens=mode == "additive")
+    columns = work.level(table.columns, frame.columns, None, "")
+    refused = [*work.refused, *(work.changed if mode == "strict" else ())]
+    if refused:
+        hint = "" if work.refused or mode != "strict" else "; schema_evolution='additive' would change the table"
+        raise SchemaError(f"the data does not fit the table: {'; '.join(refused)}{hint}", differences=tuple(refused))
+    return Reconciliation(
+        schema=Schema(columns=columns) if work.changed else table,
+        ended=tuple(work.ended),
+        added=tuple(work.added),
+        differences=tuple(work.changed),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """Collects the differences that one comparison finds."""
+
+    ids: Iterator[int]
+    widens: bool
+    ended: list[int] = field(default_factory=list)
+    added: list[tuple[Field, int | None]] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def level(self, table: tuple[Field, ...], frame: tuple[Field, ...], parent: int | None, path: str) -> tuple[Field, ...]:
+        """Columns of the table, or fields of one struct, after the frame was taken in."""
+        given: dict[str, Field] = {}
+        for column in frame:
+            if given.setdefault(column.name.casefold(), column) is not column:
+                self.refused.append(f"the frame has {path}{column.name!r} twice, apart from case")
+        result = [self.column(column, given.pop(column.name.casefold(), None), parent, path) for column in table]
+        for column in given.values():
+            self.changed.append(f"column {path + column.name!r} is new ({column.type})")
+            result.append(self.new(column, parent))
+        return tuple(result)
+
+    def column(self, column: Field, frame: Field | None, parent: int | None, path: str) -> Field:
+        if frame is not None:
+            return self.node(column, frame, parent, path)
+        if parent is None and not column.nullable and column.default is None:
+            self.refused.append(f"column {path + column.name!r} ({column.type}) is NOT NULL and the frame does not have it")
+        return column
+
+    def node(self, column: Field, frame: Field, parent: int | None, path: str) -> Field:
+        """One node that both sides have."""
+        here = path + column.name
+        match column.type, frame.type:
+            case StructType(fields=fields), StructType(fields=others):
+                return replace(column, type=StructType(fields=self.level(fields, others, column.id, f"{here}.")))
+            case ListType(element=element), ListType(element=other):
+                return replace(column, type=ListType(element=self.node(element, other, column.id, f"{here}.")))
+            case MapType(key=key, value=value), MapType(key=other_key, value=other_value):
+                key = self.node(key, other_key, column.id, f"{here}.")
+                return replace(column, type=MapType(key=key, value=self.node(value, other_value, column.id, f"{here}.")))
+            case table_type, frame_type if fits(frame_type, table_type):
+                return column
+            case table_type, frame_type if may_fit(frame_type, table_type) and not (self.widens and widens(table_type, frame_type)):
+                return column
+            case table_type, frame_type if widens(table_type, frame_type):
+                return self.widened(column, frame_type, parent, here)
+            case table_type, frame_type:
+                self.refused.append(f"column {here!r} is {table_type} in the table and {frame_type} in the frame")
+                return column
+
+    def widened(self, column: Field, data_type: DataType, parent: int | None, here: str) -> Field:
+        wider = replace(column, type=data_type, begin_snapshot=0)
+        self.changed.append(f"column {here!r} widens from {column.type} to {data_type}")
+        self.ended.append(column.id)
+        self.added.append((wider, parent))
+        return wider
+
+    def new(self, column: Field, parent: int | None) -> Field:
+        """The column with ids in pre-order; it is nullable, because older rows do not have it."""
+        own = next(self.ids)
+        place = len(self.added)
+        numbered = Field(id=own, name=column.name, type=with_children(column.type, lambda child: self.new(child, own)))
+        self.added.insert(place, (numbered, parent))
+        return numbered

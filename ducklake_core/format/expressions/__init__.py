@@ -1,0 +1,1 @@
+"""Predicates and scalar expressions: parsed from SQL, compared, pruned with, printed."""

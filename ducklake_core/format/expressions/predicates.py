@@ -1,0 +1,301 @@
+"""Row predicates: a small expression tree bound to a table's columns.
+
+SQL text is parsed with sqlglot's DuckDB dialect by :mod:`~ducklake_core.format.expressions.predicate_parser`; each engine evaluates.
+Parts that only a SQL engine can evaluate stay as :class:`SqlExpression`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import Literal as OneOf
+
+from ducklake_core.format.types.data_types import DataType
+
+if TYPE_CHECKING:
+    from ducklake_core.format.expressions.scalars import Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnReference:
+    """A leaf of the table: its id, its path of names from the top-level column down, and its type."""
+
+    column_id: int
+    path: tuple[str, ...]
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Literal:
+    """A constant in the Python form of ``type`` (see format/values/leaf_values.py): int, Decimal, float, str, bytes, bool, or,
+    for dates, days since 1970-01-01 and, for timestamps and times, microseconds (nanoseconds for timestamp_ns), as int."""
+
+    value: object
+    type: DataType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlExpression:
+    """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads.
+
+    ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can; ``in_arrow`` says that no SQL engine can.
+    """
+
+    sql: str
+    columns: tuple[ColumnReference, ...]
+    scalar: Scalar | None = field(default=None, compare=False, repr=False)
+    in_arrow: bool = False
+
+
+Operand: TypeAlias = ColumnReference | Literal | SqlExpression
+Operator: TypeAlias = OneOf["=", "<>", "<", "<=", ">", ">="]
+
+
+_OPPOSITE: dict[Operator, Operator] = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """SQL comparison: NULL when either side is NULL. NaN equals NaN and is greater than every number, as in DuckDB."""
+
+    left: Operand
+    operator: Operator
+    right: Operand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsNull:
+    """``operand IS NULL``, never NULL itself."""
+
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InList:
+    """``operand IN (values)``; ``has_null`` says that the list also holds NULL, which makes misses NULL."""
+
+    operand: ColumnReference
+    values: tuple[Literal, ...]
+    has_null: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Values of a column's own type from ``low`` to ``high``; None is no bound on that side."""
+
+    low: object = None
+    low_inclusive: bool = True
+    high: object = None
+    high_inclusive: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InRanges:
+    """The column lies in one of the ranges, which are disjoint and ascend; NULL for NULL."""
+
+    operand: ColumnReference
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartsWith:
+    """``operand LIKE 'prefix%'`` for a prefix without wildcards."""
+
+    operand: ColumnReference
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Not:
+    """SQL NOT: NULL stays NULL."""
+
+    operand: Predicate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class And:
+    """All of at least two; SQL three-valued logic."""
+
+    operands: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Or:
+    """Any of at least two; SQL three-valued logic."""
+
+    operands: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """TRUE, FALSE or NULL (None)."""
+
+    value: bool | None
+
+
+Predicate: TypeAlias = Comparison | IsNull | InList | InRanges | StartsWith | Not | And | Or | Constant | ColumnReference | SqlExpression
+
+MOST_LEVELS = 100
+"""How deep conditions and expressions may be nested; a chain of AND or OR is one level, and each doubling of its length another."""
+
+TRUE = Constant(value=True)
+FALSE = Constant(value=False)
+UNKNOWN = Constant(value=None)
+
+
+def conjunction(predicates: Iterable[Predicate]) -> Predicate:
+    """All of the predicates: flattened, without TRUE; FALSE as soon as one of them is.
+
+    >>> conjunction([]) == TRUE, conjunction([TRUE, UNKNOWN]) == UNKNOWN
+    (True, True)
+    """
+    parts: list[Predicate] = []
+    for predicate in predicates:
+        parts.extend(predicate.operands if isinstance(predicate, And) else (predicate,))
+    kept = tuple(dict.fromkeys(p for p in parts if p != TRUE))
+    if FALSE in kept:
+        return FALSE
+    return And(operands=kept) if len(kept) > 1 else kept[0] if kept else TRUE
+
+
+def disjunction(predicates: Iterable[Predicate]) -> Predicate:
+    """Any of the predicates: flattened, without FALSE; TRUE as soon as one of them is.
+
+    >>> disjunction([]) == FALSE, disjunction([FALSE, UNKNOWN]) == UNKNOWN
+    (True, True)
+    """
+    parts: list[Predicate] = []
+    for predicate in predicates:
+        parts.extend(predicate.operands if isinstance(predicate, Or) else (predicate,))
+    kept = tuple(dict.fromkeys(p for p in parts if p != FALSE))
+    if TRUE in kept:
+        return TRUE
+    return Or(operands=kept) if len(kept) > 1 else kept[0] if kept else FALSE
+
+
+def negation(predicate: Predicate) -> Predicate:
+    """SQL NOT, folded for constants and double negation."""
+    match predicate:
+        case Constant(value=value):
+            return Constant(value=None if value is None else not value)
+        case Not(operand=operand):
+            return operand
+        case _:
+            return Not(operand=predicate)
+
+
+def as_filter(predicate: Predicate) -> Predicate:
+    """A simpler predicate that is true for the same rows; where it is not true, it may be FALSE in place of NULL.
+
+    >>> from ducklake_core.format.types.data_types import BOOLEAN
+    >>> column = ColumnReference(column_id=1, path=("flag",), type=BOOLEAN)
+    >>> as_filter(Or(operands=(column, And(operands=(IsNull(operand=column), UNKNOWN))))) == column
+    True
+    """
+    match predicate:
+        case And(operands=operands):
+            return conjunction(as_filter(operand) for operand in operands)
+        case Or(operands=operands):
+            return disjunction(as_filter(operand) for operand in operands)
+        case Not(operand=operand):
+            return _as_negated_filter(operand)
+        case Constant(value=None):
+            return FALSE
+        case _:
+            return predicate
+
+
+def _as_negated_filter(predicate: Predicate) -> Predicate:
+    """A filter for the rows for which the predicate is false, with NOT as far inside as it goes: there it prunes in SQL too."""
+    match predicate:
+        case And(operands=operands):
+            return disjunction(_as_negated_filter(operand) for operand in operands)
+        case Or(operands=operands):
+            return conjunction(_as_negated_filter(operand) for operand in operands)
+        case Not(operand=operand):
+            return as_filter(operand)
+        case Constant(value=None):
+            return FALSE
+        case Comparison(left=ColumnReference() | Literal(), operator=operator, right=ColumnReference() | Literal()):
+            # Every type is ordered as a whole, NaN included, so that exactly one of the two holds for two values.
+            return replace(predicate, operator=_OPPOSITE[operator])
+        case _:
+            return negation(predicate)
+
+
+def walk(predicate: Predicate) -> Iterator[Predicate]:
+    """The predicate and all that it is made of, in no particular order."""
+    waiting: list[Predicate] = [predicate]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, And | Or):
+            waiting += part.operands
+        elif isinstance(part, Not):
+            waiting.append(part.operand)
+
+
+def references(predicate: Predicate | Operand) -> frozenset[ColumnReference]:
+    """Every column that a predicate reads."""
+    if isinstance(predicate, Literal):
+        return frozenset()
+    # By identity first: long conditions name the same few columns again and again.
+    found: dict[int, ColumnReference] = {}
+    for part in walk(predicate):
+        for column in _columns_of(part):
+            found[id(column)] = column
+    return frozenset(found.values())
+
+
+def _columns_of(predicate: Predicate) -> tuple[ColumnReference, ...]:
+    """Columns that a predicate reads itself, without its operands' own."""
+    match predicate:
+        case ColumnReference():
+            return (predicate,)
+        case SqlExpression(columns=columns):
+            return columns
+        case Comparison(left=left, right=right):
+            return (*_columns_of_operand(left), *_columns_of_operand(right))
+        case IsNull(operand=operand):
+            return _columns_of_operand(operand)
+        case InList(operand=column) | InRanges(operand=column) | StartsWith(operand=column):
+            return (column,)
+        case Constant() | Not() | And() | Or():
+            return ()
+        case _:
+            assert_never(predicate)
+
+
+def _columns_of_operand(operand: Operand) -> tuple[ColumnReference, ...]:
+    match operand:
+        case ColumnReference():
+            return (operand,)
+        case SqlExpression(columns=columns):
+            return columns
+        case Literal():
+            return ()
+        case _:
+            assert_never(operand)
+
+
+def terms(predicate: Predicate) -> int:
+    """How many comparisons a predicate makes of each row; a list of values is one, which is looked up."""
+    return sum(len(part.ranges) if isinstance(part, InRanges) else not isinstance(part, And | Or | Not) for part in walk(predicate))
+
+
+def needs_sql(predicate: Predicate) -> bool:
+    """Whether a predicate has a part that is SQL, whose rows an engine finds faster or alone."""
+    return any(_needs_sql(part) for part in walk(predicate))
+
+
+def _needs_sql(predicate: Predicate) -> bool:
+    match predicate:
+        case SqlExpression(in_arrow=in_arrow):
+            return not in_arrow
+        case Comparison(left=left, right=right):
+            return isinstance(left, SqlExpression) or isinstance(right, SqlExpression)
+        case IsNull(operand=operand):
+            return isinstance(operand, SqlExpression)
+        case _:
+            return False

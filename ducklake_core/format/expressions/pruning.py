@@ -1,0 +1,313 @@
+"""Answers from a file's statistics whether any row may, and whether every row must, match a predicate.
+
+A predicate is evaluated over all rows at once: the answer is the set of outcomes (true, false, NULL) that rows may have.  Whatever is
+unknown widens that set, so leaving out a file is always sound (specification: ducklake_file_column_stats).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.expressions.comparison import Domain, common_domain, domain_of, key_of, round_to_float32
+from ducklake_core.format.expressions.in_lists import any_between, sorted_keys
+from ducklake_core.format.expressions.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    Constant,
+    InList,
+    InRanges,
+    IsNull,
+    Literal,
+    Not,
+    Operand,
+    Operator,
+    Or,
+    Predicate,
+    SqlExpression,
+    StartsWith,
+    references,
+)
+from ducklake_core.format.expressions.ranges import branch_index, spans_between, spans_of_ranges
+from ducklake_core.format.files.data_files import ColumnStatistics
+from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTERVAL, JSON, TIMESTAMP_MS, TIMESTAMP_S, TIMETZ, VARIANT, DataType
+from ducklake_core.format.values.calendar_text import INFINITE_UNITS
+from ducklake_core.format.values.leaf_values import from_text
+
+_WITHOUT_STATISTICS = (TIMETZ, INTERVAL, VARIANT)
+# Every type may become json, and bounds keep the order of the old type: 5 to 10 holds 7, "5" to "10" does not.
+_WITHOUT_BOUNDS = (*_WITHOUT_STATISTICS, JSON)
+_ROUNDING: dict[Domain, float] = {"float32": 1e-6, "float64": 1e-15}
+_STEPS: dict[DataType, int] = {TIMESTAMP_S: 1_000_000, TIMESTAMP_MS: 1000}
+_NAN_KEY = (True, 0.0)
+# From so many operands of an OR on, those that bounds rule out are found by a search.
+_MANY = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Which outcomes of a predicate some row may have; all three False stands for a set without rows."""
+
+    true: bool
+    false: bool
+    null: bool
+
+
+ANYTHING = Outcomes(true=True, false=True, null=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Bounds of one operand's values: inclusive bounds in a domain, None for unbounded, and which kinds there may be."""
+
+    low: Any = None
+    high: Any = None
+    may_be_null: bool = True
+    may_be_value: bool = True
+
+
+def may_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
+    """Whether a file may hold a row that satisfies the predicate; never False wrongly.
+
+    Args:
+        predicate: Bound to the table's columns.
+        statistics: Statistics by column id; a missing column is unknown.
+        record_count: Rows of the file, deleted ones included.
+    """
+    # A count of zero or less may be wrong as well as any other: an empty file costs little to read.
+    return outcomes(predicate, statistics, record_count).true
+
+
+def must_match(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> bool:
+    """Whether every row of a file surely satisfies the predicate; never True wrongly."""
+    found = outcomes(predicate, statistics, record_count)
+    return not found.false and not found.null
+
+
+def columns(predicate: Predicate) -> frozenset[int]:
+    """Ids of the columns whose statistics can say something about the predicate."""
+    return frozenset(column.column_id for column in references(predicate))
+
+
+def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    """Every outcome that some row of the file may have, and possibly more."""
+    match predicate:
+        case Constant(value=value):
+            return Outcomes(true=value is True, false=value is False, null=value is None)
+        case ColumnReference():
+            wanted = Comparison(left=predicate, operator="=", right=Literal(value=True, type=predicate.type))
+            return outcomes(wanted, statistics, record_count)
+        case SqlExpression():
+            return ANYTHING
+        case Not(operand=operand):
+            inner = outcomes(operand, statistics, record_count)
+            return Outcomes(true=inner.false, false=inner.true, null=inner.null)
+        case And(operands=operands):
+            return _all_of([outcomes(o, statistics, record_count) for o in operands])
+        case Or(operands=operands):
+            return _any_of(_alternatives(predicate, operands, statistics, record_count))
+        case IsNull(operand=operand):
+            return _is_null(operand, statistics, record_count)
+        case Comparison():
+            return _comparison(predicate, statistics, record_count)
+        case InList():
+            return _in_list(predicate, statistics, record_count)
+        case InRanges():
+            return _in_ranges(predicate, statistics, record_count)
+        case StartsWith():
+            return _starts_with(predicate, statistics, record_count)
+        case _:
+            assert_never(predicate)
+
+
+def _alternatives(
+    predicate: Or, operands: Sequence[Predicate], statistics: Mapping[int, ColumnStatistics], record_count: int
+) -> list[Outcomes]:
+    """Outcomes of the operands; of very many only of those that the bounds of one column leave, and one that stands for the others."""
+    if len(operands) < _MANY:
+        return [outcomes(operand, statistics, record_count) for operand in operands]
+    index = branch_index(predicate)
+    if index is None:
+        return [outcomes(operand, statistics, record_count) for operand in operands]
+    domain = domain_of(index.column.type)
+    assert domain is not None
+    found = _bounds(index.column, domain, statistics, record_count)
+    places = index.between(found.low, found.high) if found.may_be_value else []
+    parts = [outcomes(operands[place], statistics, record_count) for place in places]
+    # What is left out is never true; whether it is false or NULL for some row is of no use to find out.
+    return parts if len(parts) == len(operands) else [*parts, Outcomes(true=False, false=True, null=True)]
+
+
+def _all_of(parts: list[Outcomes]) -> Outcomes:
+    return Outcomes(
+        true=all(p.true for p in parts),
+        false=any(p.false for p in parts),
+        null=any(p.null for p in parts) and all(p.true or p.null for p in parts),
+    )
+
+
+def _any_of(parts: list[Outcomes]) -> Outcomes:
+    return Outcomes(
+        true=any(p.true for p in parts),
+        false=all(p.false for p in parts),
+        null=any(p.null for p in parts) and all(p.false or p.null for p in parts),
+    )
+
+
+def _is_null(operand: Operand, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    match operand:
+        case Literal(value=value):
+            return Outcomes(true=value is None, false=value is not None, null=False)
+        case ColumnReference():
+            nulls, values = _kinds(operand.type, statistics.get(operand.column_id), record_count)
+            return Outcomes(true=nulls, false=values, null=False)
+        case SqlExpression():
+            return Outcomes(true=True, false=True, null=False)
+        case _:
+            assert_never(operand)
+
+
+def _kinds(data_type: DataType, found: ColumnStatistics | None, record_count: int) -> tuple[bool, bool]:
+    """Whether there may be NULLs, and whether there may be values."""
+    if found is None or data_type in _WITHOUT_STATISTICS or found.value_count is None or found.null_count is None:
+        return True, True
+    # Counts that do not add up, such as the zeros that DuckDB writes for some types, say nothing.
+    if found.value_count + found.null_count != record_count or min(found.value_count, found.null_count) < 0 or record_count == 0:
+        return True, True
+    return found.null_count > 0, found.value_count > 0
+
+
+def _bounds(operand: ColumnReference | Literal, domain: Domain, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Bounds:
+    if isinstance(operand, Literal):
+        if operand.value is None:
+            return Bounds(may_be_value=False)
+        key = key_of(operand.value, operand.type, domain)
+        return Bounds(low=key, high=key, may_be_null=False)
+    found = statistics.get(operand.column_id)
+    nulls, values = _kinds(operand.type, found, record_count)
+    if found is None or operand.type in _WITHOUT_BOUNDS:
+        return Bounds(may_be_null=nulls, may_be_value=values)
+    low, high = _key(found.min_value, operand.type, domain, -1), _key(found.max_value, operand.type, domain, +1)
+    if operand.type in (FLOAT32, FLOAT64):
+        # Comparisons with NaN fail, so that some writers end up with it as a bound: it is one where there is nothing else.
+        if low == _NAN_KEY and not (high == _NAN_KEY and found.contains_nan):
+            low = None
+        high = _NAN_KEY if found.contains_nan is not False else None if high == _NAN_KEY else high
+    if low is not None and high is not None and low > high:
+        low = high = None
+    return Bounds(low=low, high=high, may_be_null=nulls, may_be_value=values)
+
+
+def _key(text: str | None, data_type: DataType, domain: Domain, side: int) -> Any:
+    if text is None:
+        return None
+    try:
+        value = from_text(text, data_type)
+        if data_type in _STEPS and isinstance(value, int) and value % _STEPS[data_type] and abs(value) != INFINITE_UNITS:
+            # Bounds of a file whose timestamps are rounded when they are read.
+            return None
+        if data_type == FLOAT64:
+            # The text may come from a time when the column was float32, whose shortest text is another float64.
+            assert isinstance(value, float)
+            values = sorted((value, round_to_float32(value))) if _may_be_float32(text) else [value, value]
+            value = values[0] if side < 0 else values[1]
+        key = key_of(value, data_type, domain)
+        return _widened(key, domain, side) if domain != domain_of(data_type) else key
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return None
+
+
+def _widened(key: Any, domain: Domain, side: int) -> Any:
+    """A bound that holds however an engine rounds when it casts exact numbers to floats."""
+    if domain not in _ROUNDING:
+        return key
+    is_nan, value = key
+    return is_nan, value + side * abs(value) * _ROUNDING[domain]
+
+
+def _may_be_float32(text: str) -> bool:
+    digits = text.lower().split("e")[0].lstrip("-").replace(".", "").strip("0")
+    return digits.isdigit() and len(digits) <= 9
+
+
+def _comparison(predicate: Comparison, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    left, op, right = predicate.left, predicate.operator, predicate.right
+    if isinstance(left, SqlExpression) or isinstance(right, SqlExpression):
+        return ANYTHING
+    if any(isinstance(side, Literal) and side.value is None for side in (left, right)):
+        return Outcomes(true=False, false=False, null=True)
+    domain = common_domain(left.type, right.type)
+    if domain is None:
+        return ANYTHING
+    return _compare(_bounds(left, domain, statistics, record_count), op, _bounds(right, domain, statistics, record_count))
+
+
+def _compare(left: Bounds, op: Operator, right: Bounds) -> Outcomes:
+    null = left.may_be_null or right.may_be_null
+    if not (left.may_be_value and right.may_be_value):
+        return Outcomes(true=False, false=False, null=null)
+    match op:
+        case "=" | "<>":
+            same = _at_most(left.low, right.high) and _at_most(right.low, left.high)
+            differ = left.low is None or not (left.low == left.high == right.low == right.high)
+            return Outcomes(true=same if op == "=" else differ, false=differ if op == "=" else same, null=null)
+        case "<":
+            return Outcomes(true=_below(left.low, right.high), false=_at_most(right.low, left.high), null=null)
+        case "<=":
+            return Outcomes(true=_at_most(left.low, right.high), false=_below(right.low, left.high), null=null)
+        case ">" | ">=":
+            return _compare(right, "<" if op == ">" else "<=", left)
+
+
+def _below(low: Any, high: Any) -> bool:
+    return low is None or high is None or bool(low < high)
+
+
+def _at_most(low: Any, high: Any) -> bool:
+    return low is None or high is None or bool(low <= high)
+
+
+def _in_list(predicate: InList, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    column = predicate.operand
+    parts = [Outcomes(true=False, false=False, null=True)] if predicate.has_null else []
+    for domain, keys in sorted_keys(predicate.values, column.type).items():
+        if domain is None:
+            return ANYTHING
+        found = _bounds(column, domain, statistics, record_count)
+        if not found.may_be_value:
+            parts.append(Outcomes(true=False, false=False, null=found.may_be_null))
+            continue
+        only = found.low is not None and found.low == found.high
+        hit = any_between(keys, found.low, found.high)
+        parts.append(Outcomes(true=hit, false=not (hit and only), null=found.may_be_null))
+    if not parts:
+        nulls, _ = _kinds(column.type, statistics.get(column.column_id), record_count)
+        return Outcomes(true=False, false=True, null=nulls)
+    return _any_of(parts)
+
+
+def _in_ranges(predicate: InRanges, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    domain = domain_of(predicate.operand.type)
+    assert domain is not None
+    found = _bounds(predicate.operand, domain, statistics, record_count)
+    if not found.may_be_value:
+        return Outcomes(true=False, false=False, null=found.may_be_null)
+    hit, whole = spans_between(spans_of_ranges(predicate), found.low, found.high)
+    return Outcomes(true=hit, false=not whole, null=found.may_be_null)
+
+
+def _starts_with(predicate: StartsWith, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
+    domain = domain_of(predicate.operand.type)
+    if domain != "text":
+        return ANYTHING
+    found = _bounds(predicate.operand, domain, statistics, record_count)
+    if not found.may_be_value:
+        return Outcomes(true=False, false=False, null=found.may_be_null)
+    prefix = predicate.prefix
+    # Bounds are inclusive: texts with the prefix sort from the prefix itself up to any text that goes on from it.
+    true = _at_most(prefix, found.high) and (found.low is None or found.low <= prefix or found.low.startswith(prefix))
+    within = found.low is not None and found.high is not None and found.low.startswith(prefix) and found.high.startswith(prefix)
+    return Outcomes(true=true, false=not within, null=found.may_be_null)

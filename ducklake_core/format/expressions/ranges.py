@@ -1,0 +1,318 @@
+"""Sets of values of one column as ascending ranges, and conditions as such sets: what long chains of OR and AND fold into."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.expressions.comparison import FLIPPED, Fitted, common_domain, domain_of, fit, key_of
+from ducklake_core.format.expressions.predicates import (
+    And,
+    ColumnReference,
+    Comparison,
+    InList,
+    InRanges,
+    Literal,
+    Operator,
+    Or,
+    Predicate,
+    Range,
+    StartsWith,
+    conjunction,
+)
+from ducklake_core.format.types.data_types import VARCHAR, DataType
+
+_Edge: TypeAlias = tuple[int, Any, int]
+# Edges order as the values do: nothing is below the first start, nothing above the last end, and keys are compared in between only.
+_FIRST: _Edge = (0, 0, 0)
+_LAST: _Edge = (1, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Values from a start to an end: ``(1, key, 1 if exclusive)`` and ``(0, key, 1 if inclusive)``, with the column's own values."""
+
+    start: _Edge = _FIRST
+    end: _Edge = _LAST
+    low: object = field(default=None, compare=False)
+    high: object = field(default=None, compare=False)
+
+    @property
+    def is_point(self) -> bool:
+        """Whether it holds one value only."""
+        return self.start[0] == 1 and self.end[0] == 0 and bool(self.start[1] == self.end[1])
+
+
+def spans_of(predicate: Predicate) -> tuple[ColumnReference, list[Span]] | None:
+    """The values of one column for which a condition is true; it is false for all others, and NULL for NULL.
+
+    Returns:
+        The column and disjoint spans, ascending; None for a condition that is no such set.
+    """
+    match predicate:
+        case Comparison(left=ColumnReference() as column, operator=operator, right=Literal() as literal):
+            return _compared(column, operator, literal)
+        case Comparison(left=Literal() as literal, operator=operator, right=ColumnReference() as column):
+            return _compared(column, FLIPPED[operator], literal)
+        case InList(operand=column, values=values, has_null=False):
+            points = [_compared(column, "=", value) for value in values]
+            return None if any(point is None for point in points) else (column, united(s for p in points if p is not None for s in p[1]))
+        case InRanges(operand=column, ranges=found):
+            return column, [_of_range(one, column.type) for one in found]
+        case And(operands=operands) | Or(operands=operands):
+            parts = [spans_of(operand) for operand in operands[:1]]
+            if parts[0] is None:
+                return None
+            parts += [spans_of(operand) for operand in operands[1:]]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts) or len({column for column, _ in known}) > 1:
+                return None
+            sets = [spans for _, spans in known]
+            return known[0][0], united(span for spans in sets for span in spans) if isinstance(predicate, Or) else common(sets)
+        case _:
+            return None
+
+
+def _compared(column: ColumnReference, operator: Operator, literal: Literal) -> tuple[ColumnReference, list[Span]] | None:
+    domain = domain_of(column.type)
+    if literal.value is None or domain is None or common_domain(column.type, literal.type) is None:
+        return None
+    try:
+        fitted = fit(operator, literal, column.type)
+        if isinstance(fitted, bool):
+            return column, [Span()] if fitted else []
+        if fitted is None:
+            return None
+        key, value = key_of(fitted.value, column.type, domain), fitted.value
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return None
+    return column, _spans(fitted, key, value)
+
+
+def _spans(fitted: Fitted, key: Any, value: object) -> list[Span]:
+    below, above = Span(end=(0, key, 0), high=value), Span(start=(1, key, 1), low=value)
+    match fitted.operator:
+        case "=":
+            return [Span(start=(1, key, 0), end=(0, key, 1), low=value, high=value)]
+        case "<>":
+            return [below, above]
+        case "<":
+            return [below]
+        case "<=":
+            return [Span(end=(0, key, 1), high=value)]
+        case ">":
+            return [above]
+        case ">=":
+            return [Span(start=(1, key, 0), low=value)]
+
+
+def _of_range(one: Range, data_type: DataType) -> Span:
+    domain = domain_of(data_type)
+    assert domain is not None
+    start = _FIRST if one.low is None else (1, key_of(one.low, data_type, domain), int(not one.low_inclusive))
+    end = _LAST if one.high is None else (0, key_of(one.high, data_type, domain), int(one.high_inclusive))
+    return Span(start=start, end=end, low=one.low, high=one.high)
+
+
+def _is_empty(start: _Edge, end: _Edge) -> bool:
+    if start[0] == 0 or end[0] == 1:
+        return False
+    return bool(start[1] > end[1]) or (bool(start[1] == end[1]) and (start[2] == 1 or end[2] == 0))
+
+
+def _meet(end: _Edge, start: _Edge) -> bool:
+    """Whether nothing lies between the end of one span and the start of another that does not begin before it."""
+    if start[0] == 0 or end[0] == 1:
+        return True
+    return bool(start[1] < end[1]) or (bool(start[1] == end[1]) and (start[2] == 0 or end[2] == 1))
+
+
+def united(spans: Iterable[Span]) -> list[Span]:
+    """All values of the spans, as disjoint spans that do not touch, ascending."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.start):
+        if found and _meet(found[-1].end, span.start):
+            last = found[-1]
+            if span.end > last.end:
+                found[-1] = Span(start=last.start, end=span.end, low=last.low, high=span.high)
+        else:
+            found.append(span)
+    return found
+
+
+def common(sets: Sequence[list[Span]]) -> list[Span]:
+    """Values that all of the sets have."""
+    found = sets[0]
+    for spans in sets[1:]:
+        found = _intersection(found, spans)
+    return found
+
+
+def _intersection(first: list[Span], second: list[Span]) -> list[Span]:
+    found: list[Span] = []
+    i = j = 0
+    while i < len(first) and j < len(second):
+        one, other = first[i], second[j]
+        later = one if one.start >= other.start else other
+        earlier = one if one.end <= other.end else other
+        if not _is_empty(later.start, earlier.end):
+            found.append(Span(start=later.start, end=earlier.end, low=later.low, high=earlier.high))
+        if earlier is one:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def in_spans(column: ColumnReference, spans: Sequence[Span]) -> Predicate:
+    """The condition that a column is in one of the spans, which are disjoint and ascend; NULL for NULL."""
+    if all(span.is_point for span in spans):
+        values = tuple(Literal(value=span.low, type=column.type) for span in spans)
+        if len(values) == 1:
+            return Comparison(left=column, operator="=", right=values[0])
+        return InList(operand=column, values=values)
+    if len(spans) == 1 and spans[0] != Span():
+        return conjunction(_comparisons(column, spans[0]))
+    ranges = (Range(low=s.low, low_inclusive=s.start[2] == 0, high=s.high, high_inclusive=s.end[2] == 1) for s in spans)
+    return InRanges(operand=column, ranges=tuple(ranges))
+
+
+def _comparisons(column: ColumnReference, span: Span) -> list[Predicate]:
+    found: list[Predicate] = []
+    if span.start[0] == 1:
+        low = Literal(value=span.low, type=column.type)
+        found.append(Comparison(left=column, operator=">" if span.start[2] else ">=", right=low))
+    if span.end[0] == 0:
+        high = Literal(value=span.high, type=column.type)
+        found.append(Comparison(left=column, operator="<=" if span.end[2] else "<", right=high))
+    return found
+
+
+def necessary(predicate: Predicate) -> dict[ColumnReference, list[Span]]:
+    """For columns, values outside of which the condition is surely not true.
+
+    >>> from ducklake_core.format.types.data_types import INT32
+    >>> a, b = (ColumnReference(column_id=n, path=(name,), type=INT32) for n, name in enumerate("ab"))
+    >>> def both(n):
+    ...     return And(operands=tuple(Comparison(left=c, operator="=", right=Literal(value=n, type=INT32)) for c in (a, b)))
+    >>> branches = [both(1), both(9)]
+    >>> [(column.path, [(span.low, span.high) for span in spans]) for column, spans in necessary(Or(operands=tuple(branches))).items()]
+    [(('a',), [(1, 1), (9, 9)]), (('b',), [(1, 1), (9, 9)])]
+    """
+    match predicate:
+        case And(operands=operands):
+            found: dict[ColumnReference, list[Span]] = {}
+            for operand in operands:
+                for column, spans in necessary(operand).items():
+                    found[column] = _intersection(found[column], spans) if column in found else spans
+            return found
+        case Or(operands=operands):
+            return _necessary_for_any([necessary(operand) for operand in operands])
+        case StartsWith(operand=column, prefix=prefix) if column.type == VARCHAR and prefix:
+            return {column: [_with_prefix(prefix)]}
+        case _:
+            known = spans_of(predicate)
+            return {} if known is None else {known[0]: known[1]}
+
+
+def _necessary_for_any(parts: list[dict[ColumnReference, list[Span]]]) -> dict[ColumnReference, list[Span]]:
+    shared = {column for column in parts[0] if all(column in part for part in parts)} if parts else set()
+    return {column: united(span for part in parts for span in part[column]) for column in parts[0] if column in shared} if shared else {}
+
+
+def _with_prefix(prefix: str) -> Span:
+    """Texts from the prefix to the first that sorts after all that begin with it."""
+    last = ord(prefix[-1]) + 1
+    start: _Edge = (1, prefix, 0)
+    if 0xD800 <= last <= 0xDFFF or last > 0x10FFFF:
+        return Span(start=start, low=prefix)
+    after = prefix[:-1] + chr(last)
+    return Span(start=start, end=(0, after, 0), low=prefix, high=after)
+
+
+def coarser(spans: Sequence[Span], most: int) -> list[Span]:
+    """At most so many spans, which hold all values of the given ones."""
+    size = -(-len(spans) // most) or 1
+    chunks = (spans[start : start + size] for start in range(0, len(spans), size))
+    return [Span(start=chunk[0].start, end=chunk[-1].end, low=chunk[0].low, high=chunk[-1].high) for chunk in chunks]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Same:
+    """A predicate that is compared by identity: it may be long, and the same one is asked about for every file and batch."""
+
+    predicate: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.predicate is self.predicate
+
+    def __hash__(self) -> int:
+        return id(self.predicate)
+
+
+def spans_of_ranges(predicate: InRanges) -> list[Span]:
+    """The ranges as spans, made once."""
+    return _spans_of_ranges(Same(predicate))
+
+
+@lru_cache(maxsize=32)
+def _spans_of_ranges(same: Same) -> list[Span]:
+    return [_of_range(one, same.predicate.operand.type) for one in same.predicate.ranges]
+
+
+def spans_between(spans: Sequence[Span], low: Any, high: Any) -> tuple[bool, bool]:
+    """Whether a value between two inclusive bounds may be in one of the ascending spans, and whether every one surely is."""
+    start: _Edge = _FIRST if low is None else (1, low, 0)
+    end: _Edge = _LAST if high is None else (0, high, 1)
+    # The first span that does not end before the bounds begin.
+    first = bisect_left(spans, True, key=lambda span: not _is_empty(start, span.end))
+    if first == len(spans) or _is_empty(spans[first].start, end):
+        return False, False
+    return True, spans[first].start <= start and spans[first].end >= end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchIndex:
+    """Operands of an OR by the values of one column for which each can be true."""
+
+    column: ColumnReference
+    starts: tuple[_Edge, ...]
+    ends: tuple[_Edge, ...]
+    places: tuple[int, ...]
+    are_points: bool
+
+    def between(self, low: Any, high: Any) -> list[int]:
+        """Places of the operands that can be true for a value between two inclusive bounds."""
+        start: _Edge = _FIRST if low is None else (1, low, 0)
+        first = bisect_left(self.starts, start) if self.are_points else 0
+        last = len(self.starts) if high is None else bisect_right(self.starts, (1, high, 0))
+        return sorted({self.places[at] for at in range(first, last) if self.are_points or not _is_empty(start, self.ends[at])})
+
+
+def branch_index(predicate: Or) -> BranchIndex | None:
+    """An index of the operands of an OR, made once; None when they do not all restrict one column."""
+    return _branch_index(Same(predicate))
+
+
+@lru_cache(maxsize=32)
+def _branch_index(same: Same) -> BranchIndex | None:
+    parts = [necessary(operand) for operand in same.predicate.operands]
+    shared = [column for column in parts[0] if all(column in part for part in parts)]
+    if not shared:
+        return None
+    # The column of most different values tells the branches apart best.
+    column = max(shared, key=lambda column: len({span for part in parts for span in part[column][:1]}))
+    entries = sorted(
+        ((span, place) for place, part in enumerate(parts) for span in coarser(part[column], 4)), key=lambda entry: entry[0].start
+    )
+    return BranchIndex(
+        column=column,
+        starts=tuple(span.start for span, _ in entries),
+        ends=tuple(span.end for span, _ in entries),
+        places=tuple(place for _, place in entries),
+        are_points=all(span.is_point for span, _ in entries),
+    )

@@ -1,0 +1,1 @@
+"""Files as the catalog describes them: paths, statistics, partition values, mappings, keys."""

@@ -1,0 +1,160 @@
+"""Data files, delete files and their statistics, as the catalog knows them (specification: ducklake_data_file,
+ducklake_delete_file, ducklake_file_column_stats)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.files.encryption_key import EncryptionKey
+
+ROW_ID_FIELD_ID = 2147483540
+SNAPSHOT_ID_FIELD_ID = 2147483539
+ROW_ID_COLUMN = "_ducklake_internal_row_id"
+SNAPSHOT_ID_COLUMN = "_ducklake_internal_snapshot_id"
+DELETE_PATH_FIELD_ID = 2147483646
+DELETE_POSITION_FIELD_ID = 2147483645
+
+_PARTIAL_MAX = re.compile(r"partial_max:\d+", re.ASCII)
+_ROW_COUNTS = re.compile(r"\d+:\d+(\|\d+:\d+)*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnStatistics:
+    """Statistics of one leaf column in one file, in the catalog's text forms.
+
+    Attributes:
+        column_id: Id of the leaf.
+        column_size_bytes: Compressed bytes of its column chunks.
+        value_count: Non-null leaf values (DuckDB leaves NULLs out); None for unknown.
+        null_count: Null leaf slots, those under null or empty parents included; None for unknown.
+        min_value: Lower bound as text, None when there is no value or none is known. Bounds of long strings are
+            truncated as DuckDB truncates them.
+        max_value: Upper bound as text, like ``min_value``.
+        contains_nan: For float32 and float64 only, else None.
+        extra_stats: JSON for geometry and variant, else None.
+        exact_min: The untruncated lower bound as text where ``min_value`` is truncated or given up, else None.
+        exact_max: The same for the upper bound. Table-wide bounds are built from these, never from a missing bound.
+    """
+
+    column_id: int
+    column_size_bytes: int
+    value_count: int | None
+    null_count: int | None
+    min_value: str | None = None
+    max_value: str | None = None
+    contains_nan: bool | None = None
+    extra_stats: str | None = None
+    exact_min: str | None = None
+    exact_max: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A Parquet file that is in place but not committed: what a writer reports.
+
+    Attributes:
+        path: Path relative to the table's directory (``path_is_relative``), with hive directories.
+        record_count: Rows.
+        file_size_bytes: Bytes of the whole file.
+        footer_size: Bytes of the Parquet footer thrift, without its length field and magic.
+        statistics: One entry per leaf column.
+        partition_values: Text of each partition key's value in key order, None for NULL; empty when unpartitioned.
+        row_ids_embedded: Whether the file carries ``_ducklake_internal_row_id``.
+        encryption_key: Opens the file; None for a plain one.
+    """
+
+    path: str
+    record_count: int
+    file_size_bytes: int
+    footer_size: int
+    statistics: tuple[ColumnStatistics, ...]
+    partition_values: tuple[str | None, ...] = ()
+    row_ids_embedded: bool = False
+    encryption_key: EncryptionKey | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteFile:
+    """A file of deleted row positions.
+
+    Attributes:
+        id: ``delete_file_id``; below 0 for one that an open transaction has written, which counts whatever snapshot is read.
+        path: Full path.
+        format: ``parquet`` or ``puffin``.
+        encryption_key: Opens it when the lake is encrypted; deletion vectors are plain all the same.
+    """
+
+    id: int
+    data_file_id: int
+    path: str
+    format: str
+    delete_count: int
+    file_size_bytes: int
+    footer_size: int | None
+    begin_snapshot: int
+    partial_max: int | None = None
+    encryption_key: EncryptionKey | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A data file, live at the snapshot it was read for, with everything that hides rows of it.
+
+    Attributes:
+        id: ``data_file_id``; below 0 for one that is not committed.
+        path: Full path.
+        relative_path: Path as stored, for rows that name it again (schedule, delete files).
+        row_id_start: Row id of the first row; None when row ids are embedded.
+        partition_id: Partition spec that the file was written with, None for none.
+        partition_values: (partition_key_index, text) pairs of the file's own spec.
+        partial_max: Highest snapshot id among its rows, when it holds rows of several snapshots.
+        encryption_key: Opens the file; None for a plain one.
+        row_counts: How many of its rows are of each snapshot or an earlier one, as (snapshot id, rows) by both; only catalogs
+            before version 0.4 say so. Files that store the snapshot with each row need no counts.
+        delete_files: Delete files live at the snapshot; more than one is a fault of the writer, and all of them count.
+        inlined_deletes: Positions deleted through the catalog at or before the snapshot.
+    """
+
+    id: int
+    table_id: int
+    path: str
+    relative_path: str
+    record_count: int
+    file_size_bytes: int
+    footer_size: int | None
+    row_id_start: int | None
+    begin_snapshot: int
+    end_snapshot: int | None = None
+    partition_id: int | None = None
+    partition_values: tuple[tuple[int, str | None], ...] = ()
+    mapping_id: int | None = None
+    partial_max: int | None = None
+    encryption_key: EncryptionKey | None = None
+    delete_files: tuple[DeleteFile, ...] = ()
+    inlined_deletes: tuple[int, ...] = ()
+    path_is_relative: bool = True
+    row_counts: tuple[tuple[int, int], ...] = ()
+
+
+def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ...]:
+    """``DataFile.row_counts`` from the catalog's text; empty for a text of the other form.
+
+    >>> parse_row_counts("2:20|3:41|4:63"), parse_row_counts("partial_max:7"), parse_row_counts(None)
+    (((2, 20), (3, 41), (4, 63)), (), ())
+
+    Raises:
+        CatalogCorruptError: Neither form, or counts that do not grow.
+    """
+    if partial_file_info is None or _PARTIAL_MAX.fullmatch(partial_file_info):
+        return ()
+    if not _ROW_COUNTS.fullmatch(partial_file_info):
+        raise CatalogCorruptError(f"the catalog holds {partial_file_info!r} where counts of rows by snapshot are expected")
+    pairs = [part.split(":") for part in partial_file_info.split("|")]
+    counts = tuple((int(snapshot), int(rows)) for snapshot, rows in pairs)
+    for before, after in pairwise(counts):
+        if after[0] <= before[0] or after[1] < before[1]:
+            raise CatalogCorruptError(f"the counts of rows by snapshot {partial_file_info!r} do not grow")
+    return counts

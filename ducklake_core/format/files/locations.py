@@ -1,0 +1,214 @@
+"""Which files a lake may name: what is below its data path, or in the same kind of store, or allowed by the user.
+
+Whoever can write to a catalog decides which files its readers open, with the readers' own rights. A path that leaves the data
+path through ``..``, or for another kind of store, is therefore refused unless the user named the place.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Sequence
+
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.files.azure_paths import NAMES, azure_path
+
+_ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "local": "file", **dict.fromkeys(NAMES[1:], NAMES[0])}
+# Whoever may choose the host of these may make the reader ask any server.
+_OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb"})
+
+
+def canonical_protocol(protocol: str) -> str:
+    """One name per store.
+
+    >>> canonical_protocol("s3a"), canonical_protocol("abfss"), canonical_protocol("file")
+    ('s3', 'abfs', 'file')
+    """
+    return _ALIASES.get(protocol, protocol)
+
+
+def protocol_of(path: str) -> str:
+    """The protocol of a path; plain paths are ``file``.
+
+    >>> protocol_of("/lake/main/"), protocol_of("s3a://bucket/lake/"), protocol_of("simplecache::s3://bucket/x")
+    ('file', 's3', 'simplecache')
+    """
+    if path.startswith("file:"):
+        return "file"
+    found = re.match(r"([^:/\\]+)(?:::|://)", path)
+    return canonical_protocol(found[1].lower()) if found else "file"
+
+
+def local_part(path: str) -> str:
+    """A path of protocol ``file`` as the operating system wants it.
+
+    >>> local_part("file:///lake/a=1/"), local_part("lake/x")
+    ('/lake/a=1/', 'lake/x')
+    """
+    for prefix in ("file://", "local://"):
+        if path.startswith(prefix):
+            return path.removeprefix(prefix)
+    return path.removeprefix("file:")
+
+
+# A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
+_CREDENTIALS = re.compile(r"^([a-z0-9+.-]+://)[^/@:]*:[^@]*@", re.IGNORECASE)
+
+
+def printable(path: str) -> str:
+    """A path for messages: without user, password and query.
+
+    >>> printable("s3://me:pw@bucket/a b?x=1"), printable("/data/é=1/f.parquet")
+    ('s3://bucket/a b', '/data/é=1/f.parquet')
+    """
+    return _CREDENTIALS.sub(r"\1", path).partition("?")[0] if "://" in path else path
+
+
+def check_location(path: str, data_path: str, allowed: Sequence[str] = (), *, what: str, **details: object) -> None:
+    """Refuse a path that the lake has no business to name.
+
+    Args:
+        path: Full path of a file or directory.
+        data_path: The lake's data path.
+        allowed: Further places that the user allows, as prefixes.
+        what: What the path belongs to, for the message: "data file 7 of table main.t".
+        details: Objects for the error.
+
+    Raises:
+        UnsupportedFeatureError: The path leaves the data path through ``..``, or is in another kind of store.
+    """
+    reason = _obstacle(path, data_path)
+    if reason is not None and not any(is_below(path, place) for place in allowed):
+        raise UnsupportedFeatureError(
+            f"{what} is at {printable(path)}, which {reason} of the lake ({printable(data_path)}); if that is meant, connect with "
+            "allowed_paths naming the place",
+            path=printable(path),
+            **details,
+        )
+
+
+def check_allowed(places: Sequence[str]) -> tuple[str, ...]:
+    """The user's further places as a tuple.
+
+    Raises:
+        UsageError: One text instead of several, or an empty one, which would allow everything.
+    """
+    if isinstance(places, str):
+        raise UsageError(f"allowed_paths must be a list of prefixes, not the text {places!r}")
+    if not all(places):
+        raise UsageError("allowed_paths holds an empty prefix")
+    return tuple(places)
+
+
+def _obstacle(path: str, data_path: str) -> str | None:
+    if not _of_server(path, data_path):
+        return "is in another kind of store than the data path"
+    if _has_steps_up(path) and not is_below(path, data_path):
+        return "leaves the data path"
+    return None
+
+
+def file_key(path: str) -> str:
+    """One text for all spellings of a file's full path; paths of two files may, in odd cases, have one as well.
+
+    So it is for asking whether a path may be the file of another, never for opening one. Object stores tell ``a//b`` from ``a/b``.
+
+    >>> file_key("s3a://b/x/./y"), file_key("S3N://b//x/y") == file_key("s3://b/x/y"), file_key("/x/../y") == file_key("file:///y")
+    ('s3:/b/x/y', True, True)
+    >>> file_key("https://me.blob.core.windows.net/c/x?sig=y"), file_key("abfss://c@me.dfs.core.windows.net/x")
+    ('abfs:/c/x', 'abfs:/c/x')
+    """
+    azure = azure_path(path)
+    return f"{protocol_of(path)}:{_resolved(path)}" if azure is None else f"{NAMES[0]}:{_resolved(f'az://{azure.inner}')}"
+
+
+def may_be_same(path: str, other: str) -> bool:
+    """Whether two paths of a catalog may be of one file, when it is not known to which directory either is relative.
+
+    >>> may_be_same("s3a://b/main/t/x", "t/x"), may_be_same("p=1/x", "p=2/x"), may_be_same("s3://b/x", "s3a://b/x")
+    (True, False, True)
+    """
+    longer, shorter = sorted((_inside(path), _inside(other)), key=len, reverse=True)
+    return longer == shorter or longer.endswith("/" + shorter)
+
+
+def spellings(path: str) -> tuple[str, ...]:
+    """A full path in every way that its protocol is written, itself first.
+
+    >>> spellings("s3a://b/x"), spellings("/x")
+    (('s3a://b/x', 's3://b/x', 's3n://b/x'), ('/x', 'file:///x', 'file://localhost/x', 'file:/x', 'local:///x'))
+    """
+    protocol = protocol_of(path)
+    if protocol == "file":
+        plain = _resolved(path)
+        found = [path, plain, *(f"{before}{plain}" for before in ("file://", "file://localhost", "file:", "local://"))]
+    else:
+        azure = azure_path(path)
+        rests = [path.partition("://")[2], *([azure.inner] if azure else [])]
+        names = [name for name in (protocol, *_ALIASES) if canonical_protocol(name) == protocol]
+        found = [path, *(f"{name}://{rest}" for rest in rests for name in names)]
+    return tuple(dict.fromkeys(found))
+
+
+def spelled_like(path: str, inner: str) -> str:
+    """A file of an object store, as the store's package calls it, in the spelling of another path of its bucket.
+
+    >>> spelled_like("s3a://b/x/", "b/x/y"), spelled_like("abfss://c@me.dfs.core.windows.net/x/", "c/x/y")
+    ('s3a://b/x/y', 'abfss://c@me.dfs.core.windows.net/x/y')
+    """
+    scheme, inner = path.partition("://")[0], inner.lstrip("/")
+    azure = azure_path(f"az://{inner}") if canonical_protocol(scheme.lower()) == NAMES[0] else None
+    return azure.spelled_like(path) if azure else f"{scheme}://{inner}"
+
+
+def _inside(path: str) -> str:
+    """A path without its protocol and without empty parts and steps; relative ones stay relative.
+
+    Steps up are not taken: what is above a relative path is not known.
+    """
+    azure = azure_path(path)
+    plain = azure.inner if azure else _plain(path).partition("://")[2] or _plain(path)
+    return "/".join(part for part in plain.split("/") if part not in ("", "."))
+
+
+def _of_server(path: str, place: str) -> bool:
+    """Whether a path is on the server of a place; without an account of its own it is, as all files are looked for in one account."""
+    protocol, server = _server(path)
+    return (protocol, server) == _server(place) or (protocol == NAMES[0] == _server(place)[0] and not server)
+
+
+def _server(path: str) -> tuple[str, str]:
+    protocol = protocol_of(path)
+    if protocol == NAMES[0]:
+        azure = azure_path(path)
+        return protocol, azure.account if azure else ""
+    host = path.partition("://")[2].partition("/")[0]
+    return protocol, host.lower() if protocol in _OF_MANY_SERVERS else ""
+
+
+def _has_steps_up(path: str) -> bool:
+    return ".." in path and ".." in re.split(r"[/\\]", path)
+
+
+def is_below(path: str, place: str) -> bool:
+    """Whether a path lies in a place once all steps are taken.
+
+    >>> is_below("/lake/x/../y", "/lake/"), is_below("/lake/../etc/x", "/lake/"), is_below("/lakes/x", "/lake")
+    (True, False, False)
+    >>> is_below("s3a://b/x/y", "s3://b/x"), is_below("s3://b/x/../../c", "s3://b")
+    (True, False)
+    """
+    inside = _resolved(path)
+    return _of_server(path, place) and (inside == _resolved(place) or inside.startswith(_resolved(place).rstrip("/") + "/"))
+
+
+def _resolved(path: str) -> str:
+    if protocol_of(path) == "file":
+        return os.path.abspath(_plain(path))
+    azure = azure_path(path) if protocol_of(path) == NAMES[0] else None
+    return posixpath.normpath(f"/{azure.inner if azure else path.partition('://')[2]}")
+
+
+def _plain(path: str) -> str:
+    return re.sub(r"^(?:file|local)://(?:localhost(?=/))?|^file:", "", path)

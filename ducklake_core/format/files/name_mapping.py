@@ -1,0 +1,164 @@
+"""How the columns of a file that was added from elsewhere are found: by name, or in its path (specification: ducklake_column_mapping,
+ducklake_name_mapping)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from urllib.parse import unquote
+
+from ducklake_core.errors import CorruptFileError, SchemaError
+from ducklake_core.format.files.paths import NULL_DIRECTORY
+from ducklake_core.format.types.data_types import DataType, DecimalType, PrimitiveType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedColumn:
+    """One column or nested node of a file.
+
+    Attributes:
+        source_name: Its name in the file, or the partition key in the path.
+        field_id: Id of the table's column.
+        in_path: Whether the value comes from a directory ``source_name=value`` of the file's path.
+        children: Nodes below it.
+    """
+
+    source_name: str
+    field_id: int
+    in_path: bool = False
+    children: tuple[MappedColumn, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameMapping:
+    """The columns of all files that carry this ``mapping_id``; table columns that it leaves out are in none of them."""
+
+    id: int
+    columns: tuple[MappedColumn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameMappingRow:
+    """One row of ``ducklake_name_mapping``; ``number`` and ``parent`` count within the mapping, not within the table."""
+
+    number: int
+    source_name: str
+    field_id: int
+    parent: int | None
+    in_path: bool
+
+
+def build_mapping(mapping_id: int, rows: Iterable[NameMappingRow]) -> NameMapping:
+    """The mapping of its rows, which may come in any order.
+
+    >>> inner = NameMappingRow(number=1, source_name="x", field_id=3, parent=0, in_path=False)
+    >>> outer = NameMappingRow(number=0, source_name="s", field_id=2, parent=None, in_path=False)
+    >>> [(column.source_name, [child.source_name for child in column.children]) for column in build_mapping(7, [inner, outer]).columns]
+    [('s', ['x'])]
+    """
+    below: dict[int | None, list[NameMappingRow]] = {}
+    for row in sorted(rows, key=lambda row: row.number):
+        below.setdefault(row.parent, []).append(row)
+
+    def columns(parent: int | None) -> tuple[MappedColumn, ...]:
+        # Taking the rows out ends the recursion even where rows name each other as parents.
+        return tuple(
+            MappedColumn(source_name=row.source_name, field_id=row.field_id, in_path=row.in_path, children=columns(row.number))
+            for row in below.pop(parent, [])
+        )
+
+    return NameMapping(id=mapping_id, columns=columns(None))
+
+
+def path_value(path: str, key: str) -> str | None:
+    """The text of a partition key in a path, None for NULL; of several directories with that key the first counts.
+
+    A directory is ``key=value`` with one equals sign. The key is taken as it stands, the value is percent-decoded; what the
+    reference writes or other tools take for NULL is NULL.
+
+    >>> path_value("/lake/year=2020/g=a%20b/f.parquet", "g"), path_value("x/g=__HIVE_DEFAULT_PARTITION__/f", "g")
+    ('a b', None)
+
+    Raises:
+        CorruptFileError: The path has no such directory, or its value is not text.
+    """
+    text = path_keys(path).get(key)
+    if text is None:
+        raise CorruptFileError(f"the path {path} has no directory {key}=..., which should hold the value of a column", path=path)
+    return unquoted(text, key, path)
+
+
+def path_keys(path: str) -> dict[str, str]:
+    """Partition keys in a path with their values as they stand there.
+
+    >>> path_keys("/lake/year=2020/g=a%20b/year=2021/f=1.parquet")
+    {'year': '2020', 'g': 'a%20b'}
+    """
+    found: dict[str, str] = {}
+    for directory in re.split(r"[/\\]", path)[:-1]:
+        pair = directory.split("=")
+        if len(pair) == 2 and "?" not in directory and "\n" not in directory:
+            found.setdefault(*pair)
+    return found
+
+
+def unquoted(text: str, key: str, path: str) -> str | None:
+    """A value of :func:`path_keys` decoded, None for NULL.
+
+    Raises:
+        CorruptFileError: It is not text.
+    """
+    if text.upper() == "NULL" or text == NULL_DIRECTORY:
+        return None
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"the value of {key} in the path {path} is not UTF-8", path=path) from error
+
+
+_INTEGER = re.compile(r"u?int\d+")
+_TRUTH = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
+
+
+def plain_text(text: str, data_type: DataType) -> str | None:
+    """The catalog's text of a value that somebody wrote into a path, None for NULL; as DuckDB casts it.
+
+    >>> from ducklake_core.format.types.data_types import *
+    >>> plain_text("007", INT32), plain_text("1.5", INT32), plain_text("0x10", INT64), plain_text("", INT32), plain_text("", VARCHAR)
+    ('7', '2', '16', None, '')
+
+    Raises:
+        SchemaError: The text is no number where there must be one.
+    """
+    if data_type == PrimitiveType(name="varchar"):
+        return text
+    if not text:
+        return None
+    text = text.strip()
+    match data_type:
+        case PrimitiveType(name=name) if _INTEGER.fullmatch(name):
+            return str(_whole(text))
+        case DecimalType(scale=scale):
+            return str(_number(text).quantize(Decimal(1).scaleb(-scale), rounding=ROUND_HALF_UP))
+        case PrimitiveType(name="boolean"):
+            return _TRUTH.get(text.lower(), text.lower())
+        case PrimitiveType(name="timestamp" | "timestamptz" | "timestamp_s" | "timestamp_ms" | "timestamp_ns"):
+            return re.sub(r"(?<=\d)T(?=\d)", " ", text, count=1)
+        case _:
+            return text
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text, 0) if re.match(r"[+-]?0[xXbB]", text) else int(_number(text).quantize(Decimal(1), rounding=ROUND_HALF_UP))
+    except (ValueError, InvalidOperation) as error:
+        raise SchemaError(f"{text!r} is not a whole number") from error
+
+
+def _number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise SchemaError(f"{text!r} is not a number") from error

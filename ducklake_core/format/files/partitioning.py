@@ -1,0 +1,99 @@
+"""Partition specifications as values (specification: Partitioning; ducklake_partition_info, ducklake_partition_column)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+
+TransformName: TypeAlias = Literal["identity", "year", "month", "day", "hour", "bucket"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionField:
+    """One partition key.
+
+    Attributes:
+        column_id: Id of the top-level column that the key is computed from.
+        column: Name of that column.
+        transform: ``identity``, ``year``, ``month``, ``day``, ``hour`` (calendar parts, in UTC for timestamptz) or ``bucket``.
+        buckets: Number of buckets, for ``bucket`` only.
+    """
+
+    column_id: int
+    column: str
+    transform: TransformName
+    buckets: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The transform as stored in ducklake_partition_column: ``identity``, ``year``, ..., ``bucket(4)``."""
+        return self.transform if self.buckets is None else f"bucket({self.buckets})"
+
+    @property
+    def expression(self) -> str:
+        """The key as a user writes it in ``partition_by``: ``carrier``, ``month(day)``, ``bucket(8, id)``."""
+        match self.transform:
+            case "identity":
+                return self.column
+            case "bucket":
+                return f"bucket({self.buckets}, {self.column})"
+            case transform:
+                return f"{transform}({self.column})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSpec:
+    """The partition keys of a table, in order. ``id`` is ``partition_id``, 0 while none has been assigned."""
+
+    id: int = 0
+    fields: tuple[PartitionField, ...]
+
+
+_TRANSFORM = re.compile(r"(?P<name>[a-z_]+)(?:\((?P<buckets>\d{1,18})\))?", re.ASCII)
+
+
+def parse_transform(text: str) -> tuple[TransformName, int | None]:
+    """Transform name and bucket count from the catalog's text.
+
+    >>> parse_transform("month"), parse_transform("bucket(16)")
+    (('month', None), ('bucket', 16))
+
+    Raises:
+        UnsupportedFeatureError: A transform that this library does not know.
+    """
+    found = _TRANSFORM.fullmatch(text.strip().lower())
+    name = found["name"] if found else text
+    match name:
+        case "identity" | "year" | "month" | "day" | "hour":
+            return name, None
+        case "bucket" if found and found["buckets"]:
+            return "bucket", int(found["buckets"])
+        case _:
+            raise UnsupportedFeatureError(f"partition transform {text!r} is not supported", transform=text)
+
+
+_USER_TRANSFORM = re.compile(
+    r"\s*(?P<name>year|month|day|hour|bucket)\s*\(\s*(?:(?P<buckets>[0-9]{1,18})\s*,)?\s*(?P<column>.+?)\s*\)\s*", re.IGNORECASE
+)
+
+
+def parse_partition_expression(text: str) -> tuple[str, TransformName, int | None]:
+    """Column, transform and bucket count of what a user writes in ``partition_by``.
+
+    >>> parse_partition_expression("carrier"), parse_partition_expression("month(day)"), parse_partition_expression("bucket(8, id)")
+    (('carrier', 'identity', None), ('day', 'month', None), ('id', 'bucket', 8))
+
+    Raises:
+        UsageError: A bucket without a count, or a count on another transform.
+    """
+    found = _USER_TRANSFORM.fullmatch(text)
+    if not found:
+        return text, "identity", None
+    name, buckets = found["name"].lower(), found["buckets"]
+    if (name == "bucket") != (buckets is not None):
+        raise UsageError(f"cannot read partition expression {text!r}: write bucket(n, column), or year|month|day|hour(column)")
+    transform, count = parse_transform(f"{name}({buckets})" if buckets else name)
+    return found["column"], transform, count

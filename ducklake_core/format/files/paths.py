@@ -1,0 +1,214 @@
+"""Paths of a lake: how levels are joined, what directories and files are called (specification: Paths; ducklake_data_file)."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from ducklake_core.errors import UsageError
+from ducklake_core.format.files.partitioning import PartitionSpec
+
+NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_WRITE_ID = re.compile(r"[0-9a-f]{24}", re.ASCII)
+
+
+def join(base: str, path: str | None, is_relative: bool = True) -> str:
+    """The full path of one level below another; a missing path is the level above itself, an absolute one starts anew.
+
+    >>> join("s3://lake/data/", "main/"), join("/data/main/", "/elsewhere/t/", False), join("/data/", None)
+    ('s3://lake/data/main/', '/elsewhere/t/', '/data/')
+
+    Paths are joined as they stand, so ``base`` carries its trailing slash; one is added where a lake lacks it.
+    """
+    if not path:
+        return base
+    if not is_relative:
+        return path
+    return base + path if not base or base.endswith("/") else f"{base}/{path}"
+
+
+def directory_name(name: str, object_uuid: str) -> str:
+    """The directory of a new schema or table: its name when that is safe in any store, else its uuid.
+
+    >>> directory_name("flights", "0198c1f2-0000-7000-8000-000000000000")
+    'flights/'
+    >>> directory_name("näme", "0198c1f2-0000-7000-8000-000000000000")
+    '0198c1f2-0000-7000-8000-000000000000/'
+    """
+    return f"{name if _PLAIN_NAME.fullmatch(name) else object_uuid}/"
+
+
+def uuid7() -> str:
+    """A new time-ordered identifier (RFC 9562, version 7), lower case with dashes."""
+    return str(_uuid7(_ticks_now(), secrets.randbits(62)))
+
+
+def _ticks_now() -> int:
+    # Microseconds within the millisecond fill rand_a (RFC 9562, 6.2, method 3), so names made in turn sort in turn.
+    return (time.time_ns() << _FRACTION_BITS) // 1_000_000
+
+
+def _uuid7(ticks: int, low: int) -> uuid.UUID:
+    milliseconds, fraction = divmod(ticks, 1 << _FRACTION_BITS)
+    return uuid.UUID(int=(milliseconds & (2**48 - 1)) << 80 | 0x7 << 76 | fraction << 64 | 0b10 << 62 | low)
+
+
+_FRACTION_BITS = 12
+_MARK_BITS = 48
+
+
+def write_id() -> str:
+    """A new identifier of one write, 24 hexadecimal digits: when it begins, in milliseconds, and its random mark, 12 digits each.
+
+    The mark ends the names of all files of the write, and no file of it has a name from before its beginning.
+    """
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(_MARK_BITS // 8)}"
+
+
+def new_file_name(write_id: str) -> str:
+    """Name of a new data file: ``ducklake-<uuid>.parquet``, the uuid a version 7 whose last 12 digits are the write's mark.
+
+    >>> name = new_file_name("0198c1f20000000000c0ffee")
+    >>> len(name), name.startswith("ducklake-"), name.endswith("-000000c0ffee.parquet")
+    (53, True, True)
+
+    Raises:
+        UsageError: ``write_id`` is not one of :func:`write_id`.
+    """
+    return f"ducklake-{_marked_uuid(write_id)}.parquet"
+
+
+def new_delete_file_name(write_id: str) -> str:
+    """Name of a new delete file: ``ducklake-<uuid>-delete.parquet``, marked like :func:`new_file_name`."""
+    return f"ducklake-{_marked_uuid(write_id)}-delete.parquet"
+
+
+_last_ticks = 0
+_lock = threading.Lock()
+
+
+def _marked_uuid(write_id: str) -> uuid.UUID:
+    if not _WRITE_ID.fullmatch(write_id):
+        raise UsageError(f"write id {write_id!r} is not made of 24 lower-case hexadecimal digits")
+    global _last_ticks  # noqa: PLW0603 - two names of one process never share their time, as few random bits are left
+    began = int(write_id[:12], 16) << _FRACTION_BITS
+    with _lock:
+        _last_ticks = ticks = max(_ticks_now(), _last_ticks + 1)
+    if ticks < began:
+        # This machine's clock is behind that of the driver. Names from before the write's beginning would not be swept.
+        ticks = began + secrets.randbits(24)
+    return _uuid7(ticks, secrets.randbits(62 - _MARK_BITS) << _MARK_BITS | int(write_id[12:], 16))
+
+
+_FILE_NAME = re.compile(
+    r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-([0-9a-f]{12})(?:-delete)?\.parquet", re.ASCII
+)
+
+
+def is_of_write(path: str, write_id: str) -> bool:
+    """Whether a file may be one of a write, by its name: it carries the write's mark, and is not older than the write.
+
+    DuckDB's names have the same form with random digits in the place of the mark, and so have those of earlier versions of this
+    library, whose marks were of 8 digits.
+
+    >>> write = "0198c1f20000000000c0ffee"
+    >>> is_of_write("main/t/day=1/" + new_file_name(write), write), is_of_write("part-0.parquet", write)
+    (True, False)
+    >>> is_of_write("ducklake-0198c1f1-ffff-7000-8000-000000c0ffee.parquet", write)
+    False
+    """
+    found = _FILE_NAME.fullmatch(path.rpartition("/")[2])
+    return found is not None and found[3] == write_id[12:] and int(found[1] + found[2], 16) >= int(write_id[:12], 16)
+
+
+def file_name(path: str) -> str:
+    """The last part of a path.
+
+    >>> file_name("s3://bucket/lake/main/t/x.parquet"), file_name("x.parquet")
+    ('x.parquet', 'x.parquet')
+    """
+    return path.rpartition("/")[2]
+
+
+_WRITERS_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?:-delete)?\.(?:parquet|puffin)")
+
+
+def has_writers_name(path: str) -> bool:
+    """Whether a file is called as DuckLake's writers call data files, delete files and deletion vectors.
+
+    >>> has_writers_name("main/t/ducklake-0198c1f2-0000-7000-8000-000000000000-delete.parquet"), has_writers_name("part-0.parquet")
+    (True, False)
+    """
+    return _WRITERS_NAME.fullmatch(file_name(path)) is not None
+
+
+_OWN_NAME = re.compile(r"ducklake-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
+
+
+def has_own_name(path: str) -> bool:
+    """Whether a data file is called as DuckDB, or this library, calls the files that they write.
+
+    >>> has_own_name("main/t/ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"), has_own_name("main/t/part-0.parquet")
+    (True, False)
+    """
+    return _OWN_NAME.fullmatch(file_name(path)) is not None
+
+
+def partition_directory(spec: PartitionSpec, values: Sequence[str | None]) -> str:
+    """Directories of a partition's files, with a trailing slash; values are texts of the keys, None for NULL.
+
+    Transforms give their own name to the directory, with the column added where two keys would be called the same.
+    Where even that is ambiguous there are no directories, as in DuckDB; readers never look at them.
+
+    >>> from ducklake_core.format.files.partitioning import PartitionField
+    >>> def key(column, transform="identity"): return PartitionField(column_id=1, column=column, transform=transform)
+    >>> partition_directory(PartitionSpec(fields=(key("ts", "year"), key("A b"))), ("2013", "ä/z"))
+    'year=2013/A%20b=%C3%A4%2Fz/'
+    >>> partition_directory(PartitionSpec(fields=(key("a", "year"), key("b", "year"), key("c"))), ("1", None, ""))
+    'year=1/year_b=__HIVE_DEFAULT_PARTITION__/c=/'
+    """
+    names: list[str] = []
+    for field in spec.fields:
+        name = field.column if field.transform == "identity" else field.transform
+        folded = {n.casefold() for n in names}
+        if name.casefold() in folded and field.transform != "identity":
+            name = f"{field.transform}_{field.column}"
+        if name.casefold() in folded:
+            return ""
+        names.append(name)
+    pairs = zip(names, values, strict=True)
+    return "".join(f"{_percent(name)}={NULL_DIRECTORY if value is None else _percent(value)}/" for name, value in pairs)
+
+
+def _percent(text: str) -> str:
+    return quote(text, safe="")
+
+
+def relative_to(base: str, path: str) -> tuple[str, bool]:
+    """The path below ``base`` and True where it is inside, else the path as it is and False.
+
+    >>> relative_to("/data/", "/data/main/t/x.parquet"), relative_to("/data/", "s3://b/x.parquet")
+    (('main/t/x.parquet', True), ('s3://b/x.parquet', False))
+    """
+    base = base if base.endswith("/") or not base else f"{base}/"
+    return (path[len(base) :], True) if is_inside(base, path) and len(path) > len(base) else (path, False)
+
+
+def is_inside(base: str, path: str) -> bool:
+    """Whether a full path lies below a directory by its text alone; a path with ``.``, ``..`` or empty parts never does.
+
+    >>> is_inside("/data/", "/data/main/x"), is_inside("/data/", "/data/../etc/x"), is_inside("/data", "/database/x")
+    (True, False, False)
+    """
+    base = base if base.endswith("/") else f"{base}/"
+    if not path.startswith(base):
+        return False
+    parts = re.split(r"[/\\]" if not _SCHEME.match(base) else "/", path[len(base) :])
+    return all(part not in ("", ".", "..") for part in parts[:-1]) and parts[-1] not in (".", "..")

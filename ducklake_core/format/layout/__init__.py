@@ -1,0 +1,1 @@
+"""How rows are laid out in files: partition transforms, sort orders."""

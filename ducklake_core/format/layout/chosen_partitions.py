@@ -1,0 +1,151 @@
+"""Partitions named by the values of their keys, as a predicate on rows: files of other keys have rows of them as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.format.expressions.predicate_builder import is_null, literal
+from ducklake_core.format.expressions.predicate_parser import bind_column, parse_predicate
+from ducklake_core.format.expressions.predicates import Comparison, InList, Literal, Predicate, SqlExpression, conjunction, disjunction
+from ducklake_core.format.expressions.scalars import KeyValue
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_partition_expression
+from ducklake_core.format.types.message_text import shown
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import Schema
+
+_RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23)}
+_YEARS = (-300_000, 300_000)
+
+
+def partition_predicate(partitions: Sequence[Mapping[str, object]], spec: PartitionSpec | None, schema: Schema, table: str) -> Predicate:
+    """Build the predicate that holds for exactly the rows of some partitions.
+
+    Args:
+        partitions: For each a value of every key, by the key's expression as in ``partition_by``: ``{"carrier": "UA", "month(day)": 3}``.
+            Values of a transform are whole numbers: calendar parts, numbers of buckets. None is NULL.
+        spec: The table's keys.
+        schema: The table's columns.
+        table: For messages.
+
+    Raises:
+        UsageError: The table has no keys, no partition is named, a key is missing or unknown, or a value is invalid.
+        NotFoundError: A column that the table does not have.
+    """
+    if spec is None:
+        raise UsageError(f"table {table} has no partition keys: overwrite rows of it with where=...", table=table)
+    if isinstance(partitions, Mapping | str) or not partitions:
+        raise UsageError("partitions must be a list of mappings from partition keys to values, with one at least", table=table)
+    named = [_named(one, spec, schema, table) for one in partitions]
+    if len(spec.fields) == 1 and spec.fields[0].transform == "identity":
+        return _one_of(spec.fields[0], [values[0] for values in named], schema)
+    return disjunction(
+        conjunction(_is(key, value, schema) for key, value in zip(spec.fields, values, strict=True)) for values in dict.fromkeys(named)
+    )
+
+
+def written_partitions(values: Iterable[tuple[str | None, ...]], spec: PartitionSpec, schema: Schema) -> Predicate | None:
+    """What is true for exactly the rows of the partitions that files were written for, None when there are none.
+
+    Args:
+        values: For each file the texts of its partition values, in the order of the keys; None is NULL.
+        spec: The keys that the files were written with.
+        schema: The table's columns.
+    """
+    found = sorted(set(values), key=lambda texts: [(text is not None, text or "") for text in texts])
+    if not found:
+        return None
+    if len(spec.fields) == 1 and spec.fields[0].transform == "identity":
+        return _one_of_texts(spec.fields[0], [texts[0] for texts in found], schema)
+    return disjunction(conjunction(_is_text(key, text, schema) for key, text in zip(spec.fields, texts, strict=True)) for texts in found)
+
+
+def _one_of_texts(key: PartitionField, texts: Sequence[str | None], schema: Schema) -> Predicate:
+    column = bind_column((key.column,), schema)
+    literals = tuple(_literal(key, text, schema) for text in texts if text is not None)
+    found: list[Predicate] = [InList(operand=column, values=literals)] if literals else []
+    return disjunction([*found, *([is_null(schema, key.column)] if None in texts else [])])
+
+
+def _is_text(key: PartitionField, text: str | None, schema: Schema) -> Predicate:
+    if text is None or key.transform != "identity":
+        return _is(key, None if text is None else int(text), schema)
+    return Comparison(left=bind_column((key.column,), schema), operator="=", right=_literal(key, text, schema))
+
+
+def _literal(key: PartitionField, text: str, schema: Schema) -> Literal:
+    """The value that a partition's text stands for, read as DuckDB reads it."""
+    name, quoted = key.column.replace('"', '""'), text.replace("'", "''")
+    parsed = parse_predicate(f"\"{name}\" = '{quoted}'", schema)
+    assert isinstance(parsed, Comparison)
+    assert isinstance(parsed.right, Literal)
+    return parsed.right
+
+
+def _named(given: Mapping[str, object], spec: PartitionSpec, schema: Schema, table: str) -> tuple[object, ...]:
+    """A partition's values in the order of the keys."""
+    found: dict[PartitionField, object] = {}
+    keys = ", ".join(key_expression(key) for key in spec.fields)
+    if not isinstance(given, Mapping):
+        raise UsageError(f"partitions must be mappings from partition keys to values, not {shown(given)}", table=table)
+    for text, value in given.items():
+        key = _key(text, spec, schema)
+        if key is None or key in found:
+            what = "there twice" if key else "none of them"
+            raise UsageError(f"table {table} is partitioned by {keys}, and {text!r} is {what}", table=table)
+        found[key] = value
+    missing = [key_expression(key) for key in spec.fields if key not in found]
+    if missing:
+        raise UsageError(f"the partition {shown(dict(given))} of {table} has no value for {', '.join(missing)}", table=table)
+    return tuple(found[key] for key in spec.fields)
+
+
+def _key(text: str, spec: PartitionSpec, schema: Schema) -> PartitionField | None:
+    plain = [key for key in spec.fields if key.transform == "identity" and folded(key.column) == folded(text)]
+    if plain:
+        return plain[0]
+    name, transform, buckets = parse_partition_expression(text)
+    column = schema.column(name)
+    wanted = (column.id, transform, buckets)
+    return next((key for key in spec.fields if (key.column_id, key.transform, key.buckets) == wanted), None)
+
+
+def key_expression(key: PartitionField) -> str:
+    """A partition key as a user writes it."""
+    if key.transform == "identity":
+        return key.column
+    return f"bucket({key.buckets}, {key.column})" if key.buckets is not None else f"{key.transform}({key.column})"
+
+
+def _one_of(key: PartitionField, values: Sequence[object], schema: Schema) -> Predicate:
+    column = bind_column((key.column,), schema)
+    literals = tuple(dict.fromkeys(literal(value, column.type) for value in values if value is not None))
+    found: list[Predicate] = [InList(operand=column, values=literals)] if literals else []
+    return disjunction([*found, *([is_null(schema, key.column)] if None in values else [])])
+
+
+def _is(key: PartitionField, value: object, schema: Schema) -> Predicate:
+    column = bind_column((key.column,), schema)
+    if key.transform == "identity":
+        if value is None:
+            return is_null(schema, key.column)
+        try:
+            return Comparison(left=column, operator="=", right=literal(value, column.type))
+        except DuckLakeError as error:
+            raise UsageError(f"{shown(value)} is not a value of partition key {key.column!r}: {error.message}") from error
+    text = None if value is None else str(_number(key, value))
+    name = '"' + key.column.replace('"', '""') + '"'
+    call = f"bucket({key.buckets}, {name})" if key.buckets is not None else f"{key.transform}({name})"
+    return SqlExpression(
+        sql=f"{call} IS NULL" if text is None else f"{call} = {text}",
+        columns=(column,),
+        scalar=KeyValue(column=column, key=key, text=text),
+        in_arrow=True,
+    )
+
+
+def _number(key: PartitionField, value: object) -> int:
+    least, most = (0, key.buckets - 1) if key.buckets is not None else _RANGES.get(key.transform, _YEARS)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise UsageError(f"{shown(value)} is not a value of {key_expression(key)}: it has whole numbers from {least} to {most}")
+    return value

@@ -1,0 +1,90 @@
+"""Rows that DuckDB can flush: the deleted ones among them must be found again in the files that it makes of them.
+
+It writes all versions of inlined rows to files, sorted and split as the table says, and then asks the catalog's database which
+positions the deleted ones have. That database compares what it stores: numbers as text, text as bytes. Where that is another order,
+or finds nothing, other rows are deleted, or none.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.files.inlined_rows import InlinedRows
+from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.layout.sorting import SortKey, sort_orders
+from ducklake_core.format.types.data_types import DataType, PrimitiveType
+from ducklake_core.format.types.schema import Schema
+
+_PLAIN = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - frozenset("'\"\\")
+"""Characters that are the same in text and in DuckDB's text of bytes."""
+
+_DAYS = (-719_162, 2_932_896)
+"""The years 1 to 9999, whose texts sort as they do."""
+_MICROSECONDS_OF_A_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushRule:
+    """Tells whether DuckDB's flush of a table succeeds, by the columns that it reads and by how the catalog stores them.
+
+    Attributes:
+        sorted_by: Names of the columns that the table is sorted by; None for any other expression.
+        sorting_types: Types whose stored form sorts as their values do; dates and times of day apart.
+        text_as_bytes: Whether text is kept as bytes.
+    """
+
+    sorted_by: tuple[str | None, ...]
+    sorting_types: frozenset[str]
+    text_as_bytes: bool
+
+    def allows(self, rows: InlinedRows, schema: Schema, spec: PartitionSpec | None) -> bool:
+        """Whether DuckDB can flush the rows, should some of them be deleted."""
+        columns = {column.name: (column.type, values) for column, values in zip(schema, rows.columns, strict=True)}
+        if self.text_as_bytes and spec is not None:
+            names = {column.id: column.name for column in schema}
+            if not all(_is_found(*columns[names[field.column_id]]) for field in spec.fields if field.column_id in names):
+                return False
+        return all(name is not None and self._sorts(*columns[name]) for name in self.sorted_by)
+
+    def _sorts(self, data_type: DataType, values: Sequence[object]) -> bool:
+        kind = data_type.name if isinstance(data_type, PrimitiveType) else "decimal"
+        match kind:
+            case "timestamp_ns":
+                return True
+            case "date":
+                return _within(values, _DAYS)
+            case "timestamp" | "timestamp_s" | "timestamp_ms" | "timestamptz":
+                first, last = _DAYS
+                return _within(values, (first * _MICROSECONDS_OF_A_DAY, (last + 1) * _MICROSECONDS_OF_A_DAY - 1))
+            case _:
+                return kind in self.sorting_types
+
+
+def flush_rule(keys: Sequence[SortKey], schema: Schema, *, sorting_types: frozenset[str], text_as_bytes: bool) -> FlushRule:
+    """The rule for a table with these sort keys."""
+
+    def column(key: SortKey) -> str | None:
+        try:
+            return sort_orders([key], schema, "")[0].column
+        except UnsupportedFeatureError:
+            return None
+
+    return FlushRule(sorted_by=tuple(column(key) for key in keys), sorting_types=sorting_types, text_as_bytes=text_as_bytes)
+
+
+def _is_found(data_type: DataType, values: Sequence[object]) -> bool:
+    """Whether a partition is found by a key of these values."""
+    kinds: dict[str, Callable[[object], bool]] = {
+        "varchar": lambda value: _PLAIN.issuperset(str(value)),
+        "blob": lambda value: isinstance(value, bytes) and _PLAIN.issuperset(value.decode("latin-1")),
+        "json": lambda _value: False,
+    }
+    is_plain = kinds.get(data_type.name) if isinstance(data_type, PrimitiveType) else None
+    return is_plain is None or all(value is None or is_plain(value) for value in values)
+
+
+def _within(values: Sequence[object], limits: tuple[int, int]) -> bool:
+    return all(value is None or (isinstance(value, int) and limits[0] <= value <= limits[1]) for value in values)

@@ -1,0 +1,110 @@
+"""Sort keys as users write them and as the catalog stores them, and the columns that they read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import SqlglotError
+
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.layout.sorting import SortKey
+from ducklake_core.format.types.schema import Schema
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def parse_sort_key(text: str, schema: Schema) -> SortKey:
+    """Parse the text after ORDER BY into the form that DuckDB stores.
+
+    >>> from ducklake_core.format.types.data_types import INT32, Field
+    >>> schema = Schema(columns=(Field(id=1, name="a", type=INT32), Field(id=2, name="b c", type=INT32)))
+    >>> key = parse_sort_key('a*2+1 DESC NULLS FIRST', schema)
+    >>> key.expression, key.direction, key.null_order, parse_sort_key('"b c"', schema).expression
+    ('((a * 2) + 1)', 'DESC', 'NULLS_FIRST', '"b c"')
+
+    Raises:
+        UsageError: Not one sort expression.
+        NotFoundError: It names a column that the table does not have.
+    """
+    try:
+        parsed = sqlglot.parse(f"SELECT 1 ORDER BY {text}", read="duckdb")
+    except SqlglotError as problem:
+        raise UsageError(f"cannot read the sort key {text!r}", sort_key=text) from problem
+    query = parsed[0] if len(parsed) == 1 else None
+    order = query.args.get("order") if isinstance(query, exp.Select) else None
+    extra = set() if query is None else {name for name, value in query.args.items() if value} - {"expressions", "order", "kind"}
+    if order is None or len(order.expressions) != 1 or extra:
+        raise UsageError(f"{text!r} is not one sort key; give each key as a text of its own", sort_key=text)
+    ordered = order.expressions[0]
+    if ordered.find(exp.Query, exp.Star, exp.AggFunc, exp.Window):
+        raise UsageError(f"the sort key {text!r} may only compute with the columns of its row", sort_key=text)
+    for name in _columns(ordered):
+        if schema.find(name) is None:
+            raise NotFoundError(f"the sort key {text!r} names a column {name!r} that the table does not have", column=name)
+    return SortKey(
+        expression=_printed(ordered.this),
+        direction="DESC" if ordered.args.get("desc") else "ASC",
+        null_order="NULLS_FIRST" if ordered.args.get("nulls_first") else "NULLS_LAST",
+        dialect="duckdb",
+    )
+
+
+def sort_columns(key: SortKey) -> frozenset[str]:
+    """Names of the columns that a key reads, in lower case.
+
+    Raises:
+        UnsupportedFeatureError: Its expression cannot be read.
+    """
+    return frozenset(name.casefold() for name in _columns(_parsed(key)))
+
+
+def renamed_in(key: SortKey, old: str, new: str) -> SortKey:
+    """The key after a column got another name.
+
+    Raises:
+        UnsupportedFeatureError: Its expression cannot be read.
+    """
+    if old.casefold() not in sort_columns(key):
+        return key
+
+    def other(node: Any) -> Any:
+        if isinstance(node, exp.Column) and node.parts[0].name.casefold() == old.casefold():
+            copy = node.copy()
+            copy.parts[0].replace(exp.to_identifier(new, quoted=True))
+            return copy
+        return node
+
+    return replace(key, expression=_printed(_parsed(key).transform(other)))
+
+
+def _parsed(key: SortKey) -> Any:
+    try:
+        return sqlglot.parse_one(key.expression, read="duckdb")
+    except SqlglotError as problem:
+        raise UnsupportedFeatureError(f"the sort key {key.expression!r} cannot be read; change it with DuckDB") from problem
+
+
+def _columns(expression: Any) -> list[str]:
+    return [column.parts[0].name for column in expression.find_all(exp.Column)]
+
+
+def _printed(expression: Any) -> str:
+    """With brackets around every operation, and quotes only where a name needs them."""
+
+    bare = exp.Tuple(expressions=[expression.copy()])
+    for paren in list(bare.find_all(exp.Paren)):
+        if isinstance(paren.this, exp.Binary | exp.Column | exp.Literal | exp.Func | exp.Paren):
+            paren.replace(paren.this)
+    for name in list(bare.find_all(exp.Identifier)):
+        name.set("quoted", name.name.lower() in DuckDB.Generator.RESERVED_KEYWORDS or not _PLAIN.fullmatch(name.name))
+    for operation in list(bare.find_all(exp.Binary)):
+        if not isinstance(operation, exp.Dot):
+            brackets = exp.Paren()
+            operation.replace(brackets)
+            brackets.set("this", operation)
+    return str(bare.expressions[0].sql("duckdb", normalize_functions="lower"))

@@ -1,0 +1,110 @@
+"""Sort orders of tables: their stored texts as something that writers can follow (specification: ducklake_sort_info)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.types.schema import Schema
+
+_TURN_OFF = "set the table's option sort_on_insert to false to write unsorted files"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortKey:
+    """One sort expression of a table, as stored."""
+
+    expression: str
+    direction: str
+    null_order: str
+    dialect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortOrder:
+    """One sort expression that writers follow.
+
+    Attributes:
+        expression: SQL in DuckDB's dialect.
+        column: Name of the column that it is, None for any other expression.
+        columns: Names of all columns that it is made of.
+        descending: Whether the largest value comes first.
+        nulls_first: Whether NULL comes before all values.
+    """
+
+    expression: str
+    column: str | None
+    columns: tuple[str, ...]
+    descending: bool = False
+    nulls_first: bool = False
+
+    @property
+    def refusal(self) -> str:
+        """How an error about this key begins, and what to do about it, for one ``format`` with the reason."""
+        return f"the table is sorted by {self.expression}, {{}}; {_TURN_OFF}"
+
+
+def sort_orders(keys: Sequence[SortKey], schema: Schema, table: str) -> tuple[SortOrder, ...]:
+    """The keys bound to the table's columns.
+
+    >>> from ducklake_core.format.types.data_types import INT64, Field
+    >>> schema = Schema(columns=(Field(id=1, name="When", type=INT64),))
+    >>> key = SortKey(expression='"when"', direction="DESC", null_order="NULLS_FIRST", dialect="duckdb")
+    >>> sort_orders([key], schema, "main.t")
+    (SortOrder(expression='"when"', column='When', columns=('When',), descending=True, nulls_first=True),)
+
+    Args:
+        keys: As the catalog has them.
+        schema: The table's columns.
+        table: ``schema.table`` for messages.
+
+    Raises:
+        UnsupportedFeatureError: A key in another dialect than DuckDB's, one that cannot be read, or one of unknown columns,
+            directions or places of NULL.
+    """
+    return tuple(_sort_order(key, schema, table) for key in keys)
+
+
+def parse_expression(text: str) -> exp.Expr:
+    """A sort expression as a tree.
+
+    Raises:
+        sqlglot.errors.SqlglotError: It cannot be read.
+    """
+    return sqlglot.parse_one(text, read="duckdb")
+
+
+def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
+    def refused(reason: str) -> UnsupportedFeatureError:
+        return UnsupportedFeatureError(
+            f"table {table} is sorted by {key.expression!r}, {reason}; {_TURN_OFF}, or change its sort order with DuckDB",
+            table=table,
+            expression=key.expression,
+        )
+
+    if key.dialect.lower() != "duckdb":
+        raise refused(f"an expression of the dialect {key.dialect!r}, of which only 'duckdb' is known")
+    if key.direction not in ("ASC", "DESC") or key.null_order not in ("NULLS_FIRST", "NULLS_LAST"):
+        raise refused(f"in the unknown order {key.direction} {key.null_order}")
+    try:
+        tree = parse_expression(key.expression)
+    except SqlglotError as error:
+        raise refused("which cannot be read") from error
+    named = {column.name for column in tree.find_all(exp.Column)}
+    found = {name: schema.find(name) for name in named}
+    unknown = sorted(name for name, column in found.items() if column is None)
+    if unknown:
+        raise refused(f"but has no column {unknown[0]!r}")
+    columns = tuple(sorted(column.name for column in found.values() if column is not None))
+    return SortOrder(
+        expression=key.expression,
+        column=columns[0] if isinstance(tree, exp.Column) else None,
+        columns=columns,
+        descending=key.direction == "DESC",
+        nulls_first=key.null_order == "NULLS_FIRST",
+    )

@@ -1,0 +1,233 @@
+"""The state of a lake at one snapshot, as plain values: the currency between catalog, scan, commit and maintenance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from ducklake_core.format.changes import Changes, parse_changes
+from ducklake_core.format.files.locations import check_location
+from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.layout.sorting import SortKey
+from ducklake_core.format.types.message_text import one_line
+from ducklake_core.format.types.schema import Schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One row of ducklake_snapshot with its row of ducklake_snapshot_changes.
+
+    Attributes:
+        id: ``snapshot_id``.
+        time: When it was committed, by the database's clock, in UTC.
+        schema_version: Grows by one with every commit that changes a catalog object.
+        next_catalog_id: Next id for schemas, tables, views, macros, partition specs and sort keys.
+        next_file_id: Next id for data files, delete files and name mappings.
+        changes: The ``changes_made`` text, empty when the row is missing.
+        author: Who committed, as the writer said; None when unsaid. Likewise ``message`` and ``extra_info``.
+    """
+
+    id: int
+    time: datetime
+    schema_version: int
+    next_catalog_id: int
+    next_file_id: int
+    changes: str = ""
+    author: str | None = None
+    message: str | None = None
+    extra_info: str | None = None
+
+    def __repr__(self) -> str:
+        said = [one_line(text) for text in (self.changes, self.message) if text]
+        by = "" if self.author is None else f" by {one_line(self.author)}"
+        # The time may be missing in a catalog that was edited, which a message about it has to survive.
+        return f"<Snapshot {self.id} of {self.time!s:.19} UTC{by}{': ' if said else ''}{'; '.join(said)}>"
+
+    @property
+    def change_set(self) -> Changes:
+        """The parsed form of ``changes``: tables, views, schemas and macros by id, or by name where they were created.
+
+        Raises:
+            CatalogCorruptError: The text cannot be read.
+        """
+        return parse_changes(self.changes)
+
+
+def is_same_snapshot(one: Snapshot, other: Snapshot) -> bool:
+    """Whether both are the same commit, and so have the same history: an id alone is given out again after a backup was put back.
+
+    Author and message say nothing more than the commit id in ``extra_info``, or the time in microseconds where there is none.
+    """
+    return replace(one, author=None, message=None) == replace(other, author=None, message=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeInfo:
+    """Lake-wide settings, from ducklake_metadata.
+
+    Attributes:
+        version: Catalog version, ``1.0``.
+        data_path: Base of all relative paths, with a trailing slash, as stored or as overridden for this session.
+        encrypted: Whether data files are encrypted.
+        created_by: What created the catalog.
+        stored_data_path: The data path as the catalog has it, None when that does not matter.
+        allowed_paths: Places beside the data path that the user of this session lets the catalog name (format/files/locations.py).
+    """
+
+    version: str
+    data_path: str
+    encrypted: bool
+    created_by: str | None = None
+    stored_data_path: str | None = None
+    allowed_paths: tuple[str, ...] = ()
+
+    def checked_location(self, path: str, what: str, **details: object) -> str:
+        """A full path, unless it is one that this lake has no business to name.
+
+        Raises:
+            UnsupportedFeatureError: It leaves the data path through ``..``, or is in another kind of store, and is not allowed.
+        """
+        check_location(path, self.data_path, self.allowed_paths, what=what, **details)
+        return path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaState:
+    """A schema ("namespace") at one snapshot.
+
+    Attributes:
+        path: The full directory with a trailing slash.
+        comment: Its ``comment`` tag; ``tags`` are its other tags by key. DuckDB neither writes nor shows them.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    path: str
+    comment: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedTable:
+    """One registered table of inlined rows: its physical name and the schema version that its columns follow."""
+
+    name: str
+    schema_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """A table at one snapshot: everything a reader or writer needs except its files.
+
+    Attributes:
+        id: ``table_id``.
+        name: Table name as written; ``schema_name`` likewise.
+        path: Full directory of the table with a trailing slash.
+        schema: Columns live at the snapshot.
+        snapshot_id: The snapshot this state was read at.
+        schema_version: Schema version of that snapshot.
+        snapshot_time: When it was committed, which with its id tells it from one of another history; None while it is not committed.
+        next_column_id: 1 + the highest column id the table ever had.
+        partition_spec: Keys that new files are partitioned by, None for none.
+        partition_specs: Every spec the table ever had by ``partition_id``, to read files of older specs.
+        sort_keys: Sort order of new files.
+        inlined_tables: Registered tables of inlined rows, by schema version ascending.
+        columns_version: Schema version at which columns, name or keys changed last; tables of inlined rows of earlier versions may lack
+            columns.
+        has_inlined_deletes: Whether ``ducklake_inlined_delete_<id>`` exists.
+        options: Options in force for this table (table over schema over global scope), by lower-case name.
+        comment: The table's ``comment`` tag.
+        column_comments: ``comment`` tags of columns by column id.
+        tags: Its other tags by key.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    schema_id: int
+    schema_name: str
+    path: str
+    schema: Schema
+    snapshot_id: int
+    schema_version: int
+    next_column_id: int
+    snapshot_time: datetime | None = field(default=None, compare=False)
+    partition_spec: PartitionSpec | None = None
+    partition_specs: Mapping[int, PartitionSpec] = field(default_factory=dict)
+    sort_keys: tuple[SortKey, ...] = ()
+    inlined_tables: tuple[InlinedTable, ...] = ()
+    columns_version: int = 0
+    has_inlined_deletes: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    column_comments: Mapping[int, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def qualified_name(self) -> str:
+        """``schema.table`` for messages."""
+        return f"{self.schema_name}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatistics:
+    """ducklake_table_stats: gross row count (deletes never subtract), next row id, bytes."""
+
+    table_id: int
+    record_count: int
+    next_row_id: int
+    file_size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableColumnStatistics:
+    """ducklake_table_column_stats: bounds over everything ever written to one leaf column. None is unknown."""
+
+    table_id: int
+    column_id: int
+    contains_null: bool | None
+    contains_nan: bool | None
+    min_value: str | None
+    max_value: str | None
+    extra_stats: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableListing:
+    """A table's row in a listing of the lake: sizes of what is live at the snapshot, from one query for all tables.
+
+    Attributes:
+        record_count: Rows in live data files, deleted ones included.
+        file_count: Live data files, ``file_size_bytes`` their bytes.
+        delete_file_count: Live delete files of live data files; ``delete_file_size_bytes`` and ``delete_count`` are theirs.
+        is_exact: False when a live file also holds rows or deletes of later snapshots, so that only a scan can count.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    schema_id: int
+    schema_name: str
+    record_count: int = 0
+    file_count: int = 0
+    file_size_bytes: int = 0
+    delete_file_count: int = 0
+    delete_file_size_bytes: int = 0
+    delete_count: int = 0
+    is_exact: bool = True
+    comment: str | None = None
+
+    @property
+    def qualified_name(self) -> str:
+        """``schema.table``."""
+        return f"{self.schema_name}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedCounts:
+    """Counts of what one table holds in the catalog itself at a snapshot: visible rows, and positions deleted in live data files."""
+
+    row_count: int = 0
+    deleted_count: int = 0

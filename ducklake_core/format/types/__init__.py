@@ -1,0 +1,1 @@
+"""The logical types of DuckLake, names, and schemas (specification: Data Types)."""

@@ -1,0 +1,1 @@
+"""Values of leaf columns: their texts, their casts, their binary forms."""

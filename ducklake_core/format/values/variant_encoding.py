@@ -1,0 +1,160 @@
+"""Binary values of the variant type (Parquet: Variant Binary Encoding): put together from parts, taken apart one level.
+
+A variant is two binaries: *metadata*, a dictionary of field names, and *value*, which refers to names by their number in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from ducklake_core.errors import CorruptFileError
+
+NULL = b"\x00"
+"""The value of a variant that is null; DuckDB does not tell it from SQL NULL."""
+EMPTY_METADATA = b"\x11\x00\x00"
+
+# Primitive values: the type's number in the upper six bits of the first byte.
+TRUE, FALSE = b"\x04", b"\x08"
+INT8, INT16, INT32, INT64, FLOAT64, DECIMAL4, DECIMAL8, DECIMAL16 = (bytes([number << 2]) for number in range(3, 11))
+DATE, TIMESTAMPTZ, TIMESTAMP, FLOAT32, BINARY, STRING, TIME, TIMESTAMPTZ_NS, TIMESTAMP_NS, UUID = (
+    bytes([number << 2]) for number in range(11, 21)
+)
+
+_SHORT_STRING, _OBJECT, _ARRAY = 1, 2, 3
+_SORTED = 0x10
+
+
+@lru_cache(maxsize=1024)
+def field_names(metadata: bytes) -> tuple[str, ...]:
+    """The names in a metadata dictionary, in the order of their numbers.
+
+    >>> field_names(bytes.fromhex("1102000102") + b"az")
+    ('a', 'z')
+
+    Raises:
+        CorruptFileError: Not the metadata of a variant.
+    """
+    if not metadata or metadata[0] & 0x0F != 1:
+        raise CorruptFileError(f"{metadata[:20]!r} is not the metadata of a variant")
+    width = (metadata[0] >> 6) + 1
+    count = int.from_bytes(metadata[1 : 1 + width], "little")
+    start = 1 + width * (count + 2)
+    ends = _numbers(metadata, 1 + width, count + 1, width)
+    try:
+        names = tuple(metadata[start + first : start + last].decode() for first, last in pairwise(ends))
+    except UnicodeDecodeError as error:
+        raise CorruptFileError("a variant has a field name that is not UTF-8") from error
+    if len(metadata) < start + (ends[-1] if ends else 0):
+        raise CorruptFileError("the metadata of a variant is cut off")
+    return names
+
+
+@lru_cache(maxsize=1024)
+def plain_metadata(metadata: bytes) -> bytes:
+    """The same dictionary, saying that its names are sorted only when they are: DuckDB says so of all of them.
+
+    >>> plain_metadata(bytes.fromhex("1102000102") + b"za").hex(), plain_metadata(b"\\x11\\x00\\x00").hex()
+    ('01020001027a61', '110000')
+    """
+    names = [name.encode() for name in field_names(metadata)]
+    rightly = all(first < second for first, second in pairwise(names))
+    return metadata if rightly or not metadata[0] & _SORTED else bytes([metadata[0] & ~_SORTED]) + metadata[1:]
+
+
+def string(text: bytes) -> bytes:
+    """The value of a string.
+
+    >>> string(b"abc"), string(b"x" * 64)[:6]
+    (b'\\rabc', b'@@\\x00\\x00\\x00x')
+    """
+    return bytes([len(text) << 2 | _SHORT_STRING]) + text if len(text) < 64 else sized(STRING, text)
+
+
+def sized(kind: bytes, data: bytes) -> bytes:
+    """The value of a string or binary, its length in four bytes before it."""
+    return kind + len(data).to_bytes(4, "little") + data
+
+
+def array(elements: Sequence[bytes]) -> bytes:
+    """The value of an array.
+
+    >>> array([NULL, string(b"a")]).hex()
+    '0302000103000561'
+    """
+    size = sum(map(len, elements))
+    width = _width(size)
+    large = len(elements) > 255
+    header = bytes([_ARRAY | (width - 1) << 2 | large << 4])
+    return b"".join([header, len(elements).to_bytes(4 if large else 1, "little"), _offsets(elements, width), *elements])
+
+
+def object_(fields: Mapping[str, bytes], metadata: bytes) -> bytes:
+    """The value of an object.
+
+    Args:
+        fields: Values by name.
+        metadata: The dictionary that must hold the names.
+
+    >>> object_({"z": NULL, "a": string(b"x")}, bytes.fromhex("1102000102") + b"za").hex()
+    '02020100000203057800'
+
+    Raises:
+        CorruptFileError: A name that the dictionary lacks.
+    """
+    numbers = {name: number for number, name in enumerate(field_names(metadata))}
+    missing = [name for name in fields if name not in numbers]
+    if missing:
+        raise CorruptFileError(f"a variant has fields {missing} that its metadata does not name")
+    names = sorted(fields, key=str.encode)
+    values = [fields[name] for name in names]
+    ids = [numbers[name] for name in names]
+    id_width, width = _width(max(ids, default=0)), _width(sum(map(len, values)))
+    large = len(names) > 255
+    header = bytes([_OBJECT | (width - 1) << 2 | (id_width - 1) << 4 | large << 6])
+    numbered = b"".join(number.to_bytes(id_width, "little") for number in ids)
+    return b"".join([header, len(names).to_bytes(4 if large else 1, "little"), numbered, _offsets(values, width), *values])
+
+
+def object_fields(value: bytes, metadata: bytes) -> dict[str, bytes] | None:
+    """The fields of an object, still encoded; None when the value is no object.
+
+    >>> object_fields(bytes.fromhex("02020100000203057800"), bytes.fromhex("1102000102") + b"za")
+    {'a': b'\\x05x', 'z': b'\\x00'}
+
+    Raises:
+        CorruptFileError: The value is cut off, or refers to a name that is not there.
+    """
+    if not value or value[0] & 3 != _OBJECT:
+        return None
+    width, id_width = (value[0] >> 2 & 3) + 1, (value[0] >> 4 & 3) + 1
+    count_width = 4 if value[0] & 0x40 else 1
+    count = int.from_bytes(value[1 : 1 + count_width], "little")
+    ids = _numbers(value, 1 + count_width, count, id_width)
+    offsets = _numbers(value, 1 + count_width + count * id_width, count + 1, width)
+    start = 1 + count_width + count * id_width + (count + 1) * width
+    names = field_names(metadata)
+    # Values may lie in any order: each ends where the next one in the binary begins.
+    ends = dict(pairwise(sorted(set(offsets))))
+    try:
+        return {names[number]: value[start + offset : start + ends[offset]] for number, offset in zip(ids, offsets, strict=False)}
+    except (IndexError, KeyError) as error:
+        raise CorruptFileError("a variant refers to a field name or value that it does not have") from error
+
+
+def _numbers(data: bytes, start: int, count: int, width: int) -> list[int]:
+    if len(data) < start + count * width:
+        raise CorruptFileError("a variant is cut off")
+    return [int.from_bytes(data[place : place + width], "little") for place in range(start, start + count * width, width)]
+
+
+def _width(largest: int) -> int:
+    return max(1, (largest.bit_length() + 7) // 8)
+
+
+def _offsets(values: Sequence[bytes], width: int) -> bytes:
+    ends = [0]
+    for value in values:
+        ends.append(ends[-1] + len(value))
+    return b"".join(end.to_bytes(width, "little") for end in ends)

@@ -1,0 +1,127 @@
+"""Geometries as well-known binary (WKB): what is none is refused before it is in a file that nobody can read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow.compute as pc
+
+from ducklake_core.errors import SchemaError
+from ducklake_core.format.types.arrow_types import ArrowArray
+
+_POINT, _LINE, _POLYGON = 1, 2, 3
+_COLLECTIONS = (4, 5, 6, 7)
+_WIDTHS = {0: 2, 1: 3, 2: 3, 3: 4}
+_DEEPEST = 64
+_KINDS = ("point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")
+_DIMENSIONS = {0: "xy", 1: "xyz", 2: "xym", 3: "xyzm"}
+# Little-endian points: the start of the binary, and how many bytes it has.
+_POINTS = {b"\x01" + (_POINT + 1000 * kind).to_bytes(4, "little"): 5 + 8 * width for kind, width in _WIDTHS.items()}
+
+
+def check_geometries(array: ArrowArray) -> None:
+    """Refuse binaries that are no geometries: two-dimensional ones, with Z, M or both, without a reference system.
+
+    Raises:
+        SchemaError: A value is not a geometry.
+    """
+    starts, lengths = pc.binary_slice(array, 0, 5), pc.binary_length(array)
+    plain: ArrowArray = array.is_null()
+    for start, length in _POINTS.items():
+        # Nearly all geometries are points, which need no look at each.
+        plain = pc.or_(plain, pc.and_(pc.fill_null(pc.equal(starts, start), False), pc.fill_null(pc.equal(lengths, length), False)))
+    for value in array.filter(pc.invert(plain)).to_pylist():
+        if not is_geometry(value):
+            raise SchemaError(f"{value[:24].hex()} begins no geometry in well-known binary (WKB)")
+
+
+def is_geometry(value: bytes) -> bool:
+    """Whether a binary is exactly one geometry.
+
+    >>> point = bytes.fromhex("0101000000") + bytes(16)
+    >>> is_geometry(point), is_geometry(point + b"x"), is_geometry(bytes.fromhex("010400000001000000") + point), is_geometry(b"")
+    (True, False, True, False)
+    """
+    try:
+        return _end(memoryview(value), 0, 0) == len(value)
+    except (struct.error, ValueError):
+        return False
+
+
+def geometry_parts(array: ArrowArray) -> Iterator[tuple[str, str, np.ndarray]]:
+    """The coordinates of geometries, many at once.
+
+    Args:
+        array: Binaries that :func:`check_geometries` accepts, or NULL.
+
+    Yields:
+        Name of a type of geometry as DuckDB spells it, such as ``point_zm``; the dimensions of the coordinates, such as ``xyzm``; and
+        one row of coordinates for each vertex of geometries of that type, none for an empty one.
+    """
+    starts, lengths = pc.binary_slice(array, 0, 5), pc.binary_length(array)
+    others: ArrowArray = array.is_valid()
+    for start, length in _POINTS.items():
+        alike: ArrowArray = pc.and_(pc.fill_null(pc.equal(starts, start), False), pc.fill_null(pc.equal(lengths, length), False))
+        points = array.filter(alike)
+        if len(points):
+            code = int.from_bytes(start[1:], "little")
+            offsets = np.frombuffer(points.buffers()[1], np.int32)[points.offset :]
+            raw = np.frombuffer(points.buffers()[2], np.uint8)[offsets[0] : offsets[len(points)]]
+            vertices = np.ascontiguousarray(raw.reshape(len(points), length)[:, 5:]).view("<f8")
+            yield _type_name(code), _DIMENSIONS[code // 1000], vertices
+            others = pc.and_(others, pc.invert(alike))
+    for value in array.filter(others).to_pylist():
+        found: list[tuple[int, np.ndarray]] = []
+        order = "<" if value[0] else ">"
+        (code,) = struct.unpack_from(f"{order}I", value, 1)
+        _end(memoryview(value), 0, 0, found)
+        yield _type_name(code), _DIMENSIONS[code // 1000], np.empty((0, _WIDTHS[code // 1000]))
+        for dimensions, vertices in found:
+            yield _type_name(code), _DIMENSIONS[dimensions], vertices.reshape(-1, _WIDTHS[dimensions])
+
+
+def _type_name(code: int) -> str:
+    suffix = _DIMENSIONS[code // 1000][2:]
+    return f"{_KINDS[code % 1000 - 1]}{'_' if suffix else ''}{suffix}"
+
+
+def _end(data: memoryview, start: int, depth: int, found: list[tuple[int, np.ndarray]] | None = None) -> int:
+    """Where the geometry that begins at a place ends; its coordinates are added to ``found``, with the code of their dimensions."""
+    order = {0: ">", 1: "<"}.get(data[start] if start < len(data) else -1)
+    if order is None or depth > _DEEPEST:
+        raise ValueError("no byte order, or too deep")
+    (code,) = struct.unpack_from(f"{order}I", data, start + 1)
+    kind, width = code % 1000, _WIDTHS.get(code // 1000)
+    if width is None:
+        raise ValueError("no such dimensions")
+    position = start + 5
+
+    def take(end: int) -> int:
+        if found is not None:
+            found.append((code // 1000, np.frombuffer(data[position:end], f"{order}f8")))
+        return _within(data, end)
+
+    if kind == _POINT:
+        return take(position + 8 * width)
+    (count,) = struct.unpack_from(f"{order}I", data, position)
+    position += 4
+    if kind == _LINE:
+        return take(position + 8 * width * count)
+    if kind != _POLYGON and kind not in _COLLECTIONS:
+        raise ValueError("no such geometry")
+    for _ in range(count):
+        if kind == _POLYGON:
+            (points,) = struct.unpack_from(f"{order}I", data, position)
+            position += 4
+            position = take(position + 8 * width * points)
+        else:
+            position = _end(data, position, depth + 1, found)
+    return position
+
+
+def _within(data: memoryview, end: int) -> int:
+    if end > len(data):
+        raise ValueError("it was cut")
+    return end

@@ -1,0 +1,1 @@
+"""Checking a lake: what the catalog, the footers and the rows say, compared."""

@@ -1,0 +1,126 @@
+"""All codes of findings: how bad each is, and how to mend it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Severity: TypeAlias = Literal["error", "warning", "notice"]
+
+_BACKUP = "restore the catalog from a backup, or mend the row by hand"
+_REPAIR = "lake.check(repair=True) mends it"
+_LOST = "put the file back from a backup, or delete its rows (docs/faults.md)"
+_REWRITE = "write the rows of the file again"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One kind of finding."""
+
+    severity: Severity
+    meaning: str
+    mend: str
+
+
+CODES: dict[str, Code] = {
+    # Rows of the catalog
+    "cell-invalid": Code("error", "a cell of the catalog holds what its column cannot", _BACKUP),
+    "cell-missing": Code("error", "a cell of the catalog is NULL that must not be", _BACKUP),
+    "snapshot-counters": Code("error", "the newest snapshot would give out ids that are taken", _BACKUP),
+    "snapshot-changes": Code("error", "what a snapshot changed cannot be read, so that concurrent commits of DuckDB fail", _BACKUP),
+    "snapshot-unknown": Code("error", "a row begins or ends at a snapshot that was never committed", _BACKUP),
+    "lifetime-backwards": Code("error", "a row ends before it begins", _BACKUP),
+    "setting-twice": Code("error", "a setting of the lake, or an option of one scope, is there twice", "delete one of the rows"),
+    "option-scope": Code("error", "an option has a scope that DuckDB does not know and refuses to attach", "delete the row"),
+    "option-invalid": Code("warning", "an option has a value that it cannot have", "set it again: lake.set_option(...)"),
+    # Schemas, tables, columns
+    "name-twice": Code("error", "two schemas, or two tables or views of a schema, have one name", "rename or drop one of them with DuckDB"),
+    "table-twice": Code("error", "a table is there twice at a snapshot", _BACKUP),
+    "schema-missing": Code("error", "a table or view is in a schema that is not there", _BACKUP),
+    "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),
+    "column-twice": Code("error", "a table has two columns of one id or one name", _BACKUP),
+    "columns-invalid": Code("error", "the columns of a table make no schema", _BACKUP),
+    "type-unknown": Code("error", "a column has a type that is not known, so that DuckDB cannot attach the lake", _BACKUP),
+    "dropped-table-alive": Code(
+        "warning", "files or columns of a dropped table are still live", "end the rows at the snapshot of the drop"
+    ),
+    "partition-key-invalid": Code("error", "a partition key names no column of the table, or no transform", "set the partitioning again"),
+    "schema-version-unknown": Code(
+        "warning", "no schema version of the table is known for a file, by which DuckDB's compaction crashes", _BACKUP
+    ),
+    # Files as the catalog has them
+    "table-unknown": Code("error", "a file is of a table that the catalog does not know", _BACKUP),
+    "file-numbers": Code("error", "counts, sizes or snapshots of a file cannot be", _BACKUP),
+    "file-named-twice": Code("error", "a file that a writer of DuckLake made is in the lake twice", "delete one of the rows"),
+    "file-added-twice": Code("warning", "a file that was added is in the lake twice, so are its rows", "delete the rows of one of them"),
+    "path-forbidden": Code("error", "a file is at a place that the lake has no business to name", "see allowed_paths in docs/opening.md"),
+    "mapping-unknown": Code("error", "a file has a column mapping that is not there", _BACKUP),
+    "encryption-key-missing": Code(
+        "error", "a file of an encrypted lake has no usable key", "restore the key from a backup of the catalog"
+    ),
+    "partition-unknown": Code("error", "a file has partition keys that its table never had", _BACKUP),
+    "partition-values-incomplete": Code("error", "a file has not the partition values of its partition keys", _BACKUP),
+    "partition-values-wrong": Code("error", "rows of a file are not of the partition that it is in", _REWRITE),
+    "row-ids-overlap": Code("error", "two files hold rows of the same row ids", _REWRITE),
+    "row-id-beyond-next": Code(
+        "error", "rows have ids that the table will give out again", "set next_row_id of ducklake_table_stats above them"
+    ),
+    "delete-files-two": Code("error", "a data file has two live delete files: DuckDB reads its rows twice", "delete one of the rows"),
+    "delete-file-orphaned": Code("warning", "a delete file is of a data file that the catalog does not know", "delete the row"),
+    "delete-file-of-other-table": Code("error", "a delete file and its data file are of different tables", _BACKUP),
+    "delete-format-unknown": Code("error", "a delete file has a format that nobody reads", _BACKUP),
+    "delete-count": Code("error", "a delete file deletes no rows, or more than there are", _BACKUP),
+    # Statistics
+    "statistics-orphaned": Code("warning", "statistics or partition values are of a file that the catalog does not know", _REPAIR),
+    "statistics-column-unknown": Code("warning", "statistics of a file are of a column that its table never had", _REPAIR),
+    "statistics-twice": Code("error", "a file has two rows of statistics for one column", _REPAIR),
+    "statistics-counts": Code(
+        "error", "the counts of values and NULLs of a column are not those of its file, so that filters lose rows", _REPAIR
+    ),
+    "statistics-invalid": Code("error", "the bounds of a column of a file are no values, or the wrong way round", _REPAIR),
+    "statistics-narrow": Code("error", "the bounds of a column leave out values of its file, so that filters lose rows", _REPAIR),
+    "table-statistics-missing": Code(
+        "error", "a table with rows has no statistics, so that row ids begin at 0 again", "restore the row of ducklake_table_stats"
+    ),
+    "table-statistics-twice": Code("error", "a table has two rows of statistics", "delete the one with the smaller next_row_id"),
+    "table-statistics-stale": Code("warning", "the statistics of a table count fewer rows than there are", _REPAIR),
+    "table-statistics-orphaned": Code("warning", "statistics are of a table that the catalog does not know", _REPAIR),
+    "table-bounds-invalid": Code("error", "the bounds of a column of a table are no values, twice there, or of no column", _REPAIR),
+    "table-bounds-narrow": Code("error", "the statistics of a column of a table leave out what is there: DuckDB loses rows", _REPAIR),
+    "table-bounds-unknown": Code(
+        "warning", "a column of a table has no bounds although it has values: DuckDB's next insert makes them too narrow", _REPAIR
+    ),
+    # Rows in the catalog
+    "inlined-table-missing": Code(
+        "error", "a table of inlined rows is registered and not there", "unregister it, or restore it from a backup"
+    ),
+    "inlined-table-dead": Code(
+        "warning", "a table of inlined rows or deletes is there that nothing reads", "drop it; " + _REPAIR + " where that is safe"
+    ),
+    "inlined-row-twice": Code("error", "an inlined row is visible twice at a snapshot", _BACKUP),
+    "inlined-delete-beyond": Code("error", "the catalog deletes rows that a file does not have", _BACKUP),
+    "inlined-delete-orphaned": Code("warning", "the catalog deletes rows of a file that it does not know", "delete the row"),
+    "inlined-delete-twice": Code("warning", "the catalog deletes a row twice, so that DuckDB counts one too few", "delete one of the rows"),
+    # Schedule and objects in the store
+    "scheduled-live": Code("error", "a file that the lake needs is scheduled for deletion", _REPAIR),
+    "scheduled-twice": Code("notice", "a file is scheduled for deletion twice", "nothing: cleanup copes"),
+    "orphaned-file": Code(
+        "notice", "a file of a DuckLake writer is below the data path that the catalog does not name", "lake.delete_orphaned_files()"
+    ),
+    "foreign-file": Code("notice", "a file that is none of the lake's is below its data path", "move it, or leave it"),
+    # Footers
+    "file-missing": Code("error", "a file that the catalog names is not there", _LOST),
+    "file-unreachable": Code("error", "the store does not give a file", "check the store, the permissions and the credentials"),
+    "file-size": Code("error", "a file has another size than the catalog says", _LOST),
+    "footer-unreadable": Code("error", "the footer of a file cannot be read", _LOST),
+    "footer-size": Code("error", "the footer of a file has another size than the catalog says, so that DuckDB cannot read it", _BACKUP),
+    "record-count": Code("error", "a file holds another number of rows than the catalog says", _LOST),
+    "row-ids-missing": Code("error", "a file neither holds row ids nor has a first one", _REWRITE),
+    "snapshot-ids-missing": Code("error", "a file with rows of several snapshots does not say which row is of which", _REWRITE),
+    # Rows
+    "rows-unreadable": Code("error", "rows of a file, or of the catalog, cannot be read", _LOST),
+    "delete-file-invalid": Code("error", "a delete file is not one of its data file", _BACKUP),
+    "row-id-twice": Code("error", "two visible rows of a table have one row id", _REWRITE),
+    "null-not-allowed": Code("error", "a column that is NOT NULL holds NULLs", "give the rows a value: table.update(...)"),
+    "snapshot-ids-wrong": Code("error", "a file holds rows of later snapshots than the catalog says", _REWRITE),
+}

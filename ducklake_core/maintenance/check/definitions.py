@@ -1,0 +1,170 @@
+"""Checks of snapshots, options, schemas, tables, views and columns: rows of the catalog among themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import combinations
+
+from ducklake_core.catalog.reading.every_row import BadCell
+from ducklake_core.catalog.reading.holds import HOLD_PREFIX
+from ducklake_core.errors import CatalogCorruptError, DuckLakeError, UnsupportedFeatureError
+from ducklake_core.format.changes import parse_changes
+from ducklake_core.format.files.partitioning import parse_transform
+from ducklake_core.format.options import Options
+from ducklake_core.format.types.names import folded, join_name
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, is_live, overlap
+
+_LIVES = ("schema", "table", "view", "column", "data_file", "delete_file", "partition_info", "sort_info", "macro")
+_SETTINGS = ("version", "created_by", "data_path", "encrypted")
+
+
+def check_definitions(facts: Facts) -> None:
+    """Everything but files and statistics."""
+    _snapshots(facts)
+    _lifetimes(facts)
+    _options(facts)
+    _names(facts)
+    _tables(facts)
+    _columns(facts)
+    _partition_keys(facts)
+
+
+def check_cells(facts: Facts, bad: Iterable[BadCell]) -> None:
+    """Cells that made a row unusable for all other checks."""
+    for cell in bad:
+        table = facts.tables.get(cell.table_id) if cell.table_id is not None else None
+        place = cell.table if cell.table.startswith("ducklake_") else f"ducklake_{cell.table}"
+        where = f"{place} ({cell.row}): {cell.says}" if cell.row else f"{place}: {cell.says}"
+        facts.report("cell-missing" if cell.is_missing else "cell-invalid", where, table=table)
+
+
+def _snapshots(facts: Facts) -> None:
+    rows = facts.every.rows("snapshot")
+    if not rows:
+        facts.report("cell-missing", "ducklake_snapshot has no usable row: the lake has no snapshot")
+        return
+    newest = max(rows, key=lambda row: row.snapshot_id)
+    catalog_ids = {
+        name: max((getattr(row, key) for row in facts.every.rows(name) if getattr(row, key) is not None), default=-1)
+        for name, key in (
+            ("schema", "schema_id"), ("table", "table_id"), ("view", "view_id"), ("macro", "macro_id"),
+            ("partition_info", "partition_id"), ("sort_info", "sort_id"),
+        )
+    }  # fmt: skip
+    file_ids = {
+        name: max((getattr(row, key) for row in facts.every.rows(name) if getattr(row, key) is not None), default=-1)
+        for name, key in (("data_file", "data_file_id"), ("delete_file", "delete_file_id"), ("column_mapping", "mapping_id"))
+    }
+    for counter, ids in (("next_catalog_id", catalog_ids), ("next_file_id", file_ids)):
+        number = getattr(newest, counter)
+        for name, highest in ids.items():
+            if highest >= number:
+                facts.report("snapshot-counters", f"snapshot {newest.snapshot_id} has {counter} {number}, ducklake_{name} has {highest}")
+    for row in facts.every.rows("snapshot_changes"):
+        try:
+            parse_changes(row.changes_made or "")
+        except CatalogCorruptError as error:
+            facts.report("snapshot-changes", f"snapshot {row.snapshot_id}: {error.message}")
+
+
+def _lifetimes(facts: Facts) -> None:
+    for name in _LIVES:
+        for row in facts.every.rows(name):
+            begin, end = row.begin_snapshot, row.end_snapshot
+            table = facts.tables.get(row.table_id) if "table_id" in row._fields else None
+            where = f"ducklake_{name} ({row._fields[0]} {row[0]})"
+            if any(number is not None and number > facts.newest for number in (begin, end)):
+                facts.report("snapshot-unknown", f"{where} is of snapshots {begin} to {end}, the newest is {facts.newest}", table=table)
+            elif begin is not None and end is not None and end < begin:
+                facts.report("lifetime-backwards", f"{where} begins at snapshot {begin} and ends at {end}", table=table)
+
+
+def _options(facts: Facts) -> None:
+    rows = facts.every.rows("metadata")
+    for (key, scope, scope_id), number in Counter((row.key.lower(), row.scope, row.scope_id) for row in rows).items():
+        if number > 1:
+            facts.report(
+                "setting-twice", f"{key!r} is set {number} times for {scope or 'the lake'} {'' if scope_id is None else scope_id}".rstrip()
+            )
+    for row in rows:
+        if row.scope not in (None, "schema", "table"):
+            facts.report("option-scope", f"{row.key!r} has the scope {row.scope!r}")
+        elif row.key not in _SETTINGS and not row.key.startswith(HOLD_PREFIX):
+            try:
+                Options.from_mapping({row.key.lower(): row.value})
+            except DuckLakeError as error:
+                facts.report("option-invalid", error.message)
+
+
+def _names(facts: Facts) -> None:
+    def twice(kind: str, rows: Iterable[tuple[tuple[int, str], int, str]]) -> None:
+        groups: dict[tuple[int, str], dict[int, str]] = {}
+        for key, number, name in rows:
+            groups.setdefault(key, {})[number] = name
+        for group in groups.values():
+            if len(group) > 1:
+                facts.report(
+                    "name-twice", f"{kind} {', '.join(f'{name} (id {number})' for number, name in sorted(group.items()))} have one name"
+                )
+
+    live = {name: [row for row in facts.every.rows(name) if is_live(row, facts.newest)] for name in ("schema", "table", "view")}
+    names = {row.schema_id: row.schema_name for row in live["schema"]}
+    twice("schemas", (((0, folded(row.schema_name)), row.schema_id, row.schema_name) for row in live["schema"]))
+    relations = [(row.schema_id, row.table_name, row.table_id) for row in live["table"]]
+    relations += [(row.schema_id, row.view_name, row.view_id) for row in live["view"]]
+    twice("tables or views", (((schema, folded(name)), number, name) for schema, name, number in relations))
+    for schema, name, _ in relations:
+        if schema not in names:
+            facts.report("schema-missing", f"{join_name(str(schema), name)} is in schema {schema}, which is not there")
+
+
+def _tables(facts: Facts) -> None:
+    versions: dict[int, list[CatalogRow]] = {}
+    for row in facts.every.rows("table"):
+        versions.setdefault(row.table_id, []).append(row)
+    for table_id, rows in versions.items():
+        if any(overlap(one, other) for one, other in combinations(rows, 2)):
+            facts.report("table-twice", f"{len(rows)} rows of ducklake_table (table_id {table_id}) overlap", table=facts.tables[table_id])
+    dropped = {number: table for number, table in facts.tables.items() if not table.is_live}
+    for name in ("data_file", "column"):
+        alive = Counter(row.table_id for row in facts.every.rows(name) if row.table_id in dropped and row.end_snapshot is None)
+        for table_id, number in alive.items():
+            facts.report("dropped-table-alive", f"{number} rows of ducklake_{name} have no end", table=dropped[table_id])
+
+
+def _columns(facts: Facts) -> None:
+    for table in facts.tables.values():
+        if not table.is_live:
+            continue
+        live = [row for row, end in table.history if row.begin_snapshot <= facts.newest and (end is None or end > facts.newest)]
+        if not live:
+            facts.report("columns-missing", "no column is live", table=table)
+            continue
+        ids = Counter(row.column_id for row in set(live))
+        names = Counter((row.parent_column, folded(row.column_name)) for row in {row.column_id: row for row in live}.values())
+        twice = [f"id {number}" for number, count in ids.items() if count > 1] + [
+            repr(name) for (_, name), count in names.items() if count > 1
+        ]
+        if twice:
+            facts.report("column-twice", f"columns with {', '.join(twice)} are there twice", table=table)
+            continue
+        try:
+            table.schema_at(facts.newest)
+        except UnsupportedFeatureError as error:
+            facts.report("type-unknown", error.message, table=table)
+        except CatalogCorruptError as error:
+            facts.report("columns-invalid", error.message, table=table)
+
+
+def _partition_keys(facts: Facts) -> None:
+    for row in facts.every.rows("partition_column"):
+        table = facts.table_of(row)
+        if table is None:
+            continue
+        if row.column_id not in table.column_ids:
+            facts.report("partition-key-invalid", f"partition keys {row.partition_id} name column {row.column_id}", table=table)
+        try:
+            parse_transform(row.transform)
+        except DuckLakeError as error:
+            facts.report("partition-key-invalid", f"partition keys {row.partition_id}: {error.message}", table=table)

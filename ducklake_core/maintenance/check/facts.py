@@ -1,0 +1,219 @@
+"""The catalog as a check sees it: its rows by table, the columns of every time, and what was found so far."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from ducklake_core.catalog.inlined.rows import TableVersions
+from ducklake_core.catalog.reading.every_row import EveryRow, InlinedRow
+from ducklake_core.catalog.reading.gauges import InlinedTables
+from ducklake_core.catalog.reading.table_rows import column_row
+from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
+from ducklake_core.format.files.paths import join
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import ColumnRow
+from ducklake_core.maintenance.check.findings import Finding
+from ducklake_core.maintenance.check.repairs import Repair
+
+CatalogRow: TypeAlias = Any
+"""A row of a metadata table, whose cells are its attributes."""
+
+REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "metadata": ("key", "value"),
+    "snapshot": ("snapshot_id", "snapshot_time", "schema_version", "next_catalog_id", "next_file_id"),
+    "schema": ("schema_id", "begin_snapshot", "schema_name"),
+    "table": ("table_id", "begin_snapshot", "schema_id", "table_name"),
+    "view": ("view_id", "begin_snapshot", "schema_id", "view_name", "sql"),
+    "column": ("column_id", "begin_snapshot", "table_id", "column_name", "column_type", "nulls_allowed"),
+    "data_file": ("data_file_id", "table_id", "begin_snapshot", "path", "record_count", "file_size_bytes"),
+    "delete_file": ("delete_file_id", "table_id", "begin_snapshot", "data_file_id", "path", "delete_count", "file_size_bytes"),
+    "table_stats": ("table_id", "record_count", "next_row_id", "file_size_bytes"),
+    "table_column_stats": ("table_id", "column_id"),
+    "file_column_stats": ("data_file_id", "column_id"),
+    "partition_info": ("partition_id", "table_id", "begin_snapshot"),
+    "partition_column": ("partition_id", "table_id", "partition_key_index", "column_id", "transform"),
+    "file_partition_value": ("data_file_id", "partition_key_index"),
+    "files_scheduled_for_deletion": ("path", "schedule_start"),
+    "inlined_data_tables": ("table_id", "table_name", "schema_version"),
+}
+"""Cells without which a row means nothing, or breaks DuckDB."""
+
+
+def is_live(row: CatalogRow, snapshot_id: int) -> bool:
+    """Whether a row is visible at a snapshot."""
+    return bool(row.begin_snapshot <= snapshot_id and (row.end_snapshot is None or row.end_snapshot > snapshot_id))
+
+
+def overlap(one: CatalogRow, other: CatalogRow) -> bool:
+    """Whether two rows are visible at the same time."""
+    return (one.end_snapshot is None or other.begin_snapshot < one.end_snapshot) and (
+        other.end_snapshot is None or one.begin_snapshot < other.end_snapshot
+    )
+
+
+@dataclass(slots=True)
+class TableFacts:
+    """One table of the catalog, dropped or not.
+
+    Attributes:
+        name: ``schema.table``, as last known.
+        path: Full directory with a trailing slash.
+        is_live: Whether it is there at the newest snapshot.
+        history: Every version of every column, with its end.
+        files: Its rows of ``ducklake_data_file`` by id.
+        inlined: Number of inlined rows, of all versions.
+        inlined_live: Number of visible ones.
+        column_ids: Ids of all columns that it ever had; ``top_ids`` are those of them that are below no other.
+    """
+
+    id: int
+    name: str
+    path: str
+    is_live: bool
+    history: list[tuple[ColumnRow, int | None]] = field(default_factory=list)
+    files: dict[int, CatalogRow] = field(default_factory=dict)
+    inlined: int = 0
+    inlined_live: int = 0
+    column_ids: set[int] = field(default_factory=set)
+    top_ids: set[int] = field(default_factory=set)
+    _changes: list[int] = field(default_factory=list)
+    _schemas: dict[int, dict[int, Field]] = field(default_factory=dict)
+
+    def schema_at(self, snapshot_id: int) -> Schema:
+        """The columns at a snapshot.
+
+        Raises:
+            CatalogCorruptError: The rows make no schema.
+            UnsupportedFeatureError: A type that is not known.
+        """
+        return TableVersions(self.id, (), self.history).schema_of(snapshot_id)
+
+    def leaves_at(self, snapshot_id: int) -> dict[int, Field]:
+        """Leaf columns by id at a snapshot; none when the columns make no schema."""
+        if not self._changes:
+            ends = {end for _, end in self.history if end is not None}
+            self._changes = sorted({0, *(row.begin_snapshot for row, _ in self.history), *ends})
+        era = self._changes[bisect_right(self._changes, snapshot_id) - 1]
+        if era not in self._schemas:
+            try:
+                found = {leaf.id: leaf for leaf in self.schema_at(era).leaves()}
+            except (CatalogCorruptError, UnsupportedFeatureError):
+                found = {}
+            self._schemas[era] = found
+        return self._schemas[era]
+
+    def leaf(self, column_id: int, snapshot_id: int) -> Field | None:
+        """A leaf as it was at a snapshot, or else as it was last."""
+        found = self.leaves_at(snapshot_id).get(column_id)
+        if found is not None:
+            return found
+        begun = [row.begin_snapshot for row, _ in self.history if row.column_id == column_id]
+        return self.leaves_at(max(begun)).get(column_id) if begun else None
+
+    def last_leaf(self, column_id: int) -> Field | None:
+        """A leaf in its last version."""
+        begun = [row.begin_snapshot for row, _ in self.history if row.column_id == column_id]
+        return self.leaves_at(max(begun)).get(column_id) if begun else None
+
+    def remember(self, row: ColumnRow, end: int | None) -> None:
+        """Take in one version of a column."""
+        self.history.append((row, end))
+        self.column_ids.add(row.column_id)
+        if row.parent_column is None:
+            self.top_ids.add(row.column_id)
+
+
+class Facts:
+    """Everything that a check of the catalog reads, within one read transaction, and what it found.
+
+    Args:
+        every: The rows.
+        info: The lake's settings.
+    """
+
+    def __init__(self, every: EveryRow, info: LakeInfo) -> None:
+        self.every = every
+        self.info = info
+        self.findings: list[Finding] = []
+        self._repairs: dict[Repair, None] = {}
+        self.newest = max((row.snapshot_id for row in every.rows("snapshot")), default=-1)
+        self.inlined: InlinedTables = every.inlined_tables()
+        self.inlined_rows: list[InlinedRow] = list(every.inlined_rows(self.inlined))
+        self.inlined_deletes: list[CatalogRow] = list(every.inlined_deletes(self.inlined))
+        self.tables = self._tables()
+        self.files: dict[int, CatalogRow] = {row.data_file_id: row for row in every.rows("data_file")}
+        self._fill()
+        self._next_row_ids: dict[int, int] = {}
+        for row in every.rows("table_stats"):
+            self._next_row_ids[row.table_id] = max(row.next_row_id, self._next_row_ids.get(row.table_id, 0))
+
+    def next_row_id(self, table: TableFacts) -> int | None:
+        """The row id that a table gives out next, None when it is not known."""
+        return self._next_row_ids.get(table.id)
+
+    def knows_file(self, data_file_id: int) -> bool:
+        """Whether the catalog has a row for a data file, be it one that cannot be used."""
+        return data_file_id in self.files or any(cell.table == "data_file" and cell.key == data_file_id for cell in self.every.bad)
+
+    def report(self, code: str, what: str, *, table: TableFacts | None = None, repair: Repair | None = None, **where: Any) -> None:
+        """Add a finding, and what would mend it."""
+        if table is not None:
+            where = {"table": table.name, "table_id": table.id, **where}
+        self.findings.append(Finding(code=code, what=what, is_repairable=repair is not None, **where))
+        if repair is not None:
+            self.repair(repair)
+
+    def repair(self, repair: Repair) -> None:
+        """Add what would mend something that was found."""
+        self._repairs[repair] = None
+
+    @property
+    def repairs(self) -> list[Repair]:
+        """What would mend what was found, each once."""
+        return list(self._repairs)
+
+    def table_of(self, row: CatalogRow) -> TableFacts | None:
+        """The table that a row is about."""
+        return self.tables.get(row.table_id)
+
+    def path_of(self, row: CatalogRow) -> str:
+        """Full path of a data or delete file."""
+        table = self.tables.get(row.table_id)
+        return join(self.info.data_path if table is None else table.path, row.path, row.path_is_relative is not False)
+
+    def _tables(self) -> dict[int, TableFacts]:
+        schemas: dict[int, CatalogRow] = {}
+        for row in sorted(self.every.rows("schema"), key=lambda row: row.begin_snapshot):
+            schemas[row.schema_id] = row
+        found: dict[int, TableFacts] = {}
+        for row in sorted(self.every.rows("table"), key=lambda row: row.begin_snapshot):
+            schema = schemas.get(row.schema_id)
+            base = self.info.data_path if schema is None else join(self.info.data_path, schema.path, schema.path_is_relative is not False)
+            before = found.get(row.table_id)
+            found[row.table_id] = TableFacts(
+                id=row.table_id,
+                name=join_name(str(row.schema_id) if schema is None else schema.schema_name, row.table_name),
+                path=join(base, row.path, row.path_is_relative is not False),
+                is_live=is_live(row, self.newest) or (before is not None and before.is_live),
+            )
+        return found
+
+    def _fill(self) -> None:
+        def order(row: CatalogRow) -> tuple[int, int, bool, int]:
+            return row.begin_snapshot, row.column_id, row.end_snapshot is None, row.end_snapshot or 0
+
+        for row in sorted(self.every.rows("column"), key=order):
+            if row.table_id in self.tables:
+                self.tables[row.table_id].remember(column_row(row), row.end_snapshot)
+        for row in self.files.values():
+            if row.table_id in self.tables:
+                self.tables[row.table_id].files[row.data_file_id] = row
+        for one in self.inlined_rows:
+            self.tables[one.table_id].inlined += 1
+            self.tables[one.table_id].inlined_live += is_live(one, self.newest)

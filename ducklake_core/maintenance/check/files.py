@@ -1,0 +1,255 @@
+"""Checks of data files, delete files, inlined rows and the schedule, as the catalog has them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.locations import file_key, printable
+from ducklake_core.format.files.paths import has_writers_name, join
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
+from ducklake_core.maintenance.check.repairs import DropInlinedTable, ForgetOrphans, Unschedule
+
+TRANSIENT_ROW_IDS = 10**18
+"""DuckDB gives such ids to rows that one transaction inserts and updates; its next_row_id takes no notice of them."""
+
+
+def check_files(facts: Facts) -> None:
+    """Rows of ``ducklake_data_file`` and ``ducklake_delete_file``, partition values, row ids."""
+    for row in facts.files.values():
+        _one_file(facts, row, "data")
+    for row in facts.every.rows("delete_file"):
+        _one_file(facts, row, "delete")
+        _delete_file(facts, row)
+    _named_twice(facts)
+    _two_delete_files(facts)
+    _partitions(facts)
+    _mappings(facts)
+    _schema_versions(facts)
+    for table in facts.tables.values():
+        known = [row for row in table.files.values() if row.partial_max is None]
+        check_row_ids(facts, table, known)
+
+
+def _one_file(facts: Facts, row: CatalogRow, kind: str) -> None:
+    table, path = facts.table_of(row), facts.path_of(row)
+    where = {"path": printable(path), "data_file_id": row.data_file_id}
+    what = f"{kind} file {row[0]}"
+    if table is None:
+        facts.report("table-unknown", f"{what} is of table {row.table_id}", **where)
+        return
+    try:
+        facts.info.checked_location(path, what)
+    except DuckLakeError as error:
+        facts.report("path-forbidden", error.message, table=table, **where)
+    numbers = {
+        name: getattr(row, name) for name in ("record_count", "delete_count", "file_size_bytes", "row_id_start") if hasattr(row, name)
+    }
+    odd = [f"{name} {number}" for name, number in numbers.items() if number is not None and number < 0]
+    if row.partial_max is not None and row.partial_max < row.begin_snapshot:
+        odd.append(f"partial_max {row.partial_max} before begin_snapshot {row.begin_snapshot}")
+    if row.partial_max is not None and row.partial_max > facts.newest:
+        odd.append(f"partial_max {row.partial_max} after the newest snapshot {facts.newest}")
+    if odd:
+        facts.report("file-numbers", f"{what} has {', '.join(odd)}", table=table, **where)
+    if facts.info.encrypted:
+        try:
+            key = EncryptionKey(row.encryption_key).raw(what) if row.encryption_key else None
+        except DuckLakeError:
+            key = None
+        if key is None:
+            facts.report("encryption-key-missing", f"{what} has {'an invalid' if row.encryption_key else 'no'} key", table=table, **where)
+
+
+def _delete_file(facts: Facts, row: CatalogRow) -> None:
+    table, data = facts.table_of(row), facts.files.get(row.data_file_id)
+    if table is None:
+        return
+    where = {"path": printable(facts.path_of(row)), "data_file_id": row.data_file_id}
+    what = f"delete file {row.delete_file_id} of data file {row.data_file_id}"
+    if (row.format or "parquet").lower() not in ("parquet", "puffin"):
+        facts.report("delete-format-unknown", f"{what} has the format {row.format!r}", table=table, **where)
+    if data is None:
+        if facts.knows_file(row.data_file_id):
+            return
+        facts.report("delete-file-orphaned", what, table=table, **where)
+    elif data.table_id != row.table_id:
+        facts.report(
+            "delete-file-of-other-table", f"{what} is of table {row.table_id}, the data file of {data.table_id}", table=table, **where
+        )
+    elif row.delete_count > data.record_count or row.delete_count == 0:
+        facts.report("delete-count", f"{what} deletes {row.delete_count} of {data.record_count} rows", table=table, **where)
+
+
+def _named_twice(facts: Facts) -> None:
+    paths: dict[str, list[CatalogRow]] = defaultdict(list)
+    for row in facts.files.values():
+        if is_live(row, facts.newest):
+            paths[file_key(facts.path_of(row))].append(row)
+    for rows in paths.values():
+        if len(rows) > 1:
+            path = facts.path_of(rows[0])
+            code = "file-named-twice" if has_writers_name(path) and rows[0].mapping_id is None else "file-added-twice"
+            ids = ", ".join(str(row.data_file_id) for row in rows)
+            facts.report(
+                code, f"data files {ids} are one file", table=facts.table_of(rows[0]), path=printable(path), data_file_id=rows[1][0]
+            )
+
+
+def _two_delete_files(facts: Facts) -> None:
+    live: dict[int, list[CatalogRow]] = defaultdict(list)
+    for row in facts.every.rows("delete_file"):
+        data = facts.files.get(row.data_file_id)
+        if data is not None and is_live(row, facts.newest) and is_live(data, facts.newest):
+            live[row.data_file_id].append(row)
+    for number, rows in live.items():
+        if len(rows) > 1:
+            ids = ", ".join(str(row.delete_file_id) for row in rows)
+            path = printable(facts.path_of(rows[1]))
+            facts.report(
+                "delete-files-two",
+                f"delete files {ids} of data file {number}",
+                table=facts.table_of(rows[0]),
+                path=path,
+                data_file_id=number,
+            )
+
+
+def _partitions(facts: Facts) -> None:
+    specs: dict[int, int] = {row.partition_id: row.table_id for row in facts.every.rows("partition_info")}
+    keys: dict[int, set[int]] = defaultdict(set)
+    for row in facts.every.rows("partition_column"):
+        keys[row.partition_id].add(row.partition_key_index)
+    values: dict[int, list[int]] = defaultdict(list)
+    lost = 0
+    for row in facts.every.rows("file_partition_value"):
+        if row.data_file_id in facts.files:
+            values[row.data_file_id].append(row.partition_key_index)
+        elif not facts.knows_file(row.data_file_id):
+            lost += 1
+    if lost:
+        repair = ForgetOrphans("file_partition_value", "data_file", "data_file_id")
+        facts.report("statistics-orphaned", f"{lost} rows of ducklake_file_partition_value", repair=repair)
+    for row in facts.files.values():
+        table = facts.table_of(row)
+        where = {"table": table, "path": printable(facts.path_of(row)), "data_file_id": row.data_file_id}
+        if row.partition_id is not None and specs.get(row.partition_id) != row.table_id:
+            facts.report("partition-unknown", f"data file {row.data_file_id} has the partition keys {row.partition_id}", **where)
+            continue
+        wanted = sorted(keys.get(row.partition_id, ())) if row.partition_id is not None else []
+        found = sorted(values.get(row.data_file_id, ()))
+        if found != wanted:
+            what = f"data file {row.data_file_id} has values of keys {found} where {wanted} are expected"
+            facts.report("partition-values-incomplete", what, **where)
+
+
+def _mappings(facts: Facts) -> None:
+    known = {(row.mapping_id, row.table_id) for row in facts.every.rows("column_mapping")}
+    for row in facts.files.values():
+        if row.mapping_id is not None and (row.mapping_id, row.table_id) not in known:
+            what = f"data file {row.data_file_id} has the mapping {row.mapping_id}"
+            facts.report(
+                "mapping-unknown", what, table=facts.table_of(row), path=printable(facts.path_of(row)), data_file_id=row.data_file_id
+            )
+
+
+def _schema_versions(facts: Facts) -> None:
+    first: dict[int, int] = {}
+    for row in facts.every.rows("schema_versions"):
+        if row.table_id is not None and row.begin_snapshot is not None:
+            first[row.table_id] = min(first.get(row.table_id, row.begin_snapshot), row.begin_snapshot)
+    for table in facts.tables.values():
+        begun = min((row.begin_snapshot for row in table.files.values() if is_live(row, facts.newest)), default=None)
+        if begun is not None and begun < first.get(table.id, begun + 1):
+            facts.report(
+                "schema-version-unknown", f"a file begins at snapshot {begun}, the first version is of {first.get(table.id)}", table=table
+            )
+
+
+def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) -> None:
+    """Row ids of files that count them from ``row_id_start`` on: apart from each other, and below the next one of the table."""
+    known = [row for row in files if row.row_id_start is not None and is_live(row, facts.newest) and row.record_count > 0]
+    known.sort(key=lambda row: (row.row_id_start, row.data_file_id))
+    for one, other in pairwise(known):
+        if other.row_id_start < one.row_id_start + one.record_count:
+            what = (
+                f"data files {one.data_file_id} and {other.data_file_id} begin at row ids {one.row_id_start} and {other.row_id_start}, the "
+                f"first has {one.record_count} rows"
+            )
+            facts.report("row-ids-overlap", what, table=table, path=printable(facts.path_of(other)), data_file_id=other.data_file_id)
+    following = facts.next_row_id(table)
+    beyond = [row for row in known if following is not None and row.row_id_start + row.record_count > following]
+    for row in beyond:
+        what = f"data file {row.data_file_id} ends at row id {row.row_id_start + row.record_count - 1}, the next one is {following}"
+        facts.report("row-id-beyond-next", what, table=table, path=printable(facts.path_of(row)), data_file_id=row.data_file_id)
+
+
+def check_inlined(facts: Facts) -> None:
+    """Tables of inlined rows and deletes."""
+    there = facts.inlined
+    for table_id, name in there.missing:
+        facts.report("inlined-table-missing", name, table=facts.tables.get(table_id))
+    for table_id, name in there.dead:
+        repair = DropInlinedTable(name, table_id) if table_id not in facts.tables else None
+        says = "the catalog does not know its table" if repair else "it is not registered"
+        facts.report("inlined-table-dead", f"{name}: {says}", table=facts.tables.get(table_id), repair=repair)
+    lives: dict[tuple[int, int], list[tuple[int, int | None]]] = defaultdict(list)
+    for row in facts.inlined_rows:
+        lives[row.table_id, row.row_id].append((row.begin_snapshot, row.end_snapshot))
+    wrong: dict[str, Counter[int]] = defaultdict(Counter)
+    for (table_id, row_id), spans in lives.items():
+        spans.sort(key=lambda span: span[0])
+        if any(one[1] is None or other[0] < one[1] for one, other in pairwise(spans)):
+            wrong["inlined-row-twice"][table_id] += 1
+        if row_id < TRANSIENT_ROW_IDS and row_id >= (facts.next_row_id(facts.tables[table_id]) or row_id + 1):
+            wrong["row-id-beyond-next"][table_id] += 1
+        if any(end is not None and end < begin for begin, end in spans):
+            wrong["lifetime-backwards"][table_id] += 1
+        if any(max(begin, end or 0) > facts.newest for begin, end in spans):
+            wrong["snapshot-unknown"][table_id] += 1
+    for code, counts in wrong.items():
+        for table_id, number in counts.items():
+            facts.report(code, f"{number} inlined rows", table=facts.tables[table_id])
+    _inlined_deletes(facts)
+
+
+def _inlined_deletes(facts: Facts) -> None:
+    seen: set[tuple[int, int]] = set()
+    counts: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
+    for row in facts.inlined_deletes:
+        data = facts.files.get(row.file_id)
+        if data is None or data.table_id != row.table_id:
+            counts["inlined-delete-orphaned", row.table_id][row.file_id] += not facts.knows_file(row.file_id) or data is not None
+        elif not 0 <= row.row_id < data.record_count:
+            counts["inlined-delete-beyond", row.table_id][row.file_id] += 1
+        elif (row.file_id, row.row_id) in seen:
+            counts["inlined-delete-twice", row.table_id][row.file_id] += 1
+        elif row.begin_snapshot > facts.newest:
+            counts["snapshot-unknown", row.table_id][row.file_id] += 1
+        seen.add((row.file_id, row.row_id))
+    for (code, table_id), files in counts.items():
+        for number, count in files.items() if files.total() else ():
+            facts.report(code, f"{count} inlined deletes of data file {number}", table=facts.tables[table_id], data_file_id=number)
+
+
+def check_schedule(facts: Facts) -> None:
+    """Files that are scheduled for deletion."""
+    needed = {file_key(facts.path_of(row)) for row in (*facts.files.values(), *facts.every.rows("delete_file"))}
+    paths: Counter[str] = Counter()
+    for row in facts.every.rows("files_scheduled_for_deletion"):
+        path = join(facts.info.data_path, row.path, row.path_is_relative is not False)
+        key = file_key(path)
+        paths[key] += 1
+        if key in needed and paths[key] == 1:
+            repair = Unschedule(row.path, printable(path))
+            facts.report("scheduled-live", "a row of a data file or delete file names it", path=printable(path), repair=repair)
+        elif key not in needed and paths[key] == 2:
+            facts.report("scheduled-twice", f"scheduled as {row.path}", path=printable(path))
+
+
+def live_files(facts: Facts, table: TableFacts) -> Sequence[CatalogRow]:
+    """Live data files of a table by id."""
+    return [row for _, row in sorted(table.files.items()) if is_live(row, facts.newest)]

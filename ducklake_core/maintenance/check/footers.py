@@ -1,0 +1,251 @@
+"""Checks of files against the catalog, by their sizes and footers; no row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.every_row import statistics_of_files, still_there
+from ducklake_core.catalog.reading.known_files import named_files
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import CorruptFileError, DuckLakeError, NotFoundError
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID
+from ducklake_core.format.files.encryption_key import EncryptionKey
+from ducklake_core.format.files.locations import file_key, printable
+from ducklake_core.format.files.paths import file_name, has_writers_name, join
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
+from ducklake_core.maintenance.check.files import check_row_ids
+from ducklake_core.maintenance.check.repairs import ForgetFileStatistics
+from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of, is_cut
+from ducklake_core.storage.external_columns import ForeignColumn, external_columns
+from ducklake_core.storage.external_statistics import external_statistics
+from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.parquet_footer import read_footer
+from ducklake_core.storage.parquet_input import open_parquet
+
+_AT_ONCE = 16
+_FILES_PER_ROUND = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """What a file says of itself; ``code`` and ``says`` are set where it cannot be read."""
+
+    size: int | None = None
+    footer_size: int | None = None
+    metadata: pq.FileMetaData | None = None
+    code: str | None = None
+    says: str = ""
+
+
+class FooterChecks:
+    """Opens every file that the catalog names.
+
+    Args:
+        facts: The catalog, which takes the findings.
+        database: For statistics, which are asked for file by file.
+        storage: The store.
+    """
+
+    def __init__(self, facts: Facts, database: Database, storage: Storage) -> None:
+        self._facts = facts
+        self._database = database
+        self._storage = storage
+        self.unusable: set[tuple[str, int]] = set()
+        """Files ("data_file" or "delete_file", id) of which no row can be read."""
+        self._counting: dict[int, list[CatalogRow]] = {}
+
+    def run(self) -> None:
+        """Look at all files, then at what else is below the data path."""
+        self._data_files()
+        self._delete_files()
+        for table_id, rows in self._counting.items():
+            known = len(self._facts.findings)
+            check_row_ids(self._facts, self._facts.tables[table_id], rows)
+            self._facts.findings[known:] = [one for one in self._facts.findings[known:] if one not in self._facts.findings[:known]]
+        self._others()
+
+    def _data_files(self) -> None:
+        facts = self._facts
+        rows = [row for _, row in sorted(facts.files.items()) if row.table_id in facts.tables]
+        for batch, looked in self._look(rows, "data_file"):
+            with self._database.read() as connection:
+                statistics = statistics_of_files(connection, self._database.tables, [row.data_file_id for row in batch])
+            for row, found in zip(batch, looked, strict=True):
+                if self._same(row, found, "data", "record_count"):
+                    self._contents(facts.tables[row.table_id], row, found, statistics.get(row.data_file_id, []))
+
+    def _delete_files(self) -> None:
+        rows = [row for row in self._facts.every.rows("delete_file") if row.table_id in self._facts.tables]
+        for batch, looked in self._look(rows, "delete_file"):
+            for row, found in zip(batch, looked, strict=True):
+                self._same(row, found, "delete", "delete_count")
+
+    def _look(self, rows: Sequence[CatalogRow], name: str) -> Iterator[tuple[Sequence[CatalogRow], list[Looked]]]:
+        with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="footers") as pool:
+            for start in range(0, len(rows), _FILES_PER_ROUND):
+                batch = rows[start : start + _FILES_PER_ROUND]
+                looked = list(pool.map(self._one, batch))
+                missing = [row[0] for row, found in zip(batch, looked, strict=True) if found.code == "file-missing"]
+                if missing:
+                    # Somebody may have merged or expired them, and cleaned up, since the catalog was read.
+                    with self._database.read() as connection:
+                        named = still_there(connection, self._database.tables, name, missing)
+                    kept = [
+                        (row, found) for row, found in zip(batch, looked, strict=True) if found.code != "file-missing" or row[0] in named
+                    ]
+                    batch, looked = [row for row, _ in kept], [found for _, found in kept]
+                yield batch, looked
+
+    def _one(self, row: CatalogRow) -> Looked:
+        path = self._facts.path_of(row)
+        key = EncryptionKey(row.encryption_key) if self._facts.info.encrypted and row.encryption_key else None
+        try:
+            self._facts.info.checked_location(path, "a file")
+            if str(getattr(row, "format", None) or "parquet").lower() == "puffin":
+                return Looked(size=self._storage.size(path))
+            if key is None:
+                footer = read_footer(self._storage, path)
+                return Looked(size=footer.file_size_bytes, footer_size=footer.footer_size, metadata=footer.metadata)
+            size = self._storage.size(path)
+            with open_parquet(self._storage, path, key) as source:
+                return Looked(size=size, metadata=pq.read_metadata(source))
+        except NotFoundError as error:
+            return Looked(code="file-missing", says=error.message)
+        except (CorruptFileError, pa.ArrowException) as error:
+            return Looked(code="footer-unreadable", says=str(error))
+        except DuckLakeError as error:
+            return Looked(code="file-unreachable", says=error.message)
+
+    def _same(self, row: CatalogRow, found: Looked, kind: str, count: str) -> bool:
+        """Compare size, footer and count of a file with its row; False where its columns mean nothing."""
+        facts, what = self._facts, f"{kind} file {row[0]}"
+        where: dict[str, Any] = {"path": printable(facts.path_of(row)), "data_file_id": row.data_file_id, "table": facts.table_of(row)}
+        if found.code is not None:
+            self.unusable.add((f"{kind}_file", row[0]))
+            # What is wrong with its place or its key is known already.
+            if not any(one.code in ("path-forbidden", "encryption-key-missing") and one.path == where["path"] for one in facts.findings):
+                facts.report(found.code, f"{what}: {found.says}", **where)
+            return False
+        if found.size != row.file_size_bytes:
+            facts.report("file-size", f"{what} has {found.size} bytes, the catalog says {row.file_size_bytes}", **where)
+        if found.footer_size is not None and row.footer_size not in (None, found.footer_size):
+            facts.report("footer-size", f"{what} has a footer of {found.footer_size} bytes, the catalog says {row.footer_size}", **where)
+        if found.metadata is None:
+            return False
+        number = getattr(row, count)
+        if found.metadata.num_rows != number:
+            # Of what follows nothing would fit; positions in a delete file are looked at all the same.
+            self.unusable.update({("data_file", row[0])} if kind == "data" else ())
+            code = "record-count" if kind == "data" else "delete-count"
+            facts.report(code, f"{what} holds {found.metadata.num_rows} rows, the catalog says {number}", **where)
+            return False
+        return True
+
+    def _contents(self, table: TableFacts, row: CatalogRow, found: Looked, statistics: Sequence[CatalogRow]) -> None:
+        assert found.metadata is not None
+        try:
+            columns = external_columns(found.metadata)
+        except (pa.ArrowException, KeyError):
+            return
+        ids = {column.field_id for column in columns}
+        where: dict[str, Any] = {"path": printable(self._facts.path_of(row)), "data_file_id": row.data_file_id, "table": table}
+        what = f"data file {row.data_file_id}"
+        if ROW_ID_FIELD_ID not in ids:
+            if row.row_id_start is None:
+                self._facts.report("row-ids-missing", what, **where)
+                self.unusable.add(("data_file", row.data_file_id))
+            else:
+                self._counting.setdefault(table.id, []).append(row)
+        is_partial = row.partial_max is not None and row.partial_max > row.begin_snapshot
+        # Earlier versions of the catalog may say it themselves.
+        if SNAPSHOT_ID_FIELD_ID not in ids and is_partial and self._database.layout is None:
+            self._facts.report("snapshot-ids-missing", f"{what} has rows of snapshots up to {row.partial_max}", **where)
+        if row.mapping_id is None:
+            self._bounds(table, row, found.metadata, columns, statistics)
+
+    def _bounds(
+        self,
+        table: TableFacts,
+        row: CatalogRow,
+        metadata: pq.FileMetaData,
+        columns: Iterable[ForeignColumn],
+        statistics: Sequence[CatalogRow],
+    ) -> None:
+        leaves = {leaf.field_id: (leaf, is_top) for leaf, is_top in _leaves(columns)}
+        for one in statistics:
+            wanted = table.leaf(one.column_id, row.begin_snapshot)
+            if wanted is None or one.column_id not in leaves or wanted.type in WITHOUT_BOUNDS:
+                continue
+            held, is_top = leaves[one.column_id]
+            assert held.leaf is not None
+            try:
+                says = external_statistics(metadata, held.leaf, wanted)
+                narrow = enclosed(one, (says.exact_min or says.min_value, says.exact_max or says.max_value), wanted)
+            except (DuckLakeError, ValueError, ArithmeticError):
+                continue
+            if narrow:
+                report_statistics(self._facts, "statistics-narrow", f"column {wanted.name!r}: {narrow}", table, row, wanted.id)
+            elif is_top and None not in (one.null_count, says.null_count) and one.null_count != says.null_count:
+                text = f"column {wanted.name!r}: {one.null_count} NULLs, the footer says {says.null_count}"
+                report_statistics(self._facts, "statistics-counts", text, table, row, wanted.id)
+
+    def _others(self) -> None:
+        facts = self._facts
+        known = {file_key(facts.path_of(row)) for row in (*facts.files.values(), *facts.every.rows("delete_file"))}
+        for row in facts.every.rows("files_scheduled_for_deletion"):
+            known.add(file_key(join(facts.info.data_path, row.path, row.path_is_relative is not False)))
+        catalog = Path(str(self._database.address.url.database)).absolute() if self._database.abilities.is_file else None
+        try:
+            found = [file for file in self._storage.list(facts.info.data_path) if file_key(file.path) not in known]
+        except DuckLakeError as error:
+            what = f"the data path cannot be listed: {error.message}"
+            facts.report("file-unreachable", what, path=printable(facts.info.data_path))
+            return
+        # Files that somebody has committed since the catalog was read.
+        with self._database.read() as connection:
+            reader = CatalogReader(connection, facts.info, self._database.tables)
+            named = named_files(reader, [file.path for file in found]) if found else frozenset()
+        broken = {file_name(cell.path) for cell in facts.every.bad if cell.path is not None}
+        for file in found:
+            is_catalog = catalog is not None and str(Path(file.path).absolute()).startswith(str(catalog))
+            if file.path not in named and file_name(file.path) not in broken and not is_catalog:
+                age = "" if file.modified is None else f", last changed {file.modified:%Y-%m-%d %H:%M:%S} UTC"
+                code = "orphaned-file" if has_writers_name(file.path) else "foreign-file"
+                facts.report(code, f"{file.size} bytes{age}", path=printable(file.path))
+
+
+def _leaves(columns: Iterable[ForeignColumn], *, is_top: bool = True) -> Iterator[tuple[ForeignColumn, bool]]:
+    for column in columns:
+        if column.leaf is not None:
+            yield column, is_top
+        yield from _leaves(column.children, is_top=False)
+
+
+def enclosed(row: CatalogRow, held: tuple[str | None, str | None], leaf: Any) -> str:
+    """Why the bounds of the catalog leave out those of the file, in words; empty when they do not, or nobody knows."""
+    mine = bounds_of(row.min_value, row.max_value, leaf.type)
+    its = bounds_of(*held, leaf.type)
+    if mine is None or its is None or row.value_count == 0:
+        return ""
+    if any(is_cut(text, leaf.type) for text in (row.min_value, row.max_value, *held)):
+        return ""
+    if its[0] < mine[0] or its[1] > mine[1]:
+        return f"{row.min_value!r} to {row.max_value!r}, the file holds {held[0]!r} to {held[1]!r}"
+    return ""
+
+
+def report_statistics(facts: Facts, code: str, what: str, table: TableFacts, row: CatalogRow, column_id: int) -> None:
+    """Add a finding on the statistics of a column of a file, unless there is one already."""
+    if any(one.data_file_id == row.data_file_id and one.column_id == column_id for one in facts.findings):
+        return
+    repair = ForgetFileStatistics(row.data_file_id, column_id)
+    path = printable(facts.path_of(row))
+    facts.report(code, what, table=table, path=path, data_file_id=row.data_file_id, column_id=column_id, repair=repair)

@@ -1,0 +1,82 @@
+"""Mends what a check found, where that is safe whatever else is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import assert_never
+
+from ducklake_core.catalog.changes import DeleteRows, UpdateRows
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.writing.mending import Mending, mend, newest_snapshot_id
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.check.repairs import (
+    DropInlinedTable,
+    ForgetFileStatistics,
+    ForgetOrphans,
+    ForgetTableBounds,
+    RaiseRecordCount,
+    Repair,
+    Unschedule,
+    WidenTableBounds,
+)
+
+
+def carry_out(database: Database, info: LakeInfo, repairs: Sequence[Repair], checked_snapshot: int) -> tuple[tuple[str, ...], int]:
+    """Carry out repairs in one transaction.
+
+    Args:
+        database: The catalog's database.
+        info: The lake's settings.
+        repairs: What to do.
+        checked_snapshot: The newest snapshot when the lake was checked.
+
+    Returns:
+        What was done, in words, and the snapshot that holds it.
+    """
+
+    def attempt() -> tuple[tuple[str, ...], int]:
+        with database.write() as connection:
+            moved = newest_snapshot_id(connection, database, info) != checked_snapshot
+            # Bounds that enclosed everything may not enclose what was committed since.
+            due = list(dict.fromkeys(_without_bounds(one) if moved else one for one in repairs))
+            number = mend(connection, database, info, _mending(due), f"repaired by a check: {len(due)} repairs")
+        return tuple(map(str, due)), number
+
+    return run_write(attempt, "mend the catalog")
+
+
+def _without_bounds(repair: Repair) -> Repair:
+    return ForgetTableBounds(repair.table_id, repair.column_id) if isinstance(repair, WidenTableBounds) else repair
+
+
+def _mending(repairs: Iterable[Repair]) -> Mending:
+    changes: list[DeleteRows | UpdateRows] = []
+    orphans, counts, inlined, unscheduled = [], [], [], []
+    for repair in repairs:
+        match repair:
+            case ForgetFileStatistics(data_file_id=number, column_id=column):
+                changes.append(DeleteRows(table="file_column_stats", where={"data_file_id": number, "column_id": column}))
+            case ForgetTableBounds(table_id=number, column_id=column):
+                changes.append(DeleteRows(table="table_column_stats", where={"table_id": number, "column_id": column}))
+            case WidenTableBounds():
+                names = ("contains_null", "contains_nan", "min_value", "max_value")
+                where = {"table_id": repair.table_id, "column_id": repair.column_id}
+                changes.append(UpdateRows(table="table_column_stats", where=where, values={name: getattr(repair, name) for name in names}))
+            case ForgetOrphans(table=name, owner=owner, key=key):
+                orphans.append((name, owner, key))
+            case RaiseRecordCount(table_id=number, record_count=count):
+                counts.append((number, count))
+            case DropInlinedTable(name=name, table_id=number):
+                inlined.append((name, number))
+            case Unschedule(stored_path=path):
+                unscheduled.append(path)
+            case _:
+                assert_never(repair)
+    return Mending(
+        changes=tuple(changes),
+        orphans=tuple(orphans),
+        record_counts=tuple(counts),
+        inlined=tuple(inlined),
+        unscheduled=frozenset(unscheduled),
+    )

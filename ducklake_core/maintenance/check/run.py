@@ -1,0 +1,56 @@
+"""Checks a lake, level by level, and mends what is safe to mend."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.every_row import EveryRow
+from ducklake_core.errors import UsageError
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.maintenance.check.contents import RowChecks
+from ducklake_core.maintenance.check.definitions import check_cells, check_definitions
+from ducklake_core.maintenance.check.facts import REQUIRED, Facts
+from ducklake_core.maintenance.check.files import check_files, check_inlined, check_schedule
+from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
+from ducklake_core.maintenance.check.footers import FooterChecks
+from ducklake_core.maintenance.check.mend import carry_out
+from ducklake_core.maintenance.check.statistics import check_statistics
+from ducklake_core.storage.filesystems import Storage
+
+_ORDER = {"error": 0, "warning": 1, "notice": 2}
+
+
+def check_lake(database: Database, info: LakeInfo, storage: Storage, *, level: CheckLevel = "catalog", repair: bool = False) -> CheckResult:
+    """Check a lake, and mend it if asked. See ``DuckLake.check``."""
+    if level not in get_args(CheckLevel):
+        raise UsageError(f"level must be one of {', '.join(get_args(CheckLevel))}, not {level!r}", parameter="level")
+    if repair:
+        database.check_writable()
+    bytes_read = 0
+    with database.read() as connection:
+        facts = Facts(EveryRow(connection=connection, tables=database.tables, required=REQUIRED), info)
+        unreadable = any(cell.column is None for cell in facts.every.bad)
+        for check in () if unreadable else (check_definitions, check_files, check_inlined, check_schedule, check_statistics):
+            check(facts)
+            unreadable = unreadable or any(cell.column is None for cell in facts.every.bad)
+        check_cells(facts, facts.every.bad)
+        files = len(facts.files) + len(facts.every.rows("delete_file"))
+    if level != "catalog" and not unreadable:
+        footers = FooterChecks(facts, database, storage)
+        footers.run()
+        if level == "rows":
+            rows = RowChecks(facts, database, storage, footers)
+            rows.run()
+            bytes_read = rows.bytes_read
+    done, made = carry_out(database, info, facts.repairs, facts.newest) if repair and facts.repairs and not unreadable else ((), None)
+    return CheckResult(
+        level=level,
+        snapshot_id=facts.newest,
+        findings=tuple(sorted(facts.findings, key=lambda one: (_ORDER[one.severity], one.table or "", one.code, one.data_file_id or 0))),
+        tables=sum(table.is_live for table in facts.tables.values()),
+        bytes_read=bytes_read,
+        repairs=done,
+        repair_snapshot_id=made,
+        files=files,
+    )

@@ -1,0 +1,298 @@
+"""Checks of statistics: of files against their types and counts, of tables against their files."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.files.locations import printable
+from ducklake_core.format.files.statistics import BOUND_BYTES
+from ducklake_core.format.types.data_types import (
+    BLOB,
+    FLOATS,
+    GEOMETRY,
+    INT128,
+    INTERVAL,
+    JSON,
+    TIMETZ,
+    UINT128,
+    VARCHAR,
+    VARIANT,
+    DataType,
+    Field,
+)
+from ducklake_core.format.values.value_text import from_text, order_key
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
+from ducklake_core.maintenance.check.files import live_files
+from ducklake_core.maintenance.check.partitions import PartitionValues
+from ducklake_core.maintenance.check.repairs import (
+    ForgetFileStatistics,
+    ForgetOrphans,
+    ForgetTableBounds,
+    RaiseRecordCount,
+    WidenTableBounds,
+)
+
+WITHOUT_BOUNDS = (TIMETZ, INTERVAL, VARIANT, GEOMETRY, INT128, UINT128)
+_UNCOUNTED = (TIMETZ, INTERVAL, VARIANT, GEOMETRY)
+_TEXTS = (VARCHAR, JSON, BLOB)
+
+
+def check_statistics(facts: Facts) -> None:
+    """All statistics of files, then those of tables, which must enclose them."""
+    spans = _file_statistics(facts)
+    _variant_statistics(facts)
+    _table_statistics(facts)
+    _table_bounds(facts, spans)
+
+
+def bounds_of(low: str | None, high: str | None, data_type: DataType) -> tuple[Any, Any] | None:
+    """Both bounds as values that can be compared; None where one is unknown or they have no order.
+
+    Raises:
+        DuckLakeError: A text that is no value of the type.
+    """
+    if low is None or high is None or data_type in WITHOUT_BOUNDS:
+        return None
+    return order_key(from_text(low, data_type)), order_key(from_text(high, data_type))
+
+
+def is_cut(text: str | None, data_type: DataType) -> bool:
+    """Whether the bound of a file may have been cut, so that it is no value of the file."""
+    length = 2 * BOUND_BYTES if data_type == BLOB else BOUND_BYTES
+    return data_type in _TEXTS and text is not None and len(text.encode()) >= length - 8
+
+
+@dataclass(slots=True)
+class _Span:
+    """What the files of a table say together of one column."""
+
+    texts: list[tuple[str, str]] = field(default_factory=list)
+    files: int = 0
+    has_values: bool = False
+    has_null: bool = False
+    has_nan: bool = False
+    is_known: bool = True
+
+
+def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
+    spans: dict[tuple[int, int], _Span] = defaultdict(_Span)
+    values = PartitionValues(facts)
+    lost = 0
+    for number, rows in _by_file(facts):
+        data = facts.files.get(number)
+        if data is None:
+            lost += 0 if facts.knows_file(number) else len(rows)
+            continue
+        table = facts.tables.get(data.table_id)
+        if table is None:
+            continue
+        twice = {column for column, count in Counter(row.column_id for row in rows).items() if count > 1}
+        for column in twice:
+            _report(facts, "statistics-twice", f"data file {number} has column {column} twice", table, data, column)
+        sound: dict[int, tuple[CatalogRow, Field]] = {}
+        for row in rows:
+            leaf = table.leaf(row.column_id, data.begin_snapshot)
+            if leaf is None:
+                if row.column_id not in table.column_ids:
+                    _report(facts, "statistics-column-unknown", f"data file {number}, column {row.column_id}", table, data, row.column_id)
+            elif row.column_id not in twice and _one(facts, table, data, row, leaf):
+                sound[row.column_id] = (row, leaf)
+                _add(spans[table.id, row.column_id], row, leaf)
+        values.check(table, data, sound)
+    if lost:
+        repair = ForgetOrphans("file_column_stats", "data_file", "data_file_id")
+        facts.report("statistics-orphaned", f"{lost} rows of ducklake_file_column_stats", repair=repair)
+    return spans
+
+
+def _by_file(facts: Facts) -> Iterator[tuple[int, list[CatalogRow]]]:
+    number = -1
+    rows: list[CatalogRow] = []
+    for row in facts.every.stream("file_column_stats", ("data_file_id",)):
+        if row.data_file_id != number and rows:
+            yield number, rows
+            rows = []
+        number = row.data_file_id
+        rows.append(row)
+    if rows:
+        yield number, rows
+
+
+def _one(facts: Facts, table: TableFacts, data: CatalogRow, row: CatalogRow, leaf: Field) -> bool:
+    """Whether one row may be used for what follows."""
+    what = f"column {leaf.name!r} of data file {data.data_file_id}"
+    counts = [count for count in (row.value_count, row.null_count) if count is not None]
+    wrong = any(count < 0 for count in counts)
+    is_top = leaf.id in table.top_ids
+    if len(counts) == 2 and is_top and leaf.type not in _UNCOUNTED and sum(counts) != data.record_count:
+        wrong = True
+    # Of leaves below lists and structs DuckDB counts NULLs more than once.
+    if is_top and row.value_count == 0 and row.min_value is not None and leaf.type not in _UNCOUNTED:
+        wrong = True
+    if wrong:
+        says = f"{what}: {row.value_count} values and {row.null_count} NULLs, bounds {row.min_value!r}, in {data.record_count} rows"
+        _report(facts, "statistics-counts", says, table, data, leaf.id)
+        return False
+    try:
+        bounds = bounds_of(row.min_value, row.max_value, leaf.type)
+    except (DuckLakeError, ValueError, ArithmeticError) as error:
+        if leaf.type == BLOB:
+            # DuckDB writes those of added files, from their paths, as another text; nobody filters by them.
+            return False
+        says = f"{what}: {row.min_value!r} to {row.max_value!r} of type {leaf.type}: {error}"
+        _report(facts, "statistics-invalid", says, table, data, leaf.id)
+        return False
+    if bounds is not None and bounds[0] > bounds[1]:
+        _report(facts, "statistics-invalid", f"{what}: from {row.min_value!r} down to {row.max_value!r}", table, data, leaf.id)
+        return False
+    return True
+
+
+def _report(facts: Facts, code: str, what: str, table: TableFacts, data: CatalogRow, column_id: int) -> None:
+    repair = ForgetFileStatistics(data.data_file_id, column_id)
+    path = printable(facts.path_of(data))
+    facts.report(code, what, table=table, path=path, data_file_id=data.data_file_id, column_id=column_id, repair=repair)
+
+
+def _add(span: _Span, row: CatalogRow, leaf: Field) -> None:
+    span.files += 1
+    span.has_null |= bool(row.null_count)
+    span.has_nan |= bool(row.contains_nan)
+    if row.value_count is None or row.null_count is None:
+        span.is_known = False
+    if row.value_count == 0 and leaf.type not in _UNCOUNTED:
+        return
+    span.has_values = True
+    if row.min_value is None or row.max_value is None or is_cut(row.min_value, leaf.type) or is_cut(row.max_value, leaf.type):
+        span.is_known = False
+    else:
+        span.texts.append((row.min_value, row.max_value))
+        if len(span.texts) > 1000:
+            span.texts = [_united(span.texts, leaf.type)] if _united(span.texts, leaf.type) else span.texts
+
+
+def _united(texts: list[tuple[str, str]], data_type: DataType) -> Any:
+    """The widest of several bounds as texts; None when some are no values of the type."""
+    try:
+        low = min((low for low, _ in texts), key=lambda text: order_key(from_text(text, data_type)))
+        high = max((high for _, high in texts), key=lambda text: order_key(from_text(text, data_type)))
+    except (DuckLakeError, ValueError, ArithmeticError):
+        return None
+    return low, high
+
+
+def _variant_statistics(facts: Facts) -> None:
+    lost = sum(not facts.knows_file(row.data_file_id) for row in facts.every.stream("file_variant_stats"))
+    if lost:
+        repair = ForgetOrphans("file_variant_stats", "data_file", "data_file_id")
+        facts.report("statistics-orphaned", f"{lost} rows of ducklake_file_variant_stats", repair=repair)
+
+
+def _table_statistics(facts: Facts) -> None:
+    known: dict[int, list[CatalogRow]] = defaultdict(list)
+    for row in facts.every.rows("table_stats"):
+        known[row.table_id].append(row)
+    broken = {cell.table_id for cell in facts.every.bad if cell.table == "table_stats"}
+    for name in ("table_stats", "table_column_stats"):
+        lost = {row.table_id for row in facts.every.rows(name)} - facts.tables.keys()
+        if lost:
+            says = f"rows of ducklake_{name} of tables {', '.join(map(str, sorted(lost)))}"
+            facts.report("table-statistics-orphaned", says, repair=ForgetOrphans(name, "table", "table_id"))
+    deleted = _deleted(facts)
+    for table in facts.tables.values():
+        rows = known.get(table.id, [])
+        if len(rows) > 1:
+            facts.report("table-statistics-twice", f"{len(rows)} rows of ducklake_table_stats", table=table)
+        elif not rows and (table.files or table.inlined) and table.is_live and table.id not in broken:
+            facts.report("table-statistics-missing", f"{len(table.files)} files and {table.inlined} inlined rows", table=table)
+        elif rows and table.is_live:
+            net = sum(row.record_count for row in live_files(facts, table)) - deleted[table.id] + table.inlined_live
+            if rows[0].record_count < net:
+                gross = sum(max(row.record_count, 0) for row in table.files.values()) + table.inlined
+                says = f"{rows[0].record_count} rows are counted, there are {net}"
+                facts.report("table-statistics-stale", says, table=table, repair=RaiseRecordCount(table.id, gross))
+
+
+def _deleted(facts: Facts) -> Counter[int]:
+    counts: Counter[int] = Counter()
+    for row in facts.every.rows("delete_file"):
+        data = facts.files.get(row.data_file_id)
+        if data is not None and is_live(row, facts.newest) and is_live(data, facts.newest):
+            counts[row.table_id] += row.delete_count
+    for row in facts.inlined_deletes:
+        data = facts.files.get(row.file_id)
+        if data is not None and is_live(data, facts.newest):
+            counts[row.table_id] += 1
+    return counts
+
+
+def _table_bounds(facts: Facts, spans: Mapping[tuple[int, int], _Span]) -> None:
+    rows: dict[tuple[int, int], list[CatalogRow]] = defaultdict(list)
+    for row in facts.every.rows("table_column_stats"):
+        if row.table_id in facts.tables:
+            rows[row.table_id, row.column_id].append(row)
+    for (table_id, column_id), found in rows.items():
+        table = facts.tables[table_id]
+        leaf = table.last_leaf(column_id)
+        forget = ForgetTableBounds(table_id, column_id)
+        if len(found) > 1 or column_id not in table.column_ids:
+            what = f"column {column_id} is there {len(found)} times" if len(found) > 1 else f"the table never had a column {column_id}"
+            facts.report("table-bounds-invalid", what, table=table, column_id=column_id, repair=forget)
+        elif leaf is not None:
+            _one_bound(facts, table, found[0], leaf, spans.get((table_id, column_id), _Span()))
+
+
+def _one_bound(facts: Facts, table: TableFacts, row: CatalogRow, leaf: Field, span: _Span) -> None:
+    what = f"column {leaf.name!r}: {row.min_value!r} to {row.max_value!r}"
+    forget = ForgetTableBounds(table.id, leaf.id)
+    try:
+        bounds = bounds_of(row.min_value, row.max_value, leaf.type) if leaf.type != BLOB else None
+    except (DuckLakeError, ValueError, ArithmeticError) as error:
+        facts.report("table-bounds-invalid", f"{what} of type {leaf.type}: {error}", table=table, column_id=leaf.id, repair=forget)
+        return
+    if bounds is not None and bounds[0] > bounds[1]:
+        facts.report("table-bounds-invalid", f"{what}, which is downwards", table=table, column_id=leaf.id, repair=forget)
+        return
+    narrow = [says for says, is_so in (("NULLs", row.contains_null is False and span.has_null),) if is_so]
+    if leaf.type in FLOATS and row.contains_nan is False and span.has_nan:
+        narrow.append("NaN")
+    united = _united(span.texts, leaf.type) if span.texts and leaf.type not in WITHOUT_BOUNDS else None
+    counts_nan = leaf.type in FLOATS and row.contains_nan is not False
+    if bounds is not None and united is not None and not counts_nan:
+        held = bounds_of(united[0], united[1], leaf.type)
+        if held is not None and (held[0] < bounds[0] or held[1] > bounds[1]):
+            narrow.append(f"{united[0]!r} to {united[1]!r}")
+    if narrow:
+        repair = _widened(table, row, leaf, span, united) or forget
+        facts.report("table-bounds-narrow", f"{what}, but files hold {', '.join(narrow)}", table=table, column_id=leaf.id, repair=repair)
+        gross = sum(max(one.record_count, 0) for one in table.files.values()) + table.inlined
+        # Otherwise DuckDB takes bounds of rows that were deleted for the least and greatest value.
+        facts.repair(RaiseRecordCount(table.id, gross))
+    elif (row.min_value is None or row.max_value is None) and united is not None and not counts_nan and leaf.type != BLOB:
+        says = f"{what}, but files hold {united[0]!r} to {united[1]!r}"
+        facts.report("table-bounds-unknown", says, table=table, column_id=leaf.id, repair=forget)
+
+
+def _widened(table: TableFacts, row: CatalogRow, leaf: Field, span: _Span, united: Any) -> WidenTableBounds | None:
+    """Statistics that enclose all files, where they are known of every file and no row is in the catalog."""
+    is_complete = span.is_known and span.files == len(table.files) and not table.inlined
+    if not is_complete or row.min_value is None or row.max_value is None or leaf.type == BLOB:
+        return None
+    low, high = row.min_value, row.max_value
+    if united is not None:
+        found = _united([(low, high), united], leaf.type)
+        if found is None:
+            return None
+        low, high = found
+    return WidenTableBounds(
+        table_id=table.id,
+        column_id=leaf.id,
+        contains_null=None if row.contains_null is None else row.contains_null or span.has_null,
+        contains_nan=None if row.contains_nan is None else row.contains_nan or span.has_nan,
+        min_value=low,
+        max_value=high,
+    )

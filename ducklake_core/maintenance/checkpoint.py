@@ -1,0 +1,107 @@
+"""The recommended round of maintenance, in DuckDB's order: each verb with its defaults, as the options of the lake and its tables say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.format.options import Options
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.maintenance.age import AGE_FLOOR
+from ducklake_core.maintenance.cleanup import cleanup_old_files
+from ducklake_core.maintenance.expire import expire_snapshots
+from ducklake_core.maintenance.flush import flush_inlined_data
+from ducklake_core.maintenance.merge import merge_adjacent_files
+from ducklake_core.maintenance.orphans import delete_orphaned_files
+from ducklake_core.maintenance.rewrite import rewrite_data_files
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep
+from ducklake_core.storage.filesystems import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointVerb:
+    """The plan or the outcome of one verb of a checkpoint.
+
+    Attributes:
+        verb: Its name.
+        result: What it planned or did, None when it was skipped or failed as a whole.
+        skipped: Why it was left out.
+        failure: Why it failed as a whole.
+    """
+
+    verb: str
+    result: MaintenanceResult | None = None
+    skipped: str | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckpointResult(MaintenanceResult):
+    """The plan or the outcome of a checkpoint, verb by verb.
+
+    Attributes:
+        dry_run: Whether this is only the plan: what each verb would do to the lake as it is, before the others have changed it.
+        verbs: One entry per verb, in the order in which they run.
+    """
+
+    dry_run: bool
+    verbs: tuple[CheckpointVerb, ...]
+
+    @property
+    def steps(self) -> tuple[MaintenanceStep, ...]:
+        """The steps of all verbs; one of its own for a verb that was left out, or that failed as a whole."""
+        return tuple(step for one in self.verbs for step in _steps(one))
+
+
+def _steps(one: CheckpointVerb) -> tuple[MaintenanceStep, ...]:
+    if one.result is not None:
+        return one.result.steps
+    if one.failure is not None:
+        return (MaintenanceStep(verb=one.verb, target="the lake", action="run it", reason=one.failure, outcome="failed"),)
+    return (MaintenanceStep(verb=one.verb, target="the lake", action="run it", reason=one.skipped or "", outcome="skipped"),)
+
+
+def checkpoint(
+    database: Database,
+    info: LakeInfo,
+    storage: Storage,
+    *,
+    min_age: timedelta | str = AGE_FLOOR,
+    spark: SparkSession | None = None,
+    dry_run: bool = False,
+) -> CheckpointResult:
+    """Plan, and unless ``dry_run`` carry out, the round. See ``DuckLake.checkpoint`` for the arguments."""
+    with database.read() as connection:
+        expires = Options.from_mapping(CatalogReader(connection, info, database.tables).options()).expire_older_than is not None
+    verbs: dict[str, Callable[[], MaintenanceResult]] = {
+        "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, dry_run=dry_run),
+        "expire_snapshots": lambda: expire_snapshots(database, info, min_age=min_age, dry_run=dry_run),
+        "merge_adjacent_files": lambda: merge_adjacent_files(database, info, storage, spark=spark, dry_run=dry_run),
+        "rewrite_data_files": lambda: rewrite_data_files(database, info, storage, dry_run=dry_run),
+        "cleanup_old_files": lambda: cleanup_old_files(database, info, storage, min_age=min_age, dry_run=dry_run),
+        "delete_orphaned_files": lambda: delete_orphaned_files(database, info, storage, min_age=min_age, dry_run=dry_run),
+    }
+    return CheckpointResult(
+        dry_run=dry_run,
+        verbs=tuple(
+            CheckpointVerb(verb=verb, skipped="the option expire_older_than is not set")
+            if verb == "expire_snapshots" and not expires
+            else _run(verb, run)
+            for verb, run in verbs.items()
+        ),
+    )
+
+
+def _run(verb: str, run: Callable[[], MaintenanceResult]) -> CheckpointVerb:
+    try:
+        return CheckpointVerb(verb=verb, result=run())
+    except DuckLakeError as error:
+        return CheckpointVerb(verb=verb, failure=str(error))

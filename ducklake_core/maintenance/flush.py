@@ -1,0 +1,285 @@
+"""Flush inlined data to files (specification: Data Inlining): plan all tables, then write and commit table by table.
+
+Rows keep their ids and the snapshots that added and ended them, so that every snapshot and the change feed show what they showed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ducklake_core.catalog.changed_files import Definition, definitions
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.inlined.rows import stored_rows
+from ducklake_core.catalog.reading.compaction import delete_histories, inlined_deletes_of, inlined_row_counts
+from ducklake_core.catalog.reading.known_files import named_files
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.commit.moved_rows import FlushedFile, FlushInlined, GatheredDeletes
+from ducklake_core.engines.arrow.flush import FlushedRows, flush_rows
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.options import Options
+from ducklake_core.format.state import InlinedTable, LakeInfo, Snapshot, TableState
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.maintenance.delete_history import gather_deletes, write_deletes
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
+from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, followed_order, name_of, plan_tables
+from ducklake_core.planning.planner import check_locations
+from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.sweeping import sweep
+
+_VERB = "flush_inlined_data"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFlush:
+    """The plan or the outcome of flushing one table.
+
+    Attributes:
+        table: ``schema.table``.
+        rows: Inlined rows to flush, or flushed, ended versions among them.
+        ended_rows: Those of them that are deleted or replaced already; earlier snapshots show them.
+        deletes: Rows of data files that the catalog deletes, to be deleted by files.
+        files_created: Data files that were made, and ``delete_files_created`` delete files (0 in a dry run).
+        bytes_written: Their bytes.
+        snapshot: The snapshot that the flush became, None in a dry run and where nothing was done.
+        skipped: Why the table is left alone, None when it is not.
+        failure: What went wrong; the rows are as they were.
+    """
+
+    table: str
+    rows: int = 0
+    ended_rows: int = 0
+    deletes: int = 0
+    files_created: int = 0
+    delete_files_created: int = 0
+    bytes_written: int = 0
+    snapshot: Snapshot | None = None
+    skipped: str | None = None
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FlushResult(MaintenanceResult):
+    """The plan or the outcome of flushing inlined data, table by table.
+
+    Attributes:
+        dry_run: Whether this is only the plan.
+        tables: One entry per table that was looked at.
+    """
+
+    dry_run: bool
+    tables: tuple[TableFlush, ...]
+
+    @property
+    def rows_flushed(self) -> int:
+        """Rows moved to files, over all tables."""
+        return sum(table.rows for table in self.tables if table.failure is None and table.skipped is None)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The failures of all tables, each with its table."""
+        return tuple(f"{table.table}: {table.failure}" for table in self.tables if table.failure is not None)
+
+    @property
+    def steps(self) -> tuple[MaintenanceStep, ...]:
+        """One step for each table."""
+        return tuple(_step(table, dry_run=self.dry_run) for table in self.tables)
+
+
+def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
+    outcome: StepOutcome = "planned" if dry_run else "done"
+    reason = f"{table.rows} rows and {table.deletes} deletes of files are inlined"
+    if table.failure is not None:
+        outcome, reason = "failed", table.failure
+    elif table.skipped is not None:
+        outcome, reason = "skipped", table.skipped
+    action = "move inlined rows and deletes to files"
+    return MaintenanceStep(verb=_VERB, target=table.table, action=action, reason=reason, outcome=outcome, rows=table.rows + table.deletes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FlushPlan:
+    """What one table has in the catalog at a snapshot."""
+
+    table: TableState
+    base: Snapshot
+    rows: int = 0
+    ended_rows: int = 0
+    deletes: int = 0
+    skipped: str | None = None
+
+    def described(self) -> TableFlush:
+        nothing = "nothing of it is inlined" if not (self.rows or self.deletes) else None
+        return TableFlush(
+            table=name_of(self.table),
+            rows=self.rows,
+            ended_rows=self.ended_rows,
+            deletes=self.deletes,
+            skipped=self.skipped or nothing,
+        )
+
+
+def flush_inlined_data(
+    database: Database,
+    info: LakeInfo,
+    storage: Storage,
+    *,
+    table: str | None = None,
+    schema: str | None = None,
+    dry_run: bool = False,
+) -> FlushResult:
+    """Plan, and unless ``dry_run`` carry out, the flush. See ``DuckLake.flush_inlined_data`` for the arguments."""
+    flusher = _Flusher(database, info, storage)
+    done = [
+        TableFlush(table=plan.table, failure=str(plan.error))
+        if isinstance(plan, FailedTable)
+        else plan.described()
+        if dry_run or plan.described().skipped is not None
+        else flusher.run(plan)
+        for plan in plan_tables(database, info, table, schema, _plan)
+    ]
+    return FlushResult(dry_run=dry_run, tables=tuple(done))
+
+
+def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> _FlushPlan:
+    if not Options.from_mapping(table.options).auto_compact:
+        return _FlushPlan(table=table, base=base, skipped="its option auto_compact is false")
+    counts = inlined_row_counts(reader, table).values()
+    deletes = sum(len(found) for found in inlined_deletes_of(reader, table).values())
+    rows, ended = sum(one.rows for one in counts), sum(one.ended for one in counts)
+    return _FlushPlan(table=table, base=base, rows=rows, ended_rows=ended, deletes=deletes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A physical table of inlined rows, with the columns and keys that its rows follow."""
+
+    inlined: InlinedTable
+    schema: Schema
+    spec: PartitionSpec | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Flusher:
+    """Carries out plans, one table after another."""
+
+    database: Database
+    info: LakeInfo
+    storage: Storage
+
+    def run(self, plan: _FlushPlan) -> TableFlush:
+        planned = plan.described()
+        for attempt in range(1, REPLANS + 1):
+            try:
+                return self._flush(plan.table.id, planned)
+            except (CommitConflictError, CatalogError) as error:
+                if attempt == REPLANS or not error.retriable:
+                    return replace(planned, failure=str(error))
+            except DuckLakeError as error:
+                return replace(planned, failure=str(error))
+        raise AssertionError("the loop above returns")
+
+    def _flush(self, table_id: int, planned: TableFlush) -> TableFlush:
+        """Flush what the table has by now, in one attempt."""
+        with self.database.read() as connection:
+            reader = CatalogReader(connection, self.info, self.database.tables)
+            base = reader.latest_snapshot()
+            table = reader.table_by_id(table_id, base.id)
+            self.info.checked_location(table.path, f"table {planned.table}", table=planned.table)
+            sources = _sources(reader, table)
+            stored = [
+                (source, rows) for source in sources if (rows := stored_rows(reader, table, source.inlined, source.schema)) is not None
+            ]
+            deletes = inlined_deletes_of(reader, table)
+            histories = delete_histories(reader, table, deletes, deletes)
+            for history in histories:
+                check_locations(self.info, table, [history.file])
+        state = self._state(table)
+        flushed: list[tuple[_Source, FlushedRows]] = []
+        files: list[FlushedFile] = []
+        gathered: list[GatheredDeletes] = []
+        try:
+            for source, rows in stored:
+                own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(table, source.schema))
+                flushed += [(source, one) for one in flush_rows(rows, own)]
+            files += [self._file(source, one, state) for source, one in flushed]
+            gathered += [gather_deletes(history, self.info, state) for history in histories]
+        except BaseException:
+            sweep(self.storage, state.directory, state.write_id, named=self._named)
+            raise
+        action = FlushInlined(
+            table_id=table.id,
+            files=tuple(files),
+            inlined_tables=tuple(source.inlined.name for source, _ in stored),
+            superseded=tuple(source.inlined.name for source in sources[:-1]),
+            until=base.id,
+            gathered=tuple(gathered),
+            deletes_of=tuple(deletes),
+        )
+        rows_flushed = sum(rows.num_rows for _, rows in stored)
+        count = sum(len(of_file) for of_file in deletes.values())
+        written = [
+            *((file.output.path, file.output.file_size_bytes) for file in files),
+            *((file.deletes.path, file.deletes.file_size_bytes) for file in files if file.deletes is not None),
+            *((one.file.path, one.file.file_size_bytes) for one in gathered),
+        ]
+        message = f"{_VERB}: {rows_flushed} rows and {count} deletes of {planned.table}"
+        change = Change(table=table, base=base, action=action, message=message)
+        snapshot = commit_table(self.database, self.info, change, lambda: self._discard(state, written))
+        return replace(
+            planned,
+            rows=rows_flushed,
+            ended_rows=sum(file.deletes.delete_count for file in files if file.deletes is not None),
+            deletes=count,
+            files_created=len(files),
+            delete_files_created=len(written) - len(files),
+            bytes_written=sum(size for _, size in written),
+            snapshot=snapshot,
+        )
+
+    def _discard(self, state: WriteState, written: Iterable[tuple[str, int]]) -> None:
+        self.storage.delete([state.directory + path for path, _ in written])
+
+    def _state(self, table: TableState) -> WriteState:
+        return WriteState(
+            table=name_of(table),
+            directory=table.path,
+            schema=table.schema,
+            write_id=paths.write_id(),
+            storage=self.storage,
+            encrypted=self.info.encrypted,
+            options=Options.from_mapping(table.options),
+        )
+
+    def _file(self, source: _Source, rows: FlushedRows, state: WriteState) -> FlushedFile:
+        positions, snapshots = rows.ended
+        deletes = write_deletes(positions, snapshots, state.directory + rows.file.path, state) if len(positions) else None
+        return FlushedFile(
+            output=rows.file,
+            row_id_start=rows.row_id_start,
+            begin_snapshot=rows.begin_snapshot,
+            partial_max=rows.partial_max,
+            partition_id=source.spec.id if source.spec is not None else None,
+            deletes=deletes,
+        )
+
+    def _named(self, files: Sequence[str]) -> frozenset[str]:
+        with self.database.read() as connection:
+            return named_files(CatalogReader(connection, self.info, self.database.tables), files)
+
+
+def _sources(reader: CatalogReader, table: TableState) -> list[_Source]:
+    if not table.inlined_tables:
+        return []
+    defined: Definition = definitions(reader, [table.id])[table.id]
+    return [
+        _Source(
+            inlined=inlined,
+            schema=defined.versions.schema_at(inlined.schema_version),
+            spec=defined.spec_at(defined.versions.snapshot_of(inlined.schema_version)),
+        )
+        for inlined in table.inlined_tables
+    ]

@@ -1,0 +1,57 @@
+"""Options of a lake, of a schema and of a table: stored, and taken away again. They have no history and make no snapshot."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.option_rows import delete_option, store_option
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import UsageError
+from ducklake_core.format.options import normalize_option, option_name
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.names import split_name
+from ducklake_core.maintenance.attempts import run_write
+
+_Scope: TypeAlias = tuple[Literal["schema", "table"] | None, int | None]
+
+
+def set_option(database: Database, info: LakeInfo, name: str, value: object, *, table: str | None, schema: str | None) -> None:
+    """Store an option; see ``DuckLake.set_option``."""
+    key, text = normalize_option(name, value)
+
+    def attempt() -> None:
+        with database.write() as connection:
+            store_option(connection, database.tables, key, text, *_scope(CatalogReader(connection, info, database.tables), table, schema))
+
+    run_write(attempt, f"set the option {key}")
+
+
+def unset_option(database: Database, info: LakeInfo, name: str, *, table: str | None, schema: str | None) -> bool:
+    """Take an option away again; see ``DuckLake.unset_option``."""
+    key = option_name(name)
+    found: list[bool] = []
+
+    def attempt() -> None:
+        with database.write() as connection:
+            scope = _scope(CatalogReader(connection, info, database.tables), table, schema)
+            found.append(delete_option(connection, database.tables, key, *scope))
+
+    run_write(attempt, f"unset the option {key}")
+    return any(found)
+
+
+def _scope(reader: CatalogReader, table: str | None, schema: str | None) -> _Scope:
+    """What an option is for.
+
+    Raises:
+        UsageError: A table and a schema.
+        NotFoundError: It does not exist.
+    """
+    if table is not None and schema is not None:
+        raise UsageError("an option belongs to a table or to a schema, not to both")
+    if table is not None:
+        return "table", reader.table(*split_name(table), reader.latest_snapshot().id).id
+    if schema is not None:
+        return "schema", reader.schema(schema, reader.latest_snapshot().id).id
+    return None, None

@@ -1,0 +1,72 @@
+"""Steps of a maintenance verb as values: a dry run plans them, a run carries out the same ones and says what became of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ducklake_core.format.types.message_text import short_repr
+from ducklake_core.maintenance.sizes import format_bytes
+
+StepOutcome: TypeAlias = Literal["planned", "done", "skipped", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceStep:
+    """One thing that a verb does, or leaves alone.
+
+    Attributes:
+        verb: The verb, as it is called.
+        target: What it is about: ``schema.table``, a snapshot or a file.
+        action: What is done, in words.
+        reason: Why it is done, left alone, or failed.
+        outcome: ``planned`` in a dry run, ``done`` in a run, or ``skipped`` or ``failed`` in either.
+        files: Files that it reads, deletes or schedules.
+        rows: Rows that it moves.
+        bytes: Bytes of the files, as far as the catalog knows them.
+    """
+
+    verb: str
+    target: str
+    action: str
+    reason: str
+    outcome: StepOutcome
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def __str__(self) -> str:
+        sizes = [f"{count} {unit}" for count, unit in ((self.files, "files"), (self.rows, "rows")) if count]
+        sizes += [format_bytes(self.bytes)] if self.bytes else []
+        text = f" ({', '.join(sizes)})" if sizes else ""
+        return f"{self.outcome} {self.verb} {self.target}: {self.action}{text}: {self.reason}"
+
+
+class MaintenanceResult:
+    """What all results of maintenance verbs have in common: the steps, and what became of them."""
+
+    __slots__ = ()
+
+    @property
+    def steps(self) -> tuple[MaintenanceStep, ...]:
+        """Every step, in the order in which they are carried out."""
+        raise NotImplementedError
+
+    @property
+    def skipped_steps(self) -> tuple[MaintenanceStep, ...]:
+        """The steps that leave something alone, each with its reason."""
+        return tuple(step for step in self.steps if step.outcome == "skipped")
+
+    @property
+    def failed_steps(self) -> tuple[MaintenanceStep, ...]:
+        """The steps that failed, each with its reason; the others were carried out all the same."""
+        return tuple(step for step in self.steps if step.outcome == "failed")
+
+    def lines(self) -> list[str]:
+        """The plan or outcome in words."""
+        return [str(step) for step in self.steps]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = short_repr

@@ -1,0 +1,154 @@
+"""The tables that a verb is about, each planned by itself: one that cannot be planned does not stop the others."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ducklake_core.catalog.database.connections import Database, classify
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.reading.visibility import same_name
+from ducklake_core.commit.actions import Action
+from ducklake_core.commit.committer import Committer
+from ducklake_core.commit.encrypted_files import check_encrypted
+from ducklake_core.commit.request import CommitRequest, new_commit_id, stored_extra_info
+from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UnsupportedFeatureError
+from ducklake_core.format.layout.sorting import SortOrder, sort_orders
+from ducklake_core.format.state import LakeInfo, Snapshot, TableState
+from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.format.types.schema import Schema
+
+T = TypeVar("T")
+
+REPLANS = 3
+"""How often a table is planned again after other writers got in between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTable:
+    """A table that could not be planned, and why."""
+
+    table: str
+    error: DuckLakeError
+
+
+def plan_tables(
+    database: Database, info: LakeInfo, table: str | None, schema: str | None, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+) -> list[T | FailedTable]:
+    """Plan tables at the newest snapshot.
+
+    Args:
+        table: ``table`` or ``schema.table``; all tables of the lake, or of ``schema``, when None.
+        plan: Plans one of them.
+
+    Raises:
+        NotFoundError: The table or schema does not exist.
+        CatalogUnavailableError: The catalog cannot be reached.
+    """
+    pending: deque[tuple[int, str]] | None = None
+    found: list[T | FailedTable] = []
+    while pending is None or pending:
+        try:
+            with database.read() as connection:
+                reader = CatalogReader(connection, info, database.tables)
+                base = reader.latest_snapshot()
+                if pending is None:
+                    pending = deque(_chosen(reader, base, table, schema))
+                while pending:
+                    found.append(plan(reader, reader.table_by_id(pending[0][0], base.id), base))
+                    pending.popleft()
+        except DuckLakeError as error:
+            if not pending or classify(error) == "unavailable":
+                raise
+            # The transaction is of no more use to the others: they are planned in another one.
+            found.append(FailedTable(table=pending.popleft()[1], error=error))
+    return found
+
+
+def _chosen(reader: CatalogReader, base: Snapshot, table: str | None, schema: str | None) -> list[tuple[int, str]]:
+    if table is not None:
+        schema_name, name = split_name(table)
+        state = reader.table(schema_name if schema is None else schema, name, base.id)
+        return [(state.id, name_of(state))]
+    if schema is not None:
+        reader.schema(schema, base.id)
+    listed = reader.tables(base.id)
+    return [(item.id, join_name(item.schema_name, item.name)) for item in listed if schema is None or same_name(item.schema_name, schema)]
+
+
+def name_of(table: TableState) -> str:
+    """``schema.table``, quoted where it has to be."""
+    return join_name(table.schema_name, table.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The change of one table, ready to be committed.
+
+    Attributes:
+        table: The table.
+        base: The snapshot that it was planned at.
+        action: The change.
+        message: Stored with the snapshot.
+    """
+
+    table: TableState
+    base: Snapshot
+    action: Action
+    message: str
+
+
+def commit_table(database: Database, info: LakeInfo, change: Change, discard: Callable[[], None]) -> Snapshot:
+    """Commit what became of one table.
+
+    Args:
+        discard: Deletes the files of the change; called when there surely is no snapshot with them.
+
+    Raises:
+        CommitError: It did not become a snapshot.
+    """
+    commit_id = new_commit_id()
+    request = CommitRequest(
+        base=change.base,
+        actions=(change.action,),
+        commit_id=commit_id,
+        names={change.table.id: name_of(change.table)},
+        message=change.message,
+        extra_info=stored_extra_info(commit_id),
+    )
+    committer = Committer(database)
+    try:
+        if info.encrypted:
+            check_encrypted(request.actions)
+        return committer.commit(request).snapshot
+    except CommitOutcomeUnknownError:
+        # The files may be part of the lake by now.
+        raise
+    except BaseException as error:
+        # Interrupted: nobody needs the files, unless their snapshot may be there.
+        if isinstance(error, DuckLakeError) or not committer.may_have_committed:
+            discard()
+        raise
+
+
+def followed_order(table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
+    """The table's sort order in columns that it has or had, as far as files in Arrow's hands can follow it.
+
+    It ends before the first key that is no plain column: a sort order makes reading faster, and promises nothing.
+    """
+    try:
+        orders = sort_orders(table.sort_keys, table.schema, name_of(table))
+    except UnsupportedFeatureError:
+        return ()
+    names = {column.id: column.name for column in schema}
+    found: list[SortOrder] = []
+    for order in orders:
+        if order.column is None:
+            break
+        then = names.get(table.schema.column(order.column).id)
+        # A column that the rows lack is the same in all of them.
+        if then is not None:
+            found.append(replace(order, column=then, columns=(then,)))
+    return tuple(found)

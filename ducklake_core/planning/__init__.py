@@ -1,0 +1,1 @@
+"""From questions to exact files and inlined rows: scans, change feeds, sizes."""

@@ -1,0 +1,232 @@
+"""Why a scan reads some files and leaves others out, file by file, and how each is read: a value that prints itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, TypeAlias
+
+from ducklake_core.catalog.reading.files import data_files
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.expressions import pruning
+from ducklake_core.format.expressions.predicate_sql import to_sql
+from ducklake_core.format.expressions.predicates import And, Predicate, references
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
+from ducklake_core.format.layout.transforms import partition_may_match
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.message_text import one_line, visible
+from ducklake_core.planning.native import prefers_arrow
+from ducklake_core.planning.plan import FileTask, ScanPlan
+from ducklake_core.planning.virtual import virtual_statistics
+from ducklake_core.storage.filesystems import printable
+
+PrunedBy: TypeAlias = Literal["partition", "statistics", "limit", "transaction"]
+"""What keeps a file from being read: partition values, statistics, a limit of rows, or the open transaction that deleted its rows."""
+
+_PRINTED = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedFile:
+    """A live data file of the table, and what a scan does with it.
+
+    Attributes:
+        path: Full path, without what may be secret in it.
+        row_count: Rows in it, deleted ones included.
+        size_bytes: Its bytes.
+        reason: Why it is left out, or which of its rows are returned.
+        pruned_by: By what it is left out; None when it is read.
+        arrow_because: Why Spark reads it with Arrow instead of its own Parquet reader; None when it does not, or when the file is left out.
+    """
+
+    path: str
+    row_count: int
+    size_bytes: int
+    reason: str
+    pruned_by: PrunedBy | None = None
+    arrow_because: str | None = None
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is read."""
+        return self.pruned_by is None
+
+    def __str__(self) -> str:
+        return f"{visible(self.path)}  {self.row_count:,} rows, {self.size_bytes:,} bytes: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a scan reads and what not, and why. Printing it shows the first files of each kind; :attr:`files` has all.
+
+    Attributes:
+        table: ``schema.table``.
+        snapshot_id: The snapshot that is read.
+        columns: Columns that are returned.
+        condition: The condition on rows as it was understood, as SQL; None for all rows.
+        row_limit: Rows to return at most; None for all.
+        files: Every live data file: those that are left out by id, then those that are read.
+        inlined_row_count: Rows that the catalog itself holds, before the condition.
+        many_small_files: Whether Spark Connect reads all files with Arrow, because too many of them are small.
+    """
+
+    table: str
+    snapshot_id: int
+    columns: tuple[str, ...]
+    condition: str | None = None
+    row_limit: int | None = None
+    files: tuple[ExplainedFile, ...] = ()
+    inlined_row_count: int = 0
+    many_small_files: bool = False
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    __repr__ = __str__
+
+    def _lines(self) -> Iterator[str]:
+        kept = [file for file in self.files if file.kept]
+        yield f"scan of {visible(self.table)} at snapshot {self.snapshot_id}"
+        yield f"  columns:  {visible(', '.join(self.columns))}"
+        if self.condition is not None:
+            yield f"  where:    {one_line(self.condition)}"
+        if self.row_limit is not None:
+            yield f"  limit:    {self.row_limit:,} rows"
+        if self.inlined_row_count:
+            yield f"  catalog:  {self.inlined_row_count:,} rows are in the catalog itself"
+        size = sum(file.size_bytes for file in kept)
+        yield f"  read:     {len(kept)} of {len(self.files)} files ({size:,} bytes, {sum(f.row_count for f in kept):,} rows before deletes)"
+        yield from _listed(kept)
+        if len(kept) < len(self.files):
+            yield f"  left out: {len(self.files) - len(kept)} files"
+            yield from _listed([file for file in self.files if not file.kept])
+        if kept:
+            yield from self._ways(kept)
+
+    def _ways(self, kept: Sequence[ExplainedFile]) -> Iterator[str]:
+        yield "  with:     Arrow in this process; to_spark() uses"
+        if self.many_small_files:
+            yield "    in Spark Connect Arrow for all files, as too many of them are small; otherwise"
+        counts: dict[str | None, int] = {}
+        for file in kept:
+            why = None if file.arrow_because is None else visible(file.arrow_because)
+            counts[why] = counts.get(why, 0) + 1
+        for why, count in counts.items():
+            yield f"    {'Spark' if why is None else 'Arrow'} for {count} files{'' if why is None else f': {why}'}"
+
+
+def _listed(files: Sequence[ExplainedFile]) -> Iterator[str]:
+    yield from (f"    {file}" for file in islice(files, _PRINTED))
+    if len(files) > _PRINTED:
+        yield f"    ... and {len(files) - _PRINTED:,} more"
+
+
+def pruned_files(reader: CatalogReader, table: TableState, plan: ScanPlan) -> tuple[ExplainedFile, ...]:
+    """The live files that a plan leaves out, each with why.
+
+    Args:
+        reader: The read transaction that the plan was made in.
+        table: The table at the snapshot of the plan.
+        plan: As :func:`~ducklake_core.planning.planner.plan_scan` made it.
+    """
+    if plan.predicate is None:
+        return ()
+    kept = {task.file.id for task in plan.tasks}
+    return tuple(
+        _pruned(file, statistics | virtual_statistics(file), table, plan.predicate)
+        for file, statistics in data_files(reader, table, None, pruning.columns(plan.predicate))
+        if file.id not in kept
+    )
+
+
+def explanation(plan: ScanPlan, whole: ScanPlan, limited: ScanPlan, row_limit: int | None, pruned: Sequence[ExplainedFile]) -> Explanation:
+    """What becomes of every file.
+
+    Args:
+        plan: The files that were planned.
+        whole: The same with what an open transaction makes of it.
+        limited: Those of them that a limit needs.
+        row_limit: The limit.
+        pruned: Files that were not planned.
+    """
+    present, needed = ({task.file.id for task in one.tasks} for one in (whole, limited))
+    gone = [_left_out(t.file, "transaction", "the transaction deletes all of its rows") for t in plan.tasks if t.file.id not in present]
+    spare = [_left_out(t.file, "limit", "limit: the files before it have enough rows") for t in whole.tasks if t.file.id not in needed]
+    return Explanation(
+        table=plan.table,
+        snapshot_id=plan.snapshot_id,
+        columns=(*plan.schema.names, *plan.virtual),
+        condition=None if plan.predicate is None else _text(plan.predicate),
+        row_limit=row_limit,
+        files=(*pruned, *gone, *spare, *(_read(task, filtered=plan.predicate is not None) for task in limited.tasks)),
+        inlined_row_count=0 if limited.inlined is None else limited.inlined.num_rows,
+        many_small_files=prefers_arrow([task.file.file_size_bytes for task in limited.tasks if task.native]),
+    )
+
+
+def _read(task: FileTask, *, filtered: bool) -> ExplainedFile:
+    reason = "all rows" if not filtered else "every row matches" if task.all_rows_match else "rows are filtered"
+    file = task.file
+    return ExplainedFile(
+        path=printable(file.path),
+        row_count=file.record_count,
+        size_bytes=file.file_size_bytes,
+        reason=reason,
+        arrow_because=task.native_obstacle,
+    )
+
+
+def _left_out(file: DataFile, by: PrunedBy, reason: str) -> ExplainedFile:
+    return ExplainedFile(
+        path=printable(file.path), row_count=file.record_count, size_bytes=file.file_size_bytes, reason=reason, pruned_by=by
+    )
+
+
+def _pruned(file: DataFile, statistics: dict[int, ColumnStatistics], table: TableState, predicate: Predicate) -> ExplainedFile:
+    # One of the terms that all have to hold mostly excludes the file by itself; only several of them together are told as a whole.
+    terms = (*predicate.operands, predicate) if isinstance(predicate, And) else (predicate,)
+    for term in terms:
+        if (values := _excluding_values(file, table, term)) is not None:
+            return _left_out(file, "partition", f"partition values: {values}, so never {_text(term)}")
+    for term in terms:
+        if not pruning.may_match(term, statistics, file.record_count):
+            return _left_out(file, "statistics", f"statistics: {_bounds(term, statistics)}, so never {_text(term)}")
+    return _left_out(file, "statistics", f"statistics, as the catalog's database compares them: never {_text(predicate)}")
+
+
+def _excluding_values(file: DataFile, table: TableState, predicate: Predicate) -> str | None:
+    """The partition values of a file that cannot have rows for the predicate; None when it can."""
+    spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
+    if spec is None or sorted(index for index, _ in file.partition_values) != list(range(len(spec.fields))):
+        return None
+    values = tuple(value for _, value in sorted(file.partition_values, key=lambda pair: pair[0]))
+    if partition_may_match(spec, values, predicate, table.schema, file.begin_snapshot):
+        return None
+    return ", ".join(f"{visible(key.expression)} = {_value(value)}" for key, value in zip(spec.fields, values, strict=True))
+
+
+def _bounds(predicate: Predicate, statistics: dict[int, ColumnStatistics]) -> str:
+    """What the catalog says of the columns of a predicate."""
+    told = []
+    for column in sorted(references(predicate), key=lambda one: one.path):
+        found, name = statistics.get(column.column_id), visible(".".join(column.path))
+        if found is None:
+            continue
+        if found.min_value is None and found.max_value is None:
+            told.append(f"{name} is always NULL" if found.value_count == 0 else f"{name} is never NULL")
+        else:
+            told.append(f"{name} is {_value(found.min_value)} to {_value(found.max_value)}{' or NULL' if found.null_count else ''}")
+    return ", ".join(told) or "no row has such values"
+
+
+def _value(text: str | None) -> str:
+    return "NULL" if text is None else one_line(text)
+
+
+def _text(predicate: Predicate) -> str:
+    try:
+        return one_line(to_sql(predicate, "duckdb"))
+    except UnsupportedFeatureError:
+        return one_line(repr(predicate))

@@ -1,0 +1,220 @@
+"""Can Spark's own Parquet reader give exactly the right rows of a file? When not, the reason has a name.
+
+Two paths give the same rows: the native one is faster for plain files, the Arrow one can read everything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile
+from ducklake_core.format.types.data_types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import ColumnRow
+
+# Types whose Parquet form Spark's reader turns into the very Spark type that the column has.
+_NATIVE_TYPES = frozenset(
+    {
+        *("boolean", "int8", "int16", "int32", "int64", "float32", "float64"),
+        *("date", "timestamp", "timestamp_s", "timestamptz", "varchar", "json", "blob"),
+    }
+)
+# Types for which Spark's reader accepts the narrower type of an older file.
+_NATIVE_PROMOTIONS = frozenset({("int8", "int16"), ("int8", "int32"), ("int16", "int32")})
+# Spark expands these in paths, and skips files whose name begins like the last two.
+_GLOB = re.compile(r"[*?\[\]{}\\]")
+_HIDDEN = ("_", ".")
+_OWN_NAMES = "_ducklake_"
+_LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
+
+REMOTE = "the file is not on a local path, and the JVM may lack the file system"
+"""The one obstacle that depends on the session (engines/spark/hadoop_paths.py): it is named only where there is no other."""
+
+SMALL_FILE_BYTES = 1 << 20
+MANY_SMALL_FILES = 64
+"""More small files than this are read with Arrow in Spark Connect, where looking up a path takes a Spark task."""
+DELETED_BITS = 4096
+"""Rows whose deletes are one piece of the bits by which Spark leaves deleted rows out."""
+MOST_DELETED_BYTES = 64 << 20
+"""More than this of such bits stays away from the driver: further files with deletes are read with Arrow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnVersion:
+    """A column as it was from one snapshot on, until its next version."""
+
+    begin_snapshot: int
+    end_snapshot: int | None
+    type_text: str
+    name: str = ""
+    parent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFeatures:
+    """The demands of a projection on a reader: facts about columns that are the same for every file.
+
+    Attributes:
+        schema: Columns to read.
+        history: Versions of every column by id, oldest first; may be empty when no column changed after any file.
+        misnamed: As :func:`misnamed` finds them in that history.
+        may_hold_nan: Ids of the leaves to read that may hold NaN in some file.
+        obstacle: Why Spark's own reader can read these columns of no file.
+        changed: The last snapshot that changed one of them.
+    """
+
+    schema: Schema
+    history: Mapping[int, tuple[ColumnVersion, ...]] = field(default_factory=dict)
+    misnamed: tuple[ColumnVersion, ...] = ()
+    may_hold_nan: frozenset[int] = frozenset()
+    obstacle: str | None = field(init=False)
+    changed: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "obstacle", next((o for o in map(_column_obstacle, self.schema) if o is not None), None))
+        object.__setattr__(self, "changed", max((node.begin_snapshot for node in self.schema.walk()), default=0))
+
+
+def column_versions(rows: Iterable[tuple[ColumnRow, int | None]]) -> dict[int, tuple[ColumnVersion, ...]]:
+    """The catalog's column history, by column id."""
+    found: dict[int, tuple[ColumnVersion, ...]] = {}
+    for row, end in rows:
+        version = ColumnVersion(
+            begin_snapshot=row.begin_snapshot,
+            end_snapshot=end,
+            type_text=row.column_type,
+            name=row.column_name,
+            parent=row.parent_column,
+        )
+        found[row.column_id] = (*found.get(row.column_id, ()), version)
+    return found
+
+
+def misnamed(schema: Schema, history: Mapping[int, tuple[ColumnVersion, ...]]) -> tuple[ColumnVersion, ...]:
+    """Versions of columns by which a name of the schema means another column, or a column of the schema has another name."""
+    parents = {node.id: column.id for column in schema.walk() for node in column.children}
+    wanted = {node.id: (parents.get(node.id), folded(node.name)) for node in schema.walk()}
+    names = set(wanted.values())
+    return tuple(
+        version
+        for column_id, versions in history.items()
+        for version in versions
+        if wanted.get(column_id, (version.parent, folded(version.name))) != (version.parent, folded(version.name))
+        or (column_id not in wanted and (version.parent, folded(version.name)) in names)
+    )
+
+
+def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], features: ReadFeatures) -> bool:
+    """Whether Spark may leave out parts of the file by the bounds in its footer.
+
+    It finds them by the present names of columns, although it reads the columns themselves by their ids; and they leave NaN out,
+    which is above all numbers.
+    """
+    for column_id in features.may_hold_nan:
+        if column_id not in statistics or statistics[column_id].contains_nan is not False:
+            return False
+    # Inlined rows that are flushed keep the snapshot of their insert, but get the names of a later one.
+    return not any(
+        file.row_id_start is None or version.end_snapshot is None or version.end_snapshot >= file.begin_snapshot
+        for version in features.misnamed
+    )
+
+
+def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int | None) -> str | None:
+    """Why Spark's own reader cannot read this file, or None when it can."""
+    if file.encryption_key is not None:
+        return "the file is encrypted"
+    if file.mapping_id is not None:
+        return "the file's columns are found by name"
+    if file.row_counts:
+        return "only the catalog may know which of the file's rows are of which snapshot"
+    if snapshot_filter is not None:
+        return "the file holds rows of later snapshots"
+    name = file.path.rsplit("/", 1)[-1]
+    if _GLOB.search(file.path) or name.startswith(_HIDDEN):
+        return "Spark would expand or skip the file's path"
+    if not (file.path_is_relative and paths.has_own_name(file.path)):
+        return "the file has no name of a lake's own, so it may lack field ids or hold other types"
+    remote = None if _LOCAL.match(file.path) else REMOTE
+    if features.obstacle is not None:
+        return features.obstacle
+    if file.row_id_start is not None and file.begin_snapshot > features.changed:
+        return remote
+    return next((o for column in features.schema if (o := _change_obstacle(column, file, features)) is not None), remote)
+
+
+def deleted_bytes(file: DataFile) -> int:
+    """Estimate the bytes that the driver and each executor need to skip the deleted rows of a file natively.
+
+    One bit a row in pieces of some thousand rows, and nothing but a place for a piece without deletes.
+    """
+    deletes = len(file.inlined_deletes) + sum(one.delete_count for one in file.delete_files)
+    if not (file.delete_files or file.inlined_deletes):
+        return 0
+    return file.record_count * 8 // DELETED_BITS + min(file.record_count // 8, deletes * DELETED_BITS // 8) + 8
+
+
+def _column_obstacle(column: Field) -> str | None:
+    """The reason why Spark's own reader cannot read a column in any file, None when it can."""
+    if folded(column.name).startswith(_OWN_NAMES):
+        return f"column {column.name!r} is called like one that is added to find deleted rows"
+    refused = next((r for node in column.walk() if (r := _refused_type(node.type)) is not None), None)
+    return f"column {column.name!r} holds {refused}" if refused is not None else None
+
+
+def _change_obstacle(column: Field, file: DataFile, features: ReadFeatures) -> str | None:
+    """The reason why it cannot read a column in a file that is older than the column's present version, None when it can."""
+    for node in column.walk():
+        if written_before(node, file):
+            if node.initial_default is not None:
+                return f"column {column.name!r} has a default for rows older than it"
+            if _retyped(node, file, features):
+                return f"column {column.name!r} had another type"
+    return None
+
+
+def _refused_type(data_type: DataType) -> str | None:
+    match data_type:
+        case PrimitiveType(name=name):
+            return None if name in _NATIVE_TYPES else name
+        case DecimalType() | ListType() | MapType() | StructType():
+            return None
+        case _:
+            assert_never(data_type)
+
+
+def written_before(node: Field, file: DataFile) -> bool:
+    """Whether a file may have been written before the present version of a column.
+
+    In one snapshot either may be the older. Files without ``row_id_start`` were rewritten: DuckDB dates them anew, but
+    leaves them the columns of their sources.
+    """
+    return file.row_id_start is None or node.begin_snapshot >= file.begin_snapshot
+
+
+def _retyped(node: Field, file: DataFile, features: ReadFeatures) -> bool:
+    if not node.is_leaf:
+        return False
+    now = node.type.name if isinstance(node.type, PrimitiveType) else str(node.type)
+    versions = features.history.get(node.id, ())
+    held = {v.type_text for v in versions if file.row_id_start is None or _overlaps(v, file.begin_snapshot)}
+    return any(text != now and (text, now) not in _NATIVE_PROMOTIONS for text in held)
+
+
+def _overlaps(version: ColumnVersion, snapshot: int) -> bool:
+    """Whether a version was in force before or after a snapshot's changes."""
+    return version.begin_snapshot <= snapshot and (version.end_snapshot is None or snapshot <= version.end_snapshot)
+
+
+def prefers_arrow(sizes: list[int]) -> bool:
+    """Whether so many of the files are small that planning them natively costs more than reading them with Arrow.
+
+    >>> prefers_arrow([1000] * 10), prefers_arrow([1000] * 100), prefers_arrow([10**9] * 100)
+    (False, True, False)
+    """
+    return sum(size < SMALL_FILE_BYTES for size in sizes) > MANY_SMALL_FILES

@@ -1,0 +1,364 @@
+"""Lazy reads, as ``Table.scan`` and the change feed return them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ducklake_core.catalog.feed import Bound
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.engines.arrow.readable import Readable, first_rows
+from ducklake_core.errors import UsageError
+from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.message_text import visible
+from ducklake_core.planning.change_plan import ChangePlan, DeletedRows, FeedKind, InsertedRows, feed_arrow_schema
+from ducklake_core.planning.change_planner import feed_columns, plan_changes
+from ducklake_core.planning.explanation import Explanation, explanation, pruned_files
+from ducklake_core.planning.limit import limited_plan
+from ducklake_core.planning.native import prefers_arrow
+from ducklake_core.planning.plan import ScanPlan, ScanProjection
+from ducklake_core.planning.planner import plan_scan, scan_columns
+from ducklake_core.planning.scan_text import condition_text, scan_html, scan_text
+from ducklake_core.storage.filesystems import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ducklake_core.format.expressions.columns import Column
+    from ducklake_core.format.expressions.conditions import Condition
+
+
+@checked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan(Readable):
+    """Rows of a table at one snapshot; nothing is read before one of the ``to_`` methods runs.
+
+    Every run plans anew, at the same snapshot: the same rows, as long as the snapshot is not expired and cleaned up. A scan is also an
+    Arrow stream (``__arrow_c_stream__``), so libraries that take one read it as it is.
+
+    >>> import pyarrow as pa, tempfile
+    >>> from ducklake_core import DuckLake
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> lake = DuckLake.create(f"sqlite:///{folder.name}/lake.sqlite", data_path=f"{folder.name}/files/")
+    >>> written = lake.write("flights", pa.table({"carrier": ["UA", "AA", "UA"], "delay": [12, -3, 7]}))
+    >>> scan = lake.table("flights").scan(columns=["delay"], where="carrier = 'UA'")
+    >>> scan
+    <Scan of main.flights at snapshot 1: columns delay; where carrier = 'UA'>
+    >>> scan.count(), scan.limit(1).count(), scan.to_arrow().to_pylist()
+    (2, 1, [{'delay': 12}, {'delay': 7}])
+    >>> scan.to_pandas()["delay"].sum(), pa.table(scan).num_rows, scan.to_duckdb().max("delay").fetchall()
+    (np.int64(19), 2, [(12,)])
+    >>> lake.close(); folder.cleanup()
+
+    Attributes:
+        table: The table at the snapshot to read.
+        columns: Names to return in order, virtual columns included; None for all columns.
+        where: Rows to keep: SQL text in DuckDB's dialect, or a predicate.
+        row_limit: Rows to return at most, whichever; None for all. :meth:`limit` sets it.
+        reader: Opens a read transaction on the catalog.
+        storage: How to open files.
+        overlay: What an open transaction lays over each plan.
+    """
+
+    table: TableState
+    columns: Sequence[str] | None = None
+    where: str | Predicate | Condition | Column | None = None
+    row_limit: int | None = None
+    reader: Callable[[], AbstractContextManager[CatalogReader]] = field(repr=False)
+    storage: Storage = field(repr=False)
+    overlay: Callable[[ScanPlan], ScanPlan] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return scan_text(self.table, self.columns, self.where, self.row_limit)
+
+    def _repr_html_(self) -> str:
+        return scan_html(self.table, self.columns, self.where, self.row_limit)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A new stream of the rows in Arrow's PyCapsule protocol, planned when the first batch is asked for.
+
+        Some libraries ask for several streams, only to look at the schema of all but one.
+        """
+        columns, virtual = scan_columns(self.table.schema, self.columns)
+        schema = ScanProjection(
+            table=self.table.qualified_name, snapshot_id=self.table.snapshot_id, schema=columns, read_schema=columns, virtual=virtual
+        ).arrow_schema()
+        names = schema.names if self.columns is None else self._in_order(schema.names)
+        schema = pa.schema([schema.field(name) for name in names])
+        return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
+
+    def limit(self, n: int) -> Scan:
+        """The same scan of ``n`` rows at most, whichever come first: files that are not needed for them are not opened."""
+        return replace(self, row_limit=n if self.row_limit is None else min(n, self.row_limit))
+
+    def head(self, n: int = 5) -> pa.Table:
+        """Any ``n`` rows as an Arrow table, as :meth:`limit` gives them."""
+        return self.limit(n).to_arrow()
+
+    def explain(self) -> Explanation:
+        """Which files are read and which are left out, why, and how each is read; printing it tells. The catalog alone answers.
+
+        >>> import pyarrow as pa, tempfile
+        >>> from ducklake_core import DuckLake
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> lake = DuckLake.create(f"sqlite:///{folder.name}/lake.sqlite", data_path=f"{folder.name}/files/")
+        >>> for delays in ([1, 4], [10, 20]):
+        ...     written = lake.write("flights", pa.table({"delay": delays}), inline=False)
+        >>> found = lake.table("flights").scan(where="delay > 5").explain()
+        >>> [(file.kept, file.reason) for file in found.files]
+        [(False, 'statistics: delay is 1 to 4, so never ("delay" > 5)'), (True, 'every row matches')]
+        >>> lake.close(); folder.cleanup()
+
+        Raises:
+            NotFoundError: An unknown column, or the snapshot was expired.
+            UsageError: A column named twice, or none.
+        """
+        with self.reader() as reader:
+            plan = plan_scan(reader, self.table, self.columns, self.where)
+            pruned = pruned_files(reader, self.table, plan)
+        whole = plan if self.overlay is None else self.overlay(plan)
+        limited = whole if self.row_limit is None else limited_plan(whole, self.row_limit)
+        return explanation(plan, whole, limited, self.row_limit, pruned)
+
+    def plan(self) -> PlannedScan:
+        """Plan the scan without reading rows; printing it explains which files are left out and how the others are read.
+
+        Raises:
+            NotFoundError: An unknown column.
+            UsageError: A column named twice, or none.
+            UnsupportedFeatureError: A file that nobody here can read.
+        """
+        return PlannedScan(plan=self._plan(self.columns))
+
+    def _plan(self, columns: Sequence[str] | None, virtual: Sequence[str] = ()) -> ScanPlan:
+        with self.reader() as reader:
+            plan = plan_scan(reader, self.table, columns, self.where, virtual=virtual)
+        return self._finished(plan)
+
+    def _finished(self, plan: ScanPlan) -> ScanPlan:
+        plan = plan if self.overlay is None else self.overlay(plan)
+        return plan if self.row_limit is None else limited_plan(plan, self.row_limit)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in Arrow batches; memory is bounded by a few batches. Planned when the first batch is asked for.
+
+        Raises:
+            UnsupportedFeatureError: The predicate needs a SQL engine: use :meth:`to_spark`.
+        """
+        yield from self._batches(self.plan().plan)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream with a known schema, for writers and engines that take one."""
+        plan = self.plan().plan
+        schema = plan.shape.arrow_schema()
+        return pa.RecordBatchReader.from_batches(pa.schema([schema.field(name) for name in self._names(plan)]), self._batches(plan))
+
+    def _batches(self, plan: ScanPlan) -> Iterator[pa.RecordBatch]:
+        from ducklake_core.engines.arrow.read import read_plan
+
+        names = self._names(plan)
+        batches = read_plan(plan, self.storage)
+        for batch in batches if self.row_limit is None else first_rows(batches, self.row_limit):
+            yield batch.select(names)
+
+    def to_spark(self, session: SparkSession, *, exact: bool | None = None) -> DataFrame:
+        """The rows as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later.
+
+        Args:
+            session: The session to read with.
+            exact: Whether columns must have types that hold every value (docs/types.md); as the session's
+                ``spark.ducklake.read.types`` says when None.
+        """
+        from ducklake_core.engines.spark.read import read_plan
+
+        plan = self.plan().plan
+        frame = read_plan(plan, self.storage, session, exact=exact)
+        names = self._names(plan)
+        frame = frame if names == frame.columns else frame.select(*(_quoted(name) for name in names))
+        return _limited(frame, self.row_limit)
+
+    def count(self) -> int:
+        """Number of rows; the catalog alone answers where it can, without opening a file."""
+        from ducklake_core.engines.arrow.read import count_rows
+
+        return count_rows(self._plan((), ("file_row_number",)), self.storage, self.row_limit)
+
+    def _names(self, plan: ScanPlan) -> list[str]:
+        """Output names in the order that was asked for, virtual columns where they were named."""
+        if self.columns is None:
+            return [*plan.schema.names, *plan.virtual]
+        return self._in_order([*plan.schema.names, *plan.virtual])
+
+    def _in_order(self, names: Sequence[str]) -> list[str]:
+        found = {name.casefold(): name for name in names}
+        return [found[name.casefold()] for name in self.columns or ()]
+
+
+def _limited(frame: DataFrame, most: int | None) -> DataFrame:
+    if most is None:
+        return frame
+    if most >= 2**31:
+        raise UsageError(f"Spark's LIMIT takes 32 bits, so a limit of {most:,} rows cannot be read with it", parameter="limit")
+    return frame.limit(most)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedScan:
+    """A plan that prints itself: files in all, left out and why, and the way in which the others are read."""
+
+    plan: ScanPlan
+
+    def __str__(self) -> str:
+        plan, report = self.plan, self.plan.pruning
+        size = sum(task.file.file_size_bytes for task in plan.tasks)
+        rows = sum(task.file.record_count for task in plan.tasks)
+        lines = [
+            f"scan of {visible(plan.table)} at snapshot {plan.snapshot_id}",
+            f"  columns:  {visible(', '.join((*plan.schema.names, *plan.virtual)))}",
+            f"  files:    {report.files_kept} of {report.files_total} ({size:,} bytes, {rows:,} rows before deletes)",
+            f"  left out: {report.pruned_by_partition} by partition values, {report.pruned_by_statistics} by statistics",
+        ]
+        if report.not_needed_for_limit:
+            lines.append(f"            {report.not_needed_for_limit} because the others have enough rows for the limit")
+        if plan.inlined is not None:
+            lines.append(f"  inlined:  {plan.inlined.num_rows:,} rows in the catalog")
+        if plan.predicate is not None:
+            covered = sum(task.all_rows_match for task in plan.tasks)
+            lines.append(f"  filter:   evaluated in {len(plan.tasks) - covered} files; {covered} match as a whole")
+        ways = Counter(task.native_obstacle for task in plan.tasks)
+        lines += [f"  Arrow:    {n} files: {visible(why)}" if why else f"  Spark:    {n} files" for why, n in ways.items()]
+        if prefers_arrow([task.file.file_size_bytes for task in plan.tasks if task.native]):
+            lines.append("            in Spark Connect all files with Arrow, as too many of them are small")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+@checked
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeFeed(Readable):
+    """A lazy feed of the changes in a table; nothing is read before one of the ``to_`` methods runs.
+
+    Columns are ``snapshot_id``, ``rowid``, for changes ``change_type``, then the table's as they are at the last snapshot.
+
+    Attributes:
+        table: The table at the last snapshot of the range.
+        kind: ``insertions``, ``deletions``, or ``changes`` for both, with updates known as such.
+        start: The first snapshot: its id, or a time, which means the first snapshot at or after it.
+        columns: Names to return in order; None for all columns.
+        where: Rows of the feed to keep: SQL text in DuckDB's dialect, or a predicate; may use the feed's own columns.
+        row_limit: Rows to return at most, whichever; None for all. :meth:`limit` sets it.
+        reader: Opens a read transaction on the catalog.
+        storage: How to open files.
+    """
+
+    table: TableState
+    kind: FeedKind
+    start: Bound
+    columns: Sequence[str] | None = None
+    where: str | Predicate | Condition | Column | None = None
+    row_limit: int | None = None
+    reader: Callable[[], AbstractContextManager[CatalogReader]] = field(repr=False)
+    storage: Storage = field(repr=False)
+
+    def __repr__(self) -> str:
+        start = self.start if isinstance(self.start, int) else self.start.isoformat()
+        what = [f"{self.kind} of {visible(self.table.qualified_name)} from snapshot {start} to {self.table.snapshot_id}"]
+        what += [] if self.columns is None else [f"columns {visible(', '.join(self.columns))}"]
+        what += [] if self.where is None else [f"where {condition_text(self.where)}"]
+        what += [] if self.row_limit is None else [f"at most {self.row_limit:,} rows"]
+        return f"<ChangeFeed: {'; '.join(what)}>"
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A new stream of the changes in Arrow's PyCapsule protocol, planned when the first batch is asked for."""
+        schema = feed_arrow_schema(feed_columns(self.table, self.kind, self.columns))
+        return pa.RecordBatchReader.from_batches(schema, self.to_batches()).__arrow_c_stream__(requested_schema)
+
+    def limit(self, n: int) -> ChangeFeed:
+        """The same feed of ``n`` changes at most, whichever come first: reading ends with the file that has the last of them."""
+        return replace(self, row_limit=n if self.row_limit is None else min(n, self.row_limit))
+
+    def count(self) -> int:
+        """Number of changes; of the files only what tells changes apart is read, and what ``where`` asks for."""
+        return sum(batch.num_rows for batch in replace(self, columns=("snapshot_id",)).to_batches())
+
+    def plan(self) -> PlannedFeed:
+        """Plan the feed without reading rows; printing it says how many files and inlined rows tell of changes.
+
+        Raises:
+            NotFoundError: An unknown column or snapshot, or a snapshot of the range was expired.
+            UsageError: A column named twice, or none, or a time without a zone.
+            UnsupportedFeatureError: A column of the table is called like one of the feed, or nobody here can read a file.
+        """
+        with self.reader() as reader:
+            found = plan_changes(reader, self.table, self.kind, self.start, columns=self.columns, where=self.where)
+        return PlannedFeed(plan=found)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The changes in Arrow batches, in no particular order. Planned when the first batch is asked for.
+
+        Memory is bounded by a few batches; ``changes`` also holds up to 16 bytes for every row that was deleted by a snapshot
+        which added rows too.
+
+        Raises:
+            UnsupportedFeatureError: The predicate needs a SQL engine: use :meth:`to_spark`.
+        """
+        yield from self._batches(self.plan().plan)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The changes as a stream with a known schema, for writers and engines that take one."""
+        plan = self.plan().plan
+        return pa.RecordBatchReader.from_batches(feed_arrow_schema(plan.schema), self._batches(plan))
+
+    def _batches(self, plan: ChangePlan) -> Iterator[pa.RecordBatch]:
+        from ducklake_core.engines.arrow.feed import read_changes
+
+        batches = read_changes(plan, self.storage)
+        return batches if self.row_limit is None else first_rows(batches, self.row_limit)
+
+    def to_spark(self, session: SparkSession) -> DataFrame:
+        """The changes as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later."""
+        from ducklake_core.engines.spark.feed import read_changes
+
+        frame = read_changes(self.plan().plan, self.storage, session)
+        return _limited(frame, self.row_limit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedFeed:
+    """A planned feed that prints itself: its range, and what tells of changes in it."""
+
+    plan: ChangePlan
+
+    def __str__(self) -> str:
+        plan, shape = self.plan, self.plan.shape
+        added = [task for task in plan.tasks if isinstance(task, InsertedRows)]
+        gone = [task for task in plan.tasks if isinstance(task, DeletedRows)]
+        lines = [
+            f"{plan.kind} of {visible(shape.read.table)} from snapshot {shape.start} to {shape.end}",
+            f"  columns:  {visible(', '.join(plan.schema.names))}",
+            f"  added:    {len(added)} files ({sum(task.file.file_size_bytes for task in added):,} bytes)",
+            f"  deleted:  in {len(gone)} files, of which {sum(task.ended is not None for task in gone)} ended as a whole",
+        ]
+        lines += [f"  inlined:  {one.rows.num_rows:,} rows {'deleted' if one.deleted else 'added'}" for one in plan.inlined]
+        if plan.pruned:
+            lines.append(f"  left out: {plan.pruned} files by partition values and statistics")
+        if shape.rewrites:
+            lines.append(f"  no news:  {len(shape.rewrites)} snapshots only moved rows to other files")
+        if plan.kind == "changes":
+            paired = sum(task.may_update for task in plan.tasks)
+            lines.append(f"  updates:  may be in {paired} of {len(plan.tasks)} files")
+        return "\n".join(lines)
+
+    __repr__ = __str__

@@ -1,1 +1,0 @@
-"""From a snapshot and a predicate to the exact files to read."""

@@ -1,0 +1,116 @@
+"""Resolves the paths of an add to files, and checks that the lake may name them and that they fit the table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeAlias
+
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.files.locations import file_key, local_part, protocol_of, spelled_like
+from ducklake_core.storage.added_files import AddingRules, inspect_file
+from ducklake_core.storage.filesystems import Storage, printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ducklake_core.format.files.added_files import AddedFile
+
+Paths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+THREADS = 16
+"""Footers that are read at once in this process: they are small, and waiting for the store takes most of the time."""
+
+_PATTERN = frozenset("*?[")
+
+
+def find_files(storage: Storage, paths: Paths) -> list[str]:
+    """Full paths of the files that are meant, each once, in the order they were asked for; those of a folder or pattern sorted.
+
+    A path is a file, a folder with everything below it, or a pattern (``*``, ``?``, ``[...]``, ``**``). Within a folder what
+    begins with ``_`` or ``.`` is left out, as Spark does (``_SUCCESS``, checksums, ``_temporary``), except for directories ``_key=value``.
+
+    Raises:
+        NotFoundError: Nothing is there.
+        UsageError: A folder holds other files than Parquet files.
+    """
+    wanted = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not wanted:
+        raise UsageError("give at least one path of files to add")
+    found: dict[str, str] = {}
+    for path in wanted:
+        mine = list(_expanded(storage, os.fspath(path)))
+        if not mine:
+            raise NotFoundError(f"there are no files to add at {printable(os.fspath(path))}", path=printable(os.fspath(path)))
+        for file in mine:
+            found.setdefault(file_key(file), file)
+    return list(found.values())
+
+
+def inspect_files(storage: Storage, paths: Sequence[str], rules: AddingRules, spark: SparkSession | None = None) -> list[AddedFile]:
+    """Check how each file fits the table, in order; the footers are read in parallel, here or on executors.
+
+    Raises:
+        DuckLakeError: As :func:`inspect_file`, of the first file in order that does not fit.
+    """
+    if spark is not None:
+        from ducklake_core.engines.spark.footers import inspect_on_executors
+
+        return inspect_on_executors(storage, paths, rules, spark)
+    with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(paths))), thread_name_prefix="footers") as pool:
+        try:
+            return list(pool.map(lambda path: inspect_file(storage, path, rules), paths))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _expanded(storage: Storage, path: str) -> Iterator[str]:
+    filesystem, inside = storage.filesystem(path)
+    is_local = protocol_of(path) == "file"
+
+    def full(found: str) -> str:
+        return os.path.abspath(found) if is_local else spelled_like(path, found)
+
+    with storage.reporting("list", path):
+        if filesystem.isfile(inside):
+            yield full(inside)
+            return
+        if filesystem.isdir(inside):
+            folder = full(inside).rstrip("/") + "/"
+        elif _PATTERN & set(inside):
+            yield from sorted(full(str(found)) for found in filesystem.glob(inside) if filesystem.isfile(found))
+            return
+        else:
+            return
+    for file in sorted(stored.path for stored in storage.list(folder)):
+        parts = file.removeprefix(folder).split("/")
+        if any(_is_hidden(part) for part in parts):
+            continue
+        if not file.lower().endswith((".parquet", ".parq", ".pq")):
+            raise UsageError(
+                f"{printable(folder)} holds {printable(file)}, which is neither hidden nor called a Parquet file: name the files to add "
+                f"by a pattern, such as {printable(folder)}*.parquet",
+                path=printable(file),
+            )
+        yield file
+
+
+def _is_hidden(part: str) -> bool:
+    return part.startswith(".") or (part.startswith("_") and "=" not in part)
+
+
+def refuse_encrypted(table: str) -> UnsupportedFeatureError:
+    """Make the error for adding plain files to an encrypted lake, where readers expect a key for each file."""
+    return UnsupportedFeatureError(
+        f"files cannot be added to {table}: the lake is encrypted, and readers expect a key of every file; write their rows instead",
+        table=table,
+    )
+
+
+def local_path(path: str) -> str:
+    """A directory of the lake in the form of the paths that :func:`find_files` gives: local ones absolute."""
+    if protocol_of(path) != "file":
+        return path
+    return os.path.abspath(local_part(path)) + "/"

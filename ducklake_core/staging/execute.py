@@ -1,0 +1,249 @@
+"""Applies one step of a transaction to a table's rows, which are found on the base snapshot with the earlier steps laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import compress
+from typing import TYPE_CHECKING, assert_never
+
+import pyarrow as pa
+
+from ducklake_core.catalog.inlined.ddl import may_inline
+from ducklake_core.catalog.reading.known_files import named_files
+from ducklake_core.engines.arrow.changed_rows import ChangedRows, write_updated
+from ducklake_core.engines.arrow.frame import ArrowFrame
+from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
+from ducklake_core.engines.arrow.write import write_table
+from ducklake_core.engines.row_changes import change_rows, delete_matching, restore_rows
+from ducklake_core.format.files import paths
+from ducklake_core.format.files.data_files import ROW_ID_COLUMN, WrittenFile
+from ducklake_core.format.files.inlined_rows import InlinedRows
+from ducklake_core.format.layout.flushing import flush_rule
+from ducklake_core.format.options import Options
+from ducklake_core.format.types.schema import committed_at
+from ducklake_core.staging.inlining import are_usable, inlined_part
+from ducklake_core.staging.not_null import check_no_nulls
+from ducklake_core.staging.staged_rows import StagedInlined, StagedRows
+from ducklake_core.staging.staged_table import (
+    AddDataFiles,
+    AddRows,
+    Altered,
+    ChangeRows,
+    DeleteByKeys,
+    DeleteWhere,
+    RestoreRows,
+    Selection,
+    StagedTable,
+    Step,
+)
+from ducklake_core.staging.write_target import new_write_state
+from ducklake_core.storage.sweeping import sweep
+
+if TYPE_CHECKING:
+    from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.format.expressions.columns import Column
+    from ducklake_core.format.expressions.conditions import Condition
+    from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.format.state import Snapshot, TableState
+    from ducklake_core.format.types.schema import Schema
+    from ducklake_core.planning.plan import ScanPlan
+    from ducklake_core.staging.context import LakeContext
+
+
+class StepExecutor:
+    """Applies steps to staged tables.
+
+    Args:
+        lake: Whose tables.
+
+    Attributes:
+        targets: Where delete files of each table were written last, by table id.
+    """
+
+    def __init__(self, lake: LakeContext) -> None:
+        self._lake = lake
+        self.targets: dict[int, DeleteTarget] = {}
+
+    def apply(self, staged: StagedTable, step: Step, base: Snapshot) -> list[str]:
+        """Apply a step to a table; when it fails, the files that it has begun are swept.
+
+        Returns:
+            Full paths of the files that it has written, which are written again when it is carried out again.
+        """
+        rows = staged.rows
+        match step:
+            case AddRows(files=files, inlined=inlined, replaces=replaces):
+                rows = rows.with_files(files, staged.state, reads_base_rows=replaces)
+                staged.rows = rows if inlined is None else rows.with_inlined(inlined, staged.state.schema, reads_base_rows=replaces)
+                return []
+            case AddDataFiles(files=added):
+                staged.rows = rows.with_added(added, staged.state)
+                return []
+            case Altered():
+                return self._alter(staged, step, base)
+            case DeleteWhere() | DeleteByKeys() | ChangeRows() | RestoreRows():
+                return self._select(staged, step, base)
+            case _:
+                assert_never(step)
+
+    def _alter(self, staged: StagedTable, step: Altered, base: Snapshot) -> list[str]:
+        """Change the definition; rows already staged for the catalog are converted to the new columns."""
+        if step.proves is not None:
+            overlay = partial(self._over, staged)
+            check_no_nulls(self._lake, readable(staged, base), step.proves[0], step.session, overlay)
+        rows = staged.rows.without_additions() if step.discards else staged.rows
+        before, staged.state = staged.state, step.after
+        if before.schema != step.after.schema:
+            rows = rows.in_columns(step.after.schema)
+        if not rows.inlined:
+            staged.rows = rows
+            return []
+        write = self.write_state(staged)
+        fits = [may_inline(part.schema) and are_usable(part.rows, part.schema, write) for part in rows.inlined]
+        staged.rows = replace(rows, inlined=tuple(compress(rows.inlined, fits)))
+        return [path for part, stays in zip(rows.inlined, fits, strict=True) if not stays for path in self._move_to_files(staged, part)]
+
+    def _move_to_files(self, staged: StagedTable, part: StagedInlined) -> list[str]:
+        """Write staged rows to files after all, where the catalog cannot hold their columns."""
+        write = self.write_state(staged)
+        rows = part.in_arrow(write.schema)
+        if part.is_changed:
+            files = write_updated(rows.append_column(ROW_ID_COLUMN, pa.array(part.row_ids, pa.int64())), write)
+        else:
+            files = write_table(rows, write)
+        staged.rows = staged.rows.with_files(files, staged.state, is_changed=part.is_changed, reads_base_rows=part.reads_base_rows)
+        return staged.paths(files)
+
+    def _select(self, staged: StagedTable, step: Selection, base: Snapshot) -> list[str]:
+        target = self._target(staged, base)
+        self.targets[staged.state.id] = target
+        try:
+            if isinstance(step, DeleteWhere | DeleteByKeys):
+                changed = ChangedRows(deletions=self._deletions(staged, step, base, target))
+                staged.rows = staged.rows.without(changed.deletions)
+            else:
+                changed, staged.rows = self._change(staged, step, base, target)
+        except BaseException:
+            sweep(self._lake.storage, target.directory, target.write_id, named=self.named)
+            raise
+        return staged.paths((*changed.deletions.delete_files, *changed.updated, *changed.inserted))
+
+    def _target(self, staged: StagedTable, base: Snapshot) -> DeleteTarget:
+        info = self._lake.info
+        return DeleteTarget(
+            directory=info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name),
+            data_path=info.data_path,
+            write_id=paths.write_id(),
+            assumed_snapshot=base.id + 1,
+            encrypted=info.encrypted,
+            inlined_rows=Options.from_mapping(staged.state.options).data_inlining_row_limit,
+        )
+
+    def _deletions(self, staged: StagedTable, step: DeleteWhere | DeleteByKeys, base: Snapshot, target: DeleteTarget) -> Deletions:
+        storage = self._lake.storage
+        match step:
+            case DeleteWhere(where=where, session=session):
+                return delete_matching(self.plan(staged, base, where=where), target, storage, session, self.named)
+            case DeleteByKeys(on=on, frame=frame, files=files):
+                return frame.delete_by_key(self.plan(staged, base, on), on, files, target, storage, self.named)
+
+    def _change(
+        self, staged: StagedTable, step: ChangeRows | RestoreRows, base: Snapshot, target: DeleteTarget
+    ) -> tuple[ChangedRows, StagedRows]:
+        """Find the rows that a change is about, and write what becomes of them."""
+        storage, write = self._lake.storage, self.write_state(staged, write_id=target.write_id)
+        where = step.narrowing() if isinstance(step, ChangeRows) else None
+        state = readable(staged, base)
+        if isinstance(step, RestoreRows) and staged.committed is not None and not (staged.rows.files or staged.rows.inlined):
+            # Rows that a restore deletes need not fit the columns that it leaves behind.
+            state = staged.committed
+        plan = self._over(staged, self._committed_plan(state, None, where, ("rowid", "file_row_number")))
+        if isinstance(step, ChangeRows):
+            keep = write.options.data_inlining_row_limit if may_inline(write.schema) else 0
+            changed = change_rows(
+                plan, step.request, target, write, storage, source=step.source, session=step.session, keep=keep, named=self.named
+            )
+        else:
+            # Earlier rows in the columns that the table has when the transaction ends, by their ids.
+            then = replace(step.then, schema=state_schema(staged, base))
+            changed = restore_rows(plan, self._committed_plan(then, None), target, write, storage, step.session, named=self.named)
+        rows = staged.rows.without(changed.deletions)
+        inlinable_inserts, inserted = self._few(changed.inlinable_inserts, write)
+        inlinable_updates, updated = self._few(changed.inlinable_updates, write)
+        changed = replace(changed, inserted=(*changed.inserted, *inserted), updated=(*changed.updated, *updated))
+        rows = rows.with_files(changed.inserted, staged.state, reads_base_rows=True)
+        rows = rows.with_files(changed.updated, staged.state, is_changed=True, reads_base_rows=True)
+        for few, table in ((inlinable_inserts, None), (inlinable_updates, changed.inlinable_updates)):
+            if few is not None:
+                row_ids = None if table is None else tuple(table.column(ROW_ID_COLUMN).to_pylist())
+                rows = rows.with_inlined(few, write.schema, row_ids, reads_base_rows=True)
+        return changed, rows
+
+    def _few(self, rows: pa.Table | None, write: WriteState) -> tuple[InlinedRows | None, tuple[WrittenFile, ...]]:
+        """Inline changed rows when they are few, else write them to files."""
+        if rows is None:
+            return None, ()
+        is_updated = ROW_ID_COLUMN in rows.column_names
+        plain = rows.drop_columns([ROW_ID_COLUMN]) if is_updated else rows
+        inlined, _ = inlined_part(ArrowFrame(data=plain, schema=write.schema), write)
+        if inlined is not None:
+            return inlined, ()
+        return None, write_updated(rows, write) if is_updated else write_table(rows, write)
+
+    def write_state(self, staged: StagedTable, *, row_constraint: Predicate | None = None, write_id: str | None = None) -> WriteState:
+        """Build the settings that the files of a table are written with."""
+        state = new_write_state(staged.state, self._lake.info, self._lake.storage, row_constraint=row_constraint, write_id=write_id)
+        abilities = self._lake.database.abilities
+        if abilities.inlined_as_is:
+            return state
+        by = abilities.inlined_sorting
+        rule = flush_rule(staged.state.sort_keys, state.schema, sorting_types=by, text_as_bytes=abilities.inlined_text_as_bytes)
+        return replace(state, flush=rule)
+
+    def named(self, files: Sequence[str]) -> frozenset[str]:
+        """Find which of some files the catalog names; a sweep must not delete them."""
+        with self._lake.reader() as reader:
+            return named_files(reader, files)
+
+    def plan(
+        self,
+        staged: StagedTable,
+        base: Snapshot,
+        columns: Sequence[str] | None = (),
+        where: str | Predicate | Condition | Column | None = None,
+        virtual: Sequence[str] = ("file_row_number",),
+    ) -> ScanPlan:
+        """A scan of a table as the transaction has made it."""
+        return self._over(staged, self._committed_plan(readable(staged, base), columns, where, virtual))
+
+    @staticmethod
+    def _over(staged: StagedTable, plan: ScanPlan) -> ScanPlan:
+        return staged.rows.overlay_on(plan, staged.state.path, staged.mapped())
+
+    def _committed_plan(
+        self,
+        state: TableState,
+        columns: Sequence[str] | None = (),
+        where: str | Predicate | Condition | Column | None = None,
+        virtual: Sequence[str] = ("file_row_number",),
+    ) -> ScanPlan:
+        from ducklake_core.planning.planner import plan_scan
+
+        with self._lake.reader() as reader:
+            return plan_scan(reader, state, columns, where, virtual=virtual)
+
+
+def readable(staged: StagedTable, base: Snapshot) -> TableState:
+    """The table at the base snapshot with the columns that the transaction leaves behind, which old files are read in as well."""
+    state, committed = staged.state, staged.committed
+    schema = state_schema(staged, base)
+    if committed is None:
+        return replace(state, schema=schema, snapshot_id=base.id)
+    return replace(committed, name=state.name, schema=schema)
+
+
+def state_schema(staged: StagedTable, base: Snapshot) -> Schema:
+    """The columns that the transaction leaves behind, new ones as of the snapshot that it makes."""
+    return committed_at(staged.state.schema, base.id + 1)

@@ -1,0 +1,398 @@
+"""The catalog as an open transaction sees it: its base snapshot, and on top of it what the transaction has staged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ducklake_core.catalog.reading.macros import macros
+from ducklake_core.catalog.reading.option_rows import StoredOptions
+from ducklake_core.catalog.reading.views import ViewState, find_view
+from ducklake_core.catalog.reading.visibility import same_name
+from ducklake_core.commit.actions import Action
+from ducklake_core.commit.definition_actions import CreateMacro, DropMacro, DropSchema, DropTable, DropView, TagSchema
+from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
+from ducklake_core.format.files import paths
+from ducklake_core.format.state import SchemaState, Snapshot, TableState
+from ducklake_core.format.types.message_text import similar_in_brackets
+from ducklake_core.format.types.names import folded, join_name, split_name
+from ducklake_core.staging.new_objects import as_before, new_schema, new_table
+from ducklake_core.staging.schema_contents import drops_of
+from ducklake_core.staging.staged_table import StagedTable
+from ducklake_core.staging.staged_view import StagedView
+
+if TYPE_CHECKING:
+    from ducklake_core.format.macro_text import MacroImplementation, MacroKind
+    from ducklake_core.format.types.schema import Schema
+    from ducklake_core.staging.context import LakeContext
+    from ducklake_core.staging.table_cache import History
+
+
+class StagedCatalog:
+    """Schemas and tables by name, those that the transaction creates included and those that it drops left out.
+
+    Args:
+        lake: Whose catalog.
+        base: The snapshot that the transaction is planned on.
+        options: Options stored in the catalog then.
+        history: What is remembered of tables in the base's history.
+
+    Attributes:
+        definitions: Staged changes of definitions that belong to no staged table, in the order they were asked for.
+    """
+
+    def __init__(self, lake: LakeContext, base: Snapshot, options: StoredOptions, history: History) -> None:
+        self.base = base
+        self.options = options
+        self.definitions: list[Action] = []
+        self._lake = lake
+        self._history = history
+        self._schemas: dict[str, SchemaState] = {}
+        self._tables: dict[str, StagedTable] = {}
+        self._touched: dict[str, StagedTable] | None = None
+        self._views: dict[str, StagedView] = {}
+        self._last_local_id = 0
+
+    @property
+    def tables(self) -> tuple[StagedTable, ...]:
+        """The tables that calls have named so far."""
+        return tuple(self._tables.values())
+
+    @property
+    def views(self) -> tuple[StagedView, ...]:
+        """The views that calls have named so far."""
+        return tuple(self._views.values())
+
+    @contextmanager
+    def whole_or_nothing(self) -> Iterator[None]:
+        """Undo everything that a failing block has staged, so that its error can be caught and the transaction continued."""
+        definitions, schemas, tables = list(self.definitions), dict(self._schemas), dict(self._tables)
+        views = {key: replace(staged) for key, staged in self._views.items()}
+        # Of thousands of tables a call touches few: only those are copied.
+        touched = self._touched = {}
+        try:
+            yield
+        except BaseException:
+            self.definitions, self._schemas, self._views = definitions, schemas, views
+            self._tables = tables | {key: staged for key, staged in touched.items() if key in tables}
+            raise
+        finally:
+            self._touched = None
+
+    def find_schema(self, name: str) -> SchemaState | None:
+        """The schema with a name, None when there is none."""
+        if folded(name) in self._schemas:
+            return self._schemas[folded(name)]
+        with self._lake.reader() as reader:
+            found = next((state for state in reader.schemas(self.base.id) if same_name(state.name, name)), None)
+        dropped = {action.schema_id for action in self.definitions if isinstance(action, DropSchema)}
+        return found if found is not None and found.id not in dropped else None
+
+    def schema(self, name: str) -> SchemaState:
+        """The schema with a name.
+
+        Raises:
+            NotFoundError: It does not exist.
+        """
+        state = self.find_schema(name)
+        if state is None:
+            with self._lake.reader() as reader:
+                near = similar_in_brackets(name, [other.name for other in (*reader.schemas(self.base.id), *self._schemas.values())])
+            raise NotFoundError(f"there is no schema {name!r} at snapshot {self.base.id}{near}", schema=name)
+        return state
+
+    def create_schema(self, name: str, *, or_existing: bool = False) -> SchemaState:
+        """Stage a new schema."""
+        action, state = new_schema(name, self._local_id(), self._lake.info, or_existing=or_existing)
+        self.definitions.append(action)
+        self._schemas[folded(name)] = state
+        return state
+
+    def tag_schema(self, state: SchemaState, key: str, value: str | None) -> None:
+        """Stage another tag of a schema; the last one of a key counts."""
+
+        def is_earlier(action: Action) -> bool:
+            return isinstance(action, TagSchema) and (action.schema_id, action.key) == (state.id, key)
+
+        self.definitions = [action for action in self.definitions if not is_earlier(action)]
+        stored = state.comment if key == "comment" else state.tags.get(key)
+        # The same again is no change, as it is none of a table.
+        if value != stored:
+            self.definitions.append(TagSchema(schema_id=state.id, name=state.name, key=key, value=value))
+
+    def find_table(self, name: str, *, only_append: bool = False) -> StagedTable | None:
+        """The table with a name, None when there is none; see :meth:`table`."""
+        try:
+            return self.table(name, only_append=only_append, suggest=False)
+        except NotFoundError:
+            return None
+
+    def table(self, name: str, *, only_append: bool = False, suggest: bool = True) -> StagedTable:
+        """Get the staged form of the table with a name.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            only_append: Whether a remembered state will do (see table_cache.py).
+            suggest: Whether the error names similar tables.
+
+        Raises:
+            NotFoundError: It does not exist.
+        """
+        schema_name, table_name = split_name(name)
+        key = _key(schema_name, table_name)
+        staged = self._tables.get(key)
+        if staged is not None and self._touched is not None:
+            self._touched.setdefault(key, replace(staged))
+        if staged is not None and not (staged.remembered and not only_append):
+            return staged
+        state = self._history.at(self.base, schema_name, table_name, self.options) if only_append else None
+        remembered = state is not None
+        if state is None:
+            with self._lake.reader() as reader:
+                state = reader.table(schema_name, table_name, self.base.id, suggest=suggest)
+            self._history.remember(schema_name, table_name, state)
+        if staged is not None:
+            staged.committed, staged.remembered = state, False
+            return staged
+        if self.is_dropped(state.id):
+            raise NotFoundError(f"table {name} was dropped in this transaction", table=name)
+        if any(other.committed is not None and other.committed.id == state.id for other in self._tables.values()):
+            raise NotFoundError(f"table {name} was renamed in this transaction", table=name)
+        asked = (schema_name, table_name)
+        self._tables[key] = StagedTable(state=state, start=state, committed=state, asked=asked, remembered=remembered)
+        return self._tables[key]
+
+    def create_table(
+        self,
+        owner: SchemaState,
+        name: str,
+        columns: Schema,
+        partition_by: Sequence[str],
+        comment: str | None,
+        *,
+        or_existing: bool = False,
+        uuid: str | None = None,
+    ) -> StagedTable:
+        """Stage a new table.
+
+        Raises:
+            AlreadyExistsError: A view has the name.
+            SchemaError: Columns or partition keys that no table can have.
+        """
+        if (owner.id >= 0 or self._views) and self.find_view(join_name(owner.name, name)) is not None:
+            raise AlreadyExistsError(f"there is a view {owner.name}.{name} already; tables and views share their names", table=name)
+        create, state = new_table(
+            owner,
+            name,
+            columns,
+            local_id=self._local_id(),
+            partition_by=partition_by,
+            comment=comment,
+            options=self.options.in_force(owner.id if owner.id >= 0 else None),
+            snapshot_id=self.base.id,
+            or_existing=or_existing,
+            uuid=uuid,
+        )
+        staged = StagedTable(state=state, start=state, committed=None, create=create)
+        self._tables[_key(owner.name, name)] = staged
+        return staged
+
+    def recreate_table(self, owner: SchemaState, name: str, then: TableState, options: Mapping[str, str], first_row_id: int) -> StagedTable:
+        """Stage a new table with the definition of an earlier one, whose rows keep their row ids and columns their ids.
+
+        Args:
+            owner: Its schema.
+            name: Its name, which is free.
+            then: The earlier table.
+            options: What was set for it alone.
+            first_row_id: Row id of the next row that gets a new one.
+        """
+        staged = self.create_table(owner, name, then.schema, (), then.comment)
+        staged.state = staged.start = as_before(staged.state, then, options)
+        staged.create = staged.create and replace(staged.create, options=tuple(sorted(options.items())), first_row_id=first_row_id)
+        return staged
+
+    def restore_view(self, owner: SchemaState, then: ViewState) -> None:
+        """Stage a new view that is as an earlier one was; its name is free."""
+        state = replace(then, id=self._local_id(), uuid=paths.uuid7(), schema_id=owner.id, schema_name=owner.name)
+        self._views[_key(owner.name, then.name)] = StagedView(state=state, committed=None)
+
+    def move_table(self, staged: StagedTable, name: str) -> None:
+        """Keep a table under another name of its schema, before it is renamed.
+
+        Raises:
+            AlreadyExistsError: A table or view has it.
+        """
+        before, after = _key(staged.state.schema_name, staged.state.name), _key(staged.state.schema_name, name)
+        if before != after:
+            self.check_free(staged.state.schema_name, name)
+        self._tables[after] = self._tables.pop(before)
+
+    def check_free(self, schema: str, name: str) -> None:
+        """Refuse a name that a table or view has.
+
+        Raises:
+            AlreadyExistsError: One has it.
+        """
+        whole = join_name(schema, name)
+        for kind, found in (("table", self.find_table(whole)), ("view", self.find_view(whole))):
+            if found is not None:
+                raise AlreadyExistsError(f"there is a {kind} {whole} already at snapshot {self.base.id}", **{kind: whole})
+
+    def drop_table(self, name: str) -> None:
+        """Stage dropping a table; everything staged for it is discarded.
+
+        Raises:
+            NotFoundError: No such table.
+        """
+        staged = self.table(name)
+        del self._tables[_key(staged.state.schema_name, staged.state.name)]
+        if staged.committed is not None:
+            state = staged.committed
+            self.definitions.append(DropTable(table_id=state.id, schema_name=state.schema_name, name=state.name))
+
+    def find_view(self, name: str) -> StagedView | None:
+        """Get the staged form of the view with a name, None when there is none.
+
+        The transaction's own drops and renames are seen.
+        """
+        schema_name, view_name = split_name(name)
+        key = _key(schema_name, view_name)
+        if key in self._views:
+            return self._views[key]
+        with self._lake.reader() as reader:
+            state = find_view(reader, schema_name, view_name, self.base.id)
+        dropped = {action.view_id for action in self.definitions if isinstance(action, DropView)}
+        renamed = {other.committed.id for other in self._views.values() if other.committed is not None}
+        if state is None or state.id in dropped | renamed:
+            return None
+        self._views[key] = StagedView(state=state, committed=state)
+        return self._views[key]
+
+    def view(self, name: str) -> StagedView:
+        """Get the staged form of the view with a name.
+
+        Raises:
+            NotFoundError: It does not exist.
+        """
+        found = self.find_view(name)
+        if found is None:
+            raise NotFoundError(f"there is no view {name} at snapshot {self.base.id}", view=name, snapshot_id=self.base.id)
+        return found
+
+    def create_view(self, owner: SchemaState, name: str, sql: str, column_aliases: tuple[str, ...], comment: str | None) -> None:
+        """Stage a new view; its name is free."""
+        state = ViewState(
+            id=self._local_id(),
+            uuid=paths.uuid7(),
+            name=name,
+            schema_id=owner.id,
+            schema_name=owner.name,
+            dialect="duckdb",
+            sql=sql,
+            column_aliases=column_aliases,
+            comment=comment,
+            snapshot_id=self.base.id,
+        )
+        self._views[_key(owner.name, name)] = StagedView(state=state, committed=None)
+
+    def rename_view(self, staged: StagedView, name: str) -> None:
+        """Stage another name for a view, in its schema.
+
+        Raises:
+            AlreadyExistsError: A table or view has it.
+        """
+        before, after = _key(staged.state.schema_name, staged.state.name), _key(staged.state.schema_name, name)
+        if before != after:
+            self.check_free(staged.state.schema_name, name)
+        staged.rename(name)
+        self._views[after] = self._views.pop(before)
+
+    def drop_view(self, name: str) -> None:
+        """Stage dropping a view.
+
+        Raises:
+            NotFoundError: No such view.
+        """
+        staged = self.view(name)
+        del self._views[_key(staged.state.schema_name, staged.state.name)]
+        if staged.committed is not None:
+            state = staged.committed
+            self.definitions.append(DropView(view_id=state.id, schema_name=state.schema_name, name=state.name))
+
+    def find_macro(self, name: str, kind: MacroKind) -> CreateMacro | DropMacro | None:
+        """The macro of a kind with a name: what creates it in this transaction, or else would drop it; None when there is none."""
+        schema_name, macro_name = split_name(name)
+        wanted = kind, _key(schema_name, macro_name)
+        for action in self.definitions:
+            if isinstance(action, CreateMacro) and (action.kind, _key(action.schema_name, action.name)) == wanted:
+                return action
+        owner = self.find_schema(schema_name)
+        if owner is None or owner.id < 0:
+            return None
+        with self._lake.reader() as reader:
+            found = [macro for macro in macros(reader, self.base.id) if macro.schema_id == owner.id and macro.kind == kind]
+        there = [
+            DropMacro(macro_id=macro.id, schema_name=owner.name, name=macro.name, kind=kind)
+            for macro in found
+            if same_name(macro.name, macro_name)
+        ]
+        return next((drop for drop in there if drop not in self.definitions), None)
+
+    def create_macro(self, owner: SchemaState, name: str, definitions: tuple[MacroImplementation, ...]) -> None:
+        """Stage a new macro; its name is free."""
+        self.definitions.append(
+            CreateMacro(macro_id=self._local_id(), schema_id=owner.id, schema_name=owner.name, name=name, implementations=definitions)
+        )
+
+    def drop_macro(self, found: CreateMacro | DropMacro) -> None:
+        """Stage dropping a macro."""
+        if isinstance(found, CreateMacro):
+            self.definitions.remove(found)
+        else:
+            self.definitions.append(found)
+
+    def is_dropped(self, table_id: int) -> bool:
+        """Whether the transaction drops a table of its base snapshot."""
+        return any(isinstance(action, DropTable) and action.table_id == table_id for action in self.definitions)
+
+    def drop_schema(self, state: SchemaState, *, cascade: bool) -> None:
+        """Stage dropping a schema, with ``cascade`` everything in it too.
+
+        Raises:
+            UsageError: It is not empty.
+        """
+        tables = [staged for staged in self.tables if staged.state.schema_id == state.id]
+        views = [staged for staged in self.views if staged.state.schema_id == state.id]
+        new_macros = [action for action in self.definitions if isinstance(action, CreateMacro) and action.schema_id == state.id]
+        inside = [action for action in self._dropped_with(state) if action not in self.definitions]
+        made = [table.state.name for table in tables if table.create] + [view.state.name for view in views if view.committed is None]
+        made += [action.name for action in new_macros]
+        if (inside or made) and not cascade:
+            names = ", ".join([action.name for action in inside] + made)
+            raise UsageError(f"schema {state.name!r} has {names} in it; drop them first, or pass cascade=True", schema=state.name)
+        self._tables = {key: table for key, table in self._tables.items() if table.state.schema_id != state.id}
+        self._views = {key: view for key, view in self._views.items() if view.state.schema_id != state.id}
+        gone = [*new_macros, *(action for action in self.definitions if isinstance(action, TagSchema) and action.schema_id == state.id)]
+        self.definitions = [action for action in self.definitions if action not in gone]
+        if state.id >= 0:
+            self.definitions += [*inside, DropSchema(schema_id=state.id, name=state.name)]
+        else:
+            self.definitions = [action for action in self.definitions if getattr(action, "schema_id", 0) != state.id]
+        self._schemas.pop(folded(state.name), None)
+
+    def _dropped_with(self, state: SchemaState) -> list[DropTable | DropView | DropMacro]:
+        if state.id < 0:
+            return []
+        with self._lake.reader() as reader:
+            return drops_of(reader, state, self.base.id)
+
+    def _local_id(self) -> int:
+        self._last_local_id -= 1
+        return self._last_local_id
+
+
+def _key(schema: str, table: str) -> str:
+    return folded(join_name(schema, table))

@@ -1,0 +1,123 @@
+"""Planning new schemas and tables, and columns added or widened for a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ducklake_core.commit.alterations import partition_spec, restore_definition
+from ducklake_core.commit.definition_actions import CreateSchema, CreateTable
+from ducklake_core.errors import UsageError
+from ducklake_core.format.evolution.defaults import with_initial_defaults
+from ducklake_core.format.files import paths
+from ducklake_core.format.state import LakeInfo, SchemaState, TableState
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.schema import Schema, check_names, with_ids
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ducklake_core.staging.arguments import SchemaEvolution
+
+
+def new_schema(name: str, local_id: int, info: LakeInfo, *, or_existing: bool = False) -> tuple[CreateSchema, SchemaState]:
+    """A schema to create, and its state as later changes of the transaction see it."""
+    if not name:
+        raise UsageError("a schema needs a name")
+    uuid = paths.uuid7()
+    path = paths.directory_name(name, uuid)
+    state = SchemaState(id=local_id, uuid=uuid, name=name, path=paths.join(info.data_path, path))
+    return CreateSchema(schema_id=local_id, name=name, uuid=uuid, path=path, or_existing=or_existing), state
+
+
+def new_table(
+    schema: SchemaState,
+    name: str,
+    columns: Schema,
+    *,
+    local_id: int,
+    partition_by: Sequence[str],
+    comment: str | None,
+    options: Mapping[str, str],
+    snapshot_id: int,
+    or_existing: bool = False,
+    uuid: str | None = None,
+) -> tuple[CreateTable, TableState]:
+    """A table to create, and its state as later changes of the transaction see it.
+
+    Args:
+        uuid: Its uuid where that is normalized, as it names the directory in which files may be already.
+
+    Raises:
+        SchemaError: Columns or partition keys that no table can have.
+    """
+    check_names(columns)
+    numbered = with_ids(with_initial_defaults(columns))
+    spec = partition_spec(partition_by, numbered)
+    uuid = uuid or paths.uuid7()
+    path = paths.directory_name(name, uuid)
+    create = CreateTable(
+        table_id=local_id,
+        schema_id=schema.id,
+        schema_name=schema.name,
+        name=name,
+        uuid=uuid,
+        path=path,
+        schema=numbered,
+        partition_spec=spec,
+        comment=comment,
+        or_existing=or_existing,
+    )
+    state = TableState(
+        id=local_id,
+        uuid=uuid,
+        name=name,
+        schema_id=schema.id,
+        schema_name=schema.name,
+        path=paths.join(schema.path, path),
+        schema=numbered,
+        snapshot_id=snapshot_id,
+        schema_version=0,
+        next_column_id=1 + sum(1 for _ in numbered.walk()),
+        partition_spec=spec,
+        options=options,
+        comment=comment,
+    )
+    return create, state
+
+
+def as_before(new: TableState, then: TableState, options: Mapping[str, str]) -> TableState:
+    """A new table's state with the definition of an earlier table, its column ids included, and options that are set for it alone."""
+    state = restore_definition(replace(new, options={**new.options, **options}), then=then)
+    return replace(state, next_column_id=1 + max(node.id for node in then.schema.walk()))
+
+
+def evolve(state: TableState, frame: Schema, mode: SchemaEvolution) -> tuple[TableState, tuple[str, ...]]:
+    """The table's state after it was made to fit a frame, and what differs.
+
+    Raises:
+        SchemaError: The frame does not fit and the mode does not allow what would make it fit.
+    """
+    if _same_columns(state.schema, frame):
+        return state, ()
+    from ducklake_core.format.evolution.reconciliation import reconcile
+
+    found = reconcile(state.schema, frame, mode, state.next_column_id)
+    if not found.added and not found.ended:
+        return state, ()
+    highest = max(node.id for node in found.schema.walk())
+    after = replace(state, schema=found.schema, next_column_id=max(state.next_column_id, highest + 1))
+    return after, tuple(str(difference) for difference in found.differences)
+
+
+def evolved(state: TableState, *, frame: Schema, mode: SchemaEvolution) -> TableState:
+    """The table's state after it was made to fit a frame."""
+    return evolve(state, frame, mode)[0]
+
+
+def _same_columns(table: Schema, frame: Schema) -> bool:
+    def shape(field: Field) -> object:
+        return field.name.casefold(), str(field.type)
+
+    return [shape(column) for column in table] == [shape(column) for column in frame]

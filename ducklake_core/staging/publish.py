@@ -1,0 +1,344 @@
+"""From staged tables to a snapshot: commit, and plan again on the newest snapshot when others got in between."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from ducklake_core.catalog.database.retries import REPLAN_RETRIES
+from ducklake_core.catalog.reading.known_files import named_already
+from ducklake_core.commit.actions import Action, StagedDeleteFile
+from ducklake_core.commit.committer import Committed, Committer
+from ducklake_core.commit.definition_actions import CreateMacro
+from ducklake_core.commit.encrypted_files import check_encrypted
+from ducklake_core.commit.operations import without_details
+from ducklake_core.commit.request import CommitRequest, checked_commit_id, new_commit_id, other_operation, stored_extra_info
+from ducklake_core.engines.arrow.positions import rewrite_delete_file
+from ducklake_core.engines.arrow.write_state import WriteState
+from ducklake_core.engines.frame import Frame
+from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, UsageError
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.files.data_files import WrittenFile
+from ducklake_core.format.state import Snapshot
+from ducklake_core.planning.plan import ScanPlan
+from ducklake_core.results import TransactionResult, WriteResult
+from ducklake_core.staging.execute import StepExecutor
+from ducklake_core.staging.read_set import ReadSet
+from ducklake_core.staging.rebase import check_names, current_state, rebase_definitions, rebase_table, rebase_view
+from ducklake_core.staging.staged_files import StagedFiles
+from ducklake_core.staging.staged_rows import StagedRows
+from ducklake_core.staging.staged_table import StagedTable, Step
+from ducklake_core.staging.staged_view import StagedView
+from ducklake_core.storage.sweeping import sweep
+
+if TYPE_CHECKING:
+    from ducklake_core.staging.context import LakeContext
+    from ducklake_core.staging.table_cache import Base
+
+
+class CommitCoordinator:
+    """Turns what a transaction staged into a snapshot, planning it again when other commits get in between.
+
+    Args:
+        lake: Where to.
+        commit_id: The id that was given from outside, so that several runs may carry it; None for a new one.
+        recent: The base, where it was seen before the call.
+        tries: How often a commit was tried before.
+
+    Attributes:
+        operations: What calls have done, and to what.
+    """
+
+    def __init__(
+        self,
+        lake: LakeContext,
+        *,
+        author: str | None,
+        message: str | None,
+        extra_info: str | Mapping[str, Any] | None,
+        commit_id: str | None,
+        recent: Base | None = None,
+        tries: int = 0,
+    ) -> None:
+        self._lake = lake
+        self.given = commit_id is not None
+        self.commit_id = new_commit_id() if commit_id is None else checked_commit_id(commit_id)
+        self.operations: list[str] = []
+        self.takes_all = False
+        self._earlier_tries = tries
+        self._committer = Committer(lake.database, rewrite_delete_file=self._rewrite)
+        self._assumed_options = recent.options if recent is not None and recent.is_recent else None
+        self._writer = uuid.uuid4().hex[:16] if self.given else None
+        self._author = author
+        self.message = message
+        self._extra_info = extra_info
+        stored_extra_info(self.commit_id, extra_info)
+        self._files = StagedFiles(lake.storage)
+        self._rows = StepExecutor(lake)
+        self._read = ReadSet()
+
+    @property
+    def tries(self) -> int:
+        """The number of commit attempts so far."""
+        return self._earlier_tries + self._committer.tries
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether the base was seen before the call: then nothing is planned again on it."""
+        return self._assumed_options is not None
+
+    def check_repeated(self, snapshot: Snapshot) -> None:
+        """Raise when the commit id belongs to another operation.
+
+        Raises:
+            UsageError: The snapshot that carries the commit id did not do what the calls ask for.
+        """
+        other = other_operation(snapshot.extra_info, self.operations)
+        if other is not None:
+            asked = without_details(other)
+            other_way = "" if asked == other else " with these arguments"
+            raise UsageError(
+                f"the commit id {self.commit_id!r} belongs to other work: snapshot {snapshot.id} carries it and did not do {asked!r}"
+                f"{other_way}, so nothing was written. A commit id stands for one operation: give each table, and each kind of work, an id "
+                "of its own",
+                commit_id=self.commit_id,
+                snapshot_id=snapshot.id,
+            )
+
+    def own(self, files: Iterable[str]) -> None:
+        """Note data files that exist only for this transaction; those that its snapshot does not name are deleted when it ends."""
+        self._files.add_data_files(files)
+
+    def discard(self) -> None:
+        """Delete all files of the transaction, after it surely failed. Files that cannot be deleted stay as orphans."""
+        self._files.discard()
+
+    def one_call(self) -> AbstractContextManager[None]:
+        """When the block fails, delete the files that were noted inside it, so that the transaction can continue without them."""
+        return self._files.discarding_on_error()
+
+    def write_rows(self, staged: StagedTable, frame: Frame, state: WriteState) -> tuple[WrittenFile, ...]:
+        """Write rows to files of the transaction. An interrupt leaves none, also when it comes before they are noted."""
+        try:
+            files = frame.write(state, self.named)
+            self.own(staged.paths(files))
+        except Exception:
+            raise
+        except BaseException:
+            sweep(self._lake.storage, state.directory, state.write_id, named=self.named)
+            raise
+        return files
+
+    def stage(self, staged: StagedTable, step: Step, base: Snapshot) -> None:
+        """Apply a step to a table, and remember it for a new plan."""
+        before = self._rows.targets.get(staged.state.id)
+        try:
+            self._files.add_delete_files(self._rows.apply(staged, step, base))
+        except Exception:
+            raise
+        except BaseException:
+            target = self._rows.targets.get(staged.state.id)
+            if target is not None and target is not before:
+                sweep(self._lake.storage, target.directory, target.write_id, named=self.named)
+            raise
+        staged.steps = (*staged.steps, step)
+
+    def write_state(self, staged: StagedTable, *, row_constraint: Predicate | None = None) -> WriteState:
+        """Build the settings that the files of a table are written with."""
+        return self._rows.write_state(staged, row_constraint=row_constraint)
+
+    def named(self, files: Sequence[str]) -> frozenset[str]:
+        """Find which of some files the catalog names; a sweep must not delete them."""
+        return self._rows.named(files)
+
+    def overlay(self, staged: StagedTable, plan: ScanPlan) -> ScanPlan:
+        """A scan of a table for the user, with what is staged laid over it."""
+        self._read.add(staged.start)
+        return staged.rows.overlay_on(plan, staged.state.path, staged.mapped())
+
+    def publish(
+        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView] = ()
+    ) -> TransactionResult:
+        """Commit everything staged as one snapshot.
+
+        Raises:
+            CommitError: It did not become a snapshot; own files are deleted, unless the outcome is unknown.
+        """
+        try:
+            committed = self._commit(base, definitions, tables, views)
+        except CommitOutcomeUnknownError:
+            raise
+        except DuckLakeError:
+            self.discard()
+            raise
+        except BaseException:
+            # Interrupted: nobody needs the files, unless their snapshot may be there.
+            if not self._committer.may_have_committed:
+                self.discard()
+            raise
+        if committed is None:
+            self.discard()
+            return TransactionResult(snapshot=None, writes=tuple(_nothing(staged, base) for staged in tables if staged.written))
+        if committed.repeated:
+            self.discard()
+            self.check_repeated(committed.snapshot)
+            return TransactionResult(snapshot=committed.snapshot, repeated=True)
+        self._files.discard_unnamed(path for staged in tables for path in _named(staged))
+        writes = tuple(_result(staged, committed, self.tries) for staged in tables if staged.written)
+        return TransactionResult(snapshot=committed.snapshot, writes=writes)
+
+    def _commit(
+        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView]
+    ) -> Committed | None:
+        """Commit, and plan again on the newest snapshot after each conflict; None when there is nothing to commit."""
+        for plan in range(1, REPLAN_RETRIES.tries + 1):
+            transaction = self._staged(base, definitions, tables, views)
+            try:
+                if transaction.actions:
+                    return self._committer.commit(transaction)
+                # A later plan has seen everything that was there when the block ended.
+                if plan == 1 and transaction.lookups:
+                    self._committer.check(transaction)
+                return None
+            except CommitConflictError as conflict:
+                if plan == REPLAN_RETRIES.tries or self.is_recent or self.takes_all:
+                    raise
+                # The commit surely failed: whatever goes wrong before the next one, nobody needs its files.
+                with self._files.discarding_all_on_error():
+                    time.sleep(REPLAN_RETRIES.pause(plan))
+                    before, base = base, self._newest()
+                    # From here on the commit looks at later snapshots only, and another run of this step may be an earlier one.
+                    repeated = self._find_other_run(before, base) if self.given else None
+                    if repeated is not None:
+                        return Committed(snapshot=repeated, ids={}, repeated=True)
+                    self._check_reads(before, base, conflict)
+                    definitions = self._replan(base, definitions, tables, views, conflict)
+        raise AssertionError("the loop above returns or raises")
+
+    def _find_other_run(self, base: Snapshot, newest: Snapshot) -> Snapshot | None:
+        """The commit of another run with the same id, between two snapshots.
+
+        Raises:
+            CommitOutcomeUnknownError: None is found, and not all of them are left.
+        """
+        found = self._committer.find_commit(self.commit_id)
+        with self._lake.reader() as reader:
+            later = reader.snapshots(after=base.id, until=newest.id)
+        if found is None and len(later) < newest.id - base.id:
+            raise CommitOutcomeUnknownError(
+                f"snapshots after {base.id} were expired while this write was running, and nobody can tell whether one of them was another "
+                f"run with the commit id {self.commit_id}. This run has written nothing: look at the rows before running it again",
+                commit_id=self.commit_id,
+            )
+        return found
+
+    def _check_reads(self, base: Snapshot, newest: Snapshot, conflict: CommitConflictError) -> None:
+        with self._lake.reader() as reader:
+            changed = self._read.changed(reader, base, newest)
+        if changed is not None:
+            text = f"The transaction has read rows of {changed}, which others have changed since, so it cannot be planned again by itself"
+            message = f"{conflict.message}. {text}: what was done with the rows may be different now"
+            raise CommitConflictError(message, **conflict.details) from conflict
+
+    def _staged(
+        self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView]
+    ) -> CommitRequest:
+        everything: tuple[StagedTable | StagedView, ...] = (*tables, *views)
+        actions = tuple(action for staged in everything for action in staged.actions())
+        if self._lake.info.encrypted:
+            check_encrypted(actions)
+        return CommitRequest(
+            base=base,
+            # New macros come last, as in DuckDB.
+            actions=tuple(sorted((*definitions, *actions), key=lambda action: isinstance(action, CreateMacro))),
+            commit_id=self.commit_id,
+            names={staged.state.id: staged.name for staged in tables if staged.committed is not None},
+            lookups={staged.state.id: looked for staged in tables if (looked := staged.lookups)},
+            writer=self._writer,
+            takes_all=self.takes_all,
+            assumed_options=self._assumed_options,
+            author=self._author,
+            message=self.message,
+            extra_info=stored_extra_info(
+                self.commit_id, self._extra_info, writer=self._writer, operations=self.operations if self.given else ()
+            ),
+        )
+
+    def _newest(self) -> Snapshot:
+        with self._lake.reader() as reader:
+            return self._lake.table_cache.read(reader).snapshot
+
+    def _replan(
+        self,
+        base: Snapshot,
+        definitions: tuple[Action, ...],
+        tables: Sequence[StagedTable],
+        views: Sequence[StagedView],
+        conflict: CommitConflictError,
+    ) -> tuple[Action, ...]:
+        """Move everything staged to a newer snapshot, with its data files and freshly found deletes.
+
+        The outcome is as if the transaction had begun after the other one.
+
+        Raises:
+            CommitConflictError: The given one, when a table's columns or keys are no longer what its files follow, or when
+                the transaction drops things.
+            AlreadyExistsError: What it was to create anew exists there.
+        """
+        with self._lake.reader() as reader:
+            definitions = rebase_definitions(definitions, tables, reader, base, conflict)
+            for staged in tables:
+                rebase_table(staged, current_state(reader, staged, base, conflict), conflict)
+            for view in views:
+                rebase_view(view, reader, base, conflict)
+            check_names(definitions, tables, views, reader, base, conflict)
+            exclusive = [path for staged in tables for path in staged.exclusive]
+            if exclusive and named_already(reader, exclusive) is not None:
+                raise conflict
+        self._files.discard_delete_files()
+        for staged in tables:
+            staged.rows, staged.state = StagedRows(), staged.start
+            for step in staged.steps:
+                self._files.add_delete_files(self._rows.apply(staged, step, base))
+        return definitions
+
+    def _rewrite(self, table_id: int, file: StagedDeleteFile, snapshot_id: int) -> StagedDeleteFile:
+        target = self._rows.targets[table_id]
+        written = rewrite_delete_file(file, snapshot_id, target, self._lake.storage)
+        self._files.add_rewritten(target.directory + file.path, target.directory + written.path)
+        return written
+
+
+def _named(staged: StagedTable) -> list[str]:
+    """The files of a table that its snapshot names, apart from those that were there before and were added as they are."""
+    files = (file.file for file in staged.rows.files if file.added is None)
+    return staged.paths((*files, *staged.rows.delete_files))
+
+
+def _nothing(staged: StagedTable, base: Snapshot) -> WriteResult:
+    return WriteResult(table=staged.name, table_id=staged.state.id, snapshot=base, committed=False)
+
+
+def _result(staged: StagedTable, committed: Committed, attempts: int) -> WriteResult:
+    files, rows = staged.rows.files, staged.rows.inlined
+    inlined = {changed: sum(few.rows.record_count for few in rows if few.is_changed == changed) for changed in (False, True)}
+    updated = sum(file.visible_count for file in files if file.is_changed) + inlined[True]
+    return WriteResult(
+        table=staged.name,
+        table_id=committed.ids.get(staged.state.id, staged.state.id),
+        snapshot=committed.snapshot,
+        created_table=staged.create is not None,
+        schema_changes=staged.differences,
+        rows_added=sum(file.visible_count for file in files if not file.is_changed) + inlined[False],
+        rows_inlined=inlined[False] + inlined[True],
+        rows_updated=updated,
+        rows_deleted=staged.rows.deletions.row_count - updated,
+        files_added=len(files),
+        files_removed=len(staged.rows.deletions.ended),
+        delete_files_added=len(staged.rows.delete_files),
+        bytes_added=sum(file.file.file_size_bytes for file in files),
+        attempts=attempts,
+    )

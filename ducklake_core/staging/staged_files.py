@@ -1,0 +1,86 @@
+"""Files that a transaction has written: which of them are deleted, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from ducklake_core.storage.filesystems import Storage
+
+
+class StagedFiles:
+    """Every file that one transaction has written, and that no snapshot names before it commits.
+
+    Four moments delete some of them: a call that fails (its own), a new plan (delete files, which it writes again), a transaction
+    that surely failed (all), and a commit (those that its snapshot does not name).  Files that cannot be deleted stay as orphans.
+    When the outcome of a commit is unknown, nothing is called and everything stays.
+
+    Args:
+        storage: Where the files are.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._data: list[str] = []
+        self._deletes: list[str] = []
+        self._rewritten: dict[str, str] = {}
+
+    def add_data_files(self, paths: Iterable[str]) -> None:
+        """Note data files; a new plan uses them again."""
+        self._data += paths
+
+    def add_delete_files(self, paths: Iterable[str]) -> None:
+        """Note delete files; a new plan writes others."""
+        self._deletes += paths
+
+    def add_rewritten(self, path: str, new_path: str) -> None:
+        """Note the delete file that takes the place of another one, because a commit expects another snapshot id."""
+        self._rewritten[path] = new_path
+        self._deletes.append(new_path)
+
+    @contextmanager
+    def discarding_on_error(self) -> Iterator[None]:
+        """When the block fails, delete the files that were noted inside it, so that the transaction can continue without them."""
+        data_files, delete_files = len(self._data), len(self._deletes)
+        try:
+            yield
+        except BaseException:
+            self._discard_after(data_files, delete_files)
+            raise
+
+    @contextmanager
+    def discarding_all_on_error(self) -> Iterator[None]:
+        """Delete all files when the block fails, with which the transaction fails."""
+        try:
+            yield
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Delete all files, after the transaction surely failed or turned out to be needless."""
+        self._discard_after(0, 0)
+
+    def discard_delete_files(self) -> None:
+        """Delete all delete files, those that a failed commit has written again among them, before a new plan writes others."""
+        self._discard_after(len(self._data), 0)
+        self._rewritten = {}
+
+    def discard_unnamed(self, named: Iterable[str]) -> None:
+        """Delete the files that the snapshot does not name: data files whose rows were deleted again, and delete files written again.
+
+        Args:
+            named: Paths as they were staged; a delete file that was written again since stands for the newest one.
+        """
+        kept = {self._newest(path) for path in named}
+        self._storage.delete([path for path in (*self._data, *self._deletes) if path not in kept])
+
+    def _discard_after(self, data_files: int, delete_files: int) -> None:
+        self._storage.delete([*self._data[data_files:], *self._deletes[delete_files:]])
+        del self._data[data_files:]
+        del self._deletes[delete_files:]
+
+    def _newest(self, path: str) -> str:
+        while path in self._rewritten:
+            path = self._rewritten[path]
+        return path

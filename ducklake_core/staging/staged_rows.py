@@ -1,0 +1,362 @@
+"""The rows that an open transaction has added to one table and deleted from it, laid over a scan of what was committed before it.
+
+Later steps of a transaction, and reads inside it, must see what earlier steps did. So :meth:`StagedRows.overlay_on` changes a plan of the
+base snapshot, file by file; the rows themselves are never copied::
+
+    base plan                         what is staged                          plan of the transaction
+    file 7   deletes: 3.parquet   +   delete file of 7 (cumulative)       =   file 7   deletes: staged.parquet
+    file 8                        +   ended                               =   -
+    file 9   catalog hides 0      +   catalog hides 4 as well             =   file 9   catalog hides 0, 4
+                                  +   new data file                       =   file -1  row ids from -1000 on
+
+    inlined: | columns of the table | rowid | snapshot_id | inlined_table   | file_index          |
+    base     | ...                  | 12    | 5           | ..._data_1_2    | after the files     |   less those that are ended
+    new rows | ...                  | -3    | base + 1    | (not committed) | after all the others|
+
+Ids below 0 stand for files and rows that the catalog does not know yet: whoever finds rows of them gives the ids back, and
+:meth:`StagedRows.without` sorts them into what is committed and what is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import pyarrow as pa
+
+from ducklake_core.catalog.inlined.rows import ROW_ID, SNAPSHOT_ID, TABLE_NAME, stored_array
+from ducklake_core.commit.actions import StagedDeleteFile
+from ducklake_core.engines.arrow.positions import Deletions
+from ducklake_core.format.evolution.promotion import bounds_hold
+from ducklake_core.format.expressions import pruning
+from ducklake_core.format.files.added_files import AddedFile
+from ducklake_core.format.files.data_files import ColumnStatistics, DataFile, DeleteFile, WrittenFile
+from ducklake_core.format.files.inlined_rows import InlinedRows, chosen_rows, inlined_rows, inlined_rows_of
+from ducklake_core.format.files.name_mapping import NameMapping
+from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.arrow_types import ArrowArray, to_arrow_schema
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.arrow_cast import constant_array
+from ducklake_core.planning.inlined_columns import InlinedColumn, inlined_column
+from ducklake_core.planning.plan import FileTask, ScanPlan
+from ducklake_core.planning.virtual import FILE_INDEX
+
+_IDENTITY: tuple[InlinedColumn, ...] = ("inlined_table", "rowid")
+NOT_COMMITTED = "(not committed)"
+"""Stands for the physical table of inlined rows that are not in the catalog yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """A data file that a transaction adds.
+
+    Attributes:
+        id: Below 0, and distinct within the table.
+        file: What was written.
+        schema: The columns it was written with, and ``partition_spec`` the keys.
+        first_row_id: Below 0; stands for the row id of its first row, unless it holds row ids.
+        added: Set for a file of another writer.
+        is_changed: Whether its rows are committed rows as they become.
+        reads_base_rows: Whether what it holds depends on the rows of the table.
+        hidden: What hides rows of it.
+    """
+
+    id: int
+    file: WrittenFile
+    schema: Schema
+    partition_spec: PartitionSpec | None
+    first_row_id: int
+    added: AddedFile | None = None
+    is_changed: bool = False
+    reads_base_rows: bool = False
+    hidden: StagedDeleteFile | None = None
+
+    @property
+    def visible_count(self) -> int:
+        """The number of rows that are not deleted."""
+        return self.file.record_count - (self.hidden.delete_count if self.hidden else 0)
+
+    def in_columns(self, schema: Schema) -> StagedFile:
+        """The same file in a table that has these columns now: without bounds that mean nothing for them."""
+        now = {leaf.id: leaf.type for leaf in schema.leaves()}
+        lost = {leaf.id for leaf in self.schema.leaves() if leaf.id in now and not bounds_hold(leaf.type, now[leaf.id])}
+        if not lost:
+            return self
+        file = replace(self.file, statistics=tuple(_unbounded(self.file.statistics, lost)))
+        added = self.added and replace(self.added, file=file, absent=tuple(_unbounded(self.added.absent, lost)))
+        return replace(self, file=file, added=added)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedInlined:
+    """Rows that a transaction adds to the catalog, with the columns of a schema; row ids are below 0 for new rows."""
+
+    rows: InlinedRows
+    schema: Schema
+    row_ids: tuple[int, ...]
+    reads_base_rows: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether its rows are new versions of committed rows."""
+        return bool(self.row_ids) and self.row_ids[0] >= 0
+
+    def in_columns(self, schema: Schema) -> StagedInlined:
+        """Convert the rows to the columns that the table has now."""
+        before = {column.id: (column, values) for column, values in zip(self.schema, self.rows.columns, strict=True)}
+        changed = Schema(columns=tuple(column for column in schema if not _same_form(before.get(column.id), column)))
+        if not changed.columns and len(schema) == len(self.schema):
+            return replace(self, schema=schema)
+        new = inlined_rows_of(self.in_arrow(changed), changed)
+        values = {column.id: values for column, values in zip(changed, new.columns, strict=True)}
+        statistics = {column.column_id: column for column in (*self.rows.statistics, *new.statistics)}
+        rows = InlinedRows(
+            columns=tuple(values[column.id] if column.id in values else before[column.id][1] for column in schema),
+            record_count=self.rows.record_count,
+            statistics=tuple(statistics[leaf.id] for leaf in schema.leaves()),
+        )
+        return replace(self, rows=rows, schema=schema)
+
+    def in_arrow(self, schema: Schema) -> pa.Table:
+        """The rows with the columns of a schema, as the table's columns are now."""
+        return pa.Table.from_arrays(list(self.arrays(schema)), schema=to_arrow_schema(schema))
+
+    def arrays(self, schema: Schema) -> Iterator[ArrowArray]:
+        """The columns of :meth:`in_arrow`."""
+        before = {column.id: (column, values) for column, values in zip(self.schema, self.rows.columns, strict=True)}
+        for column in schema:
+            old, values = before.get(column.id, (None, ()))
+            if old is None:
+                yield constant_array(column.initial_default, column, self.rows.record_count)
+            else:
+                yield stored_array(list(values), old, column)
+
+    def without(self, gone: frozenset[int]) -> StagedInlined:
+        """Leave out the rows with these ids."""
+        if gone.isdisjoint(self.row_ids):
+            return self
+        kept = [place for place, row_id in enumerate(self.row_ids) if row_id not in gone]
+        return replace(self, rows=chosen_rows(self.rows, kept, self.schema), row_ids=tuple(self.row_ids[place] for place in kept))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedRows:
+    """The rows that a transaction adds to a table, and those of the base snapshot that it deletes.
+
+    A value: each change gives the next one.
+
+    Attributes:
+        files: Data files with rows in them, in the order that they were added in.
+        inlined: Rows for the catalog, likewise.
+        deletions: What hides rows that are committed.
+        file_count: Files that were ever added; ``row_count`` are their rows and those for the catalog.
+    """
+
+    files: tuple[StagedFile, ...] = ()
+    inlined: tuple[StagedInlined, ...] = ()
+    deletions: Deletions = field(default_factory=Deletions)
+    file_count: int = 0
+    row_count: int = 0
+
+    def with_files(
+        self, files: Iterable[WrittenFile], table: TableState, *, is_changed: bool = False, reads_base_rows: bool = False
+    ) -> StagedRows:
+        """Add data files, written for the table's present columns."""
+        new = [
+            StagedFile(
+                id=0,
+                file=file,
+                schema=table.schema,
+                partition_spec=table.partition_spec,
+                first_row_id=0,
+                is_changed=is_changed,
+                reads_base_rows=reads_base_rows,
+            )
+            for file in files
+        ]
+        return self._with_new(new)
+
+    def with_added(self, files: Iterable[AddedFile], table: TableState) -> StagedRows:
+        """Add files of other writers, checked against the table's present columns."""
+        new = [
+            StagedFile(id=0, file=one.file, schema=table.schema, partition_spec=table.partition_spec, first_row_id=0, added=one)
+            for one in files
+        ]
+        return self._with_new(new)
+
+    def in_columns(self, schema: Schema) -> StagedRows:
+        """Convert the rows to the columns that the table has now."""
+        files = tuple(one.in_columns(schema) for one in self.files)
+        # Hundreds of calls may have added a few rows each, and hundreds may alter the table then.
+        return replace(self, files=files, inlined=tuple(one.in_columns(schema) for one in _together(self.inlined)))
+
+    def without_additions(self) -> StagedRows:
+        """Discard the rows that were added; deletes of committed rows stay."""
+        return replace(self, files=(), inlined=())
+
+    def _with_new(self, files: Sequence[StagedFile]) -> StagedRows:
+        numbered: list[StagedFile] = []
+        rows = self.row_count
+        for number, file in enumerate(files, self.file_count + 1):
+            rows += file.file.record_count
+            numbered.append(replace(file, id=-number, first_row_id=-rows))
+        return replace(self, files=(*self.files, *numbered), file_count=self.file_count + len(numbered), row_count=rows)
+
+    def with_inlined(
+        self, rows: InlinedRows, schema: Schema, row_ids: tuple[int, ...] | None = None, *, reads_base_rows: bool = False
+    ) -> StagedRows:
+        """With more rows for the catalog; ``row_ids`` are those of changed rows, None for new ones."""
+        count = self.row_count + rows.record_count
+        ids = tuple(range(-count, -self.row_count)) if row_ids is None else row_ids
+        staged = StagedInlined(rows=rows, schema=schema, row_ids=ids, reads_base_rows=reads_base_rows)
+        return replace(self, inlined=(*self.inlined, staged), row_count=count)
+
+    def without(self, found: Deletions) -> StagedRows:
+        """Without rows that a scan with this laid over it has found."""
+        hidden = {file.data_file_id: file for file in found.delete_files}
+        ended = {file.data_file_id for file in found.ended}
+        files = tuple(replace(one, hidden=hidden.get(one.id, one.hidden)) for one in self.files if one.id not in ended)
+        gone = frozenset(row_id for name, row_ids in found.inlined if name == NOT_COMMITTED for row_id in row_ids)
+        inlined = tuple(part for part in (one.without(gone) for one in self.inlined) if part.row_ids)
+        committed = Deletions(
+            delete_files=tuple(file for file in found.delete_files if file.data_file_id >= 0),
+            inlined_deletes=found.inlined_deletes,
+            ended=tuple(file for file in found.ended if file.data_file_id >= 0),
+            inlined=tuple((name, row_ids) for name, row_ids in found.inlined if name != NOT_COMMITTED),
+        )
+        return replace(self, files=files, inlined=inlined, deletions=self.deletions.then(committed))
+
+    @property
+    def delete_files(self) -> tuple[StagedDeleteFile, ...]:
+        """Delete files in place: of committed data files, then of those that are not."""
+        return (*self.deletions.delete_files, *(one.hidden for one in self.files if one.hidden is not None))
+
+    def overlay_on(self, plan: ScanPlan, directory: str, mappings: dict[int, tuple[int, NameMapping]]) -> ScanPlan:
+        """Lay this over a scan of the table at the base snapshot; the scan of the table as the transaction sees it.
+
+        Args:
+            plan: The scan.
+            directory: Full directory of the table, with a trailing slash.
+            mappings: The mapping of each file of another writer, by the file's id.
+        """
+        ended = {file.data_file_id for file in self.deletions.ended}
+        hidden = {file.data_file_id: file for file in self.deletions.delete_files}
+        few = {file.data_file_id: file.positions for file in self.deletions.inlined_deletes}
+        left = [task for task in plan.tasks if task.file.id not in ended]
+        committed = [_thinned(task, hidden.get(task.file.id), few.get(task.file.id, ()), directory) for task in left]
+        # Numbers that the plan gives to files and tables of inlined rows go on.
+        numbered = len(plan.tasks)
+        if plan.inlined is not None:
+            theirs = inlined_column(plan.inlined, plan.read_schema, "file_index").unique().to_pylist()
+            numbered = max([numbered, *(number + 1 for number in theirs)])
+        own = list(self._own(plan, directory, {file_id: number for file_id, (number, _) in mappings.items()}, numbered))
+        return replace(
+            plan,
+            tasks=(*committed, *own),
+            inlined=self._inlined_over(plan, numbered + len(self.files)),
+            mappings=(*plan.mappings, *{number: mapping for number, mapping in mappings.values() if number < 0}.values()),
+        )
+
+    def _live(self, inlined: pa.Table, read_schema: Schema) -> pa.Table:
+        """The committed rows of the catalog that are left."""
+        if not self.deletions.inlined:
+            return inlined
+        gone = {(name, row_id) for name, row_ids in self.deletions.inlined for row_id in row_ids}
+        tables, row_ids = (inlined_column(inlined, read_schema, name).to_pylist() for name in _IDENTITY)
+        return inlined.filter(pa.array([row not in gone for row in zip(tables, row_ids, strict=True)], pa.bool_()))
+
+    def _own(self, plan: ScanPlan, directory: str, mapping_ids: dict[int, int], start: int) -> Iterator[FileTask]:
+        for number, one in enumerate(self.files):
+            statistics = {column.column_id: column for column in one.file.statistics}
+            if plan.predicate is None or pruning.may_match(plan.predicate, statistics, one.file.record_count):
+                file = _data_file(one, directory, plan.snapshot_id, mapping_ids.get(one.id))
+                yield FileTask(file=file, native=False, native_obstacle="it is not committed yet", index=start + number)
+
+    def _inlined_over(self, plan: ScanPlan, number: int) -> pa.Table | None:
+        tables = [] if plan.inlined is None else [self._live(plan.inlined, plan.read_schema)]
+        tables += [_arrow(one, plan, number) for one in self.inlined]
+        return pa.concat_tables(tables) if tables else None
+
+
+def _thinned(task: FileTask, hidden: StagedDeleteFile | None, few: Sequence[int], directory: str) -> FileTask:
+    """The task for what is left of a committed file."""
+    if hidden is None and not few:
+        return task
+    delete_files = task.file.delete_files if hidden is None else (_delete_file(hidden, directory),)
+    inlined_deletes = tuple(sorted((*task.file.inlined_deletes, *few)))
+    return replace(task, file=replace(task.file, delete_files=delete_files, inlined_deletes=inlined_deletes))
+
+
+def _together(parts: Sequence[StagedInlined]) -> Iterator[StagedInlined]:
+    """Rows of the same kind in one part; all have the same columns."""
+    kinds: dict[tuple[bool, bool], list[StagedInlined]] = {}
+    for part in parts:
+        kinds.setdefault((part.is_changed, part.reads_base_rows), []).append(part)
+    for alike in kinds.values():
+        first, *others = alike
+        if not others:
+            yield first
+            continue
+        columns = tuple(tuple(chain.from_iterable(values)) for values in zip(*(part.rows.columns for part in alike), strict=True))
+        rows = inlined_rows(columns, sum(part.rows.record_count for part in alike), first.schema)
+        yield replace(first, rows=rows, row_ids=tuple(chain.from_iterable(part.row_ids for part in alike)))
+
+
+def _same_form(before: tuple[Field, object] | None, now: Field) -> bool:
+    return before is not None and before[0].type == now.type
+
+
+def _unbounded(statistics: Iterable[ColumnStatistics], lost: Collection[int]) -> Iterator[ColumnStatistics]:
+    for column in statistics:
+        bounds_go = column.column_id in lost
+        yield replace(column, min_value=None, max_value=None, exact_min=None, exact_max=None) if bounds_go else column
+
+
+def _arrow(staged: StagedInlined, plan: ScanPlan, number: int) -> pa.Table:
+    count = staged.rows.record_count
+    table = pa.Table.from_arrays(
+        [
+            *staged.arrays(plan.read_schema),
+            pa.array(staged.row_ids, pa.int64()),
+            pa.repeat(pa.scalar(plan.snapshot_id + 1, pa.int64()), count),
+        ],
+        schema=pa.schema([*to_arrow_schema(plan.read_schema), pa.field(ROW_ID, pa.int64()), pa.field(SNAPSHOT_ID, pa.int64())]),
+    )
+    table = table.append_column(TABLE_NAME, pa.repeat(NOT_COMMITTED, count))
+    return table.append_column(FILE_INDEX.name, pa.repeat(pa.scalar(number, pa.uint64()), count))
+
+
+def _data_file(staged: StagedFile, directory: str, snapshot_id: int, mapping_id: int | None) -> DataFile:
+    file, added = staged.file, staged.added
+    return DataFile(
+        id=staged.id,
+        table_id=-1,
+        path=directory + file.path if added is None else added.full_path,
+        relative_path=file.path,
+        path_is_relative=added is None or added.path_is_relative,
+        record_count=file.record_count,
+        file_size_bytes=file.file_size_bytes,
+        footer_size=file.footer_size,
+        row_id_start=None if file.row_ids_embedded else staged.first_row_id,
+        begin_snapshot=snapshot_id + 1,
+        mapping_id=mapping_id,
+        encryption_key=file.encryption_key,
+        delete_files=() if staged.hidden is None else (_delete_file(staged.hidden, directory),),
+    )
+
+
+def _delete_file(staged: StagedDeleteFile, directory: str) -> DeleteFile:
+    return DeleteFile(
+        id=-1,
+        data_file_id=staged.data_file_id,
+        path=directory + staged.path,
+        format="parquet",
+        delete_count=staged.delete_count,
+        file_size_bytes=staged.file_size_bytes,
+        footer_size=staged.footer_size,
+        begin_snapshot=staged.min_snapshot or 0,
+        encryption_key=staged.encryption_key,
+    )

@@ -1,0 +1,94 @@
+"""The verbs of a transaction that change rows in place: delete, update, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ducklake_core.commit import alterations
+from ducklake_core.engines.frame import frame_of
+from ducklake_core.errors import UsageError
+from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.merge_builder import Merge, MergeClause
+from ducklake_core.planning.virtual import with_virtual
+from ducklake_core.staging.arguments import FrameLike, resolve_at
+from ducklake_core.staging.rebase import columns_of
+from ducklake_core.staging.staged_table import ChangeRows, DeleteWhere, RestoreRows, Selection, StagedTable
+from ducklake_core.staging.verbs.base import OpenTransaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ducklake_core.staging.arguments import At, RestoredColumns, Where
+
+
+class RowVerbs(OpenTransaction):
+    """Changes of rows staged by a :class:`Transaction`."""
+
+    def delete(self, name: str, where: Where, *, spark: SparkSession | None = None) -> None:
+        """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
+        if self._is_done("delete", name, where):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            predicate = None if where is None else parse_predicate(where, with_virtual(staged.state.schema))
+            self._select(staged, DeleteWhere(where=predicate, session=spark))
+
+    def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
+        """Change columns of the rows for which ``where`` is true; see :meth:`Table.update`."""
+        from ducklake_core.engines.arrow.row_request import update_request
+
+        if self._is_done("update", name, dict(values), where):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            request = update_request(staged.name, staged.state.schema, values, where)
+            self._select(staged, ChangeRows(request=request, session=spark))
+
+    def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str]) -> Merge[None]:
+        """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it."""
+        return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses))
+
+    def merge_clauses(self, name: str, source: FrameLike, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
+        """Stage a merge whose branches are known."""
+        from ducklake_core.engines.arrow.merge_request import merge_request
+
+        if self._is_done("merge", name, on, tuple(clauses)):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            frame = frame_of(source)
+            # What is asked for is checked before the source is computed.
+            request = merge_request(staged.name, staged.state.schema, frame.schema, on, clauses)
+            kept = frame.merge_source(self._coordinator.write_state(staged), self._coordinator.named)
+            self._coordinator.own(kept.directory + file.path for file in kept.files)
+            self._select(staged, ChangeRows(request=request, source=kept))
+
+    def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:
+        """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""
+        if self._is_done("restore", name, at, columns):
+            return
+        if columns not in (None, "now", "then"):
+            raise UsageError(f"columns are those of 'now' or of 'then', not {columns!r}")
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            if staged.committed is None:
+                raise UsageError(f"table {staged.name} is made in this transaction: there is nothing to restore", table=staged.name)
+            with self._lake.reader() as reader:
+                then = reader.table_by_id(staged.committed.id, resolve_at(reader, at).id)
+            if columns == "then":
+                # Rows that the transaction has staged are gone anyhow, and need not fit the columns that come back.
+                self._stage(staged, staged.alteration(partial(alterations.restore_columns, schema=then.schema), discards=True))
+            elif columns is None and columns_of(then) != columns_of(staged.state):
+                raise UsageError(
+                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}: restore them as well with "
+                    "columns='then', or write its rows into the columns that the table has with columns='now'",
+                    table=staged.name,
+                    snapshot_id=then.snapshot_id,
+                )
+            self._select(staged, RestoreRows(then=then, session=spark))
+
+    def _select(self, staged: StagedTable, selection: Selection) -> None:
+        staged.written = True
+        self._stage(staged, selection)

@@ -1,0 +1,145 @@
+"""The verbs of a transaction that change definitions: schemas and tables, and what others add for columns and views."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ducklake_core.commit import alterations
+from ducklake_core.engines.frame import Frame, columns_of, frame_of
+from ducklake_core.errors import AlreadyExistsError
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.names import split_name
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_parser import data_type_of
+from ducklake_core.staging.arguments import FrameLike
+from ducklake_core.staging.verbs.columns import AlterationVerbs
+from ducklake_core.staging.verbs.macros import MacroVerbs
+from ducklake_core.staging.verbs.tags import TagVerbs
+from ducklake_core.staging.verbs.views import ViewVerbs
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ducklake_core.format.types.type_parser import TypeLike
+
+
+class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs, TagVerbs):
+    """Definitions staged by a :class:`Transaction`."""
+
+    def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Create a schema.
+
+        Raises:
+            AlreadyExistsError: It exists.
+        """
+        if self._is_done("create schema", name, is_schema=True):
+            return
+        if self._catalog.find_schema(name) is None:
+            self._catalog.create_schema(name)
+        elif not if_not_exists:
+            raise AlreadyExistsError(f"there is a schema {name!r} already at snapshot {self._catalog.base.id}", schema=name)
+
+    def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
+        """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros.
+
+        Raises:
+            NotFoundError: No such schema.
+            UsageError: It is not empty.
+        """
+        if self._is_done("drop schema", name, is_schema=True) or (if_exists and self._catalog.find_schema(name) is None):
+            return
+        self._catalog.drop_schema(self._catalog.schema(name), cascade=cascade)
+
+    def create_table(
+        self,
+        name: str,
+        schema: Schema | pa.Schema | Mapping[str, TypeLike] | FrameLike,
+        *,
+        partition_by: Sequence[str] = (),
+        comment: str | None = None,
+        or_replace: bool = False,
+        if_not_exists: bool = False,
+    ) -> None:
+        """Create a table, which later calls of this transaction may write to and alter.
+
+        Args:
+            name: ``table`` or ``schema.table``.
+            schema: Columns of DuckLake, an Arrow schema, a mapping of names to types, or anything with rows whose columns are taken.
+            partition_by: Partition keys.
+            comment: The table's comment.
+            or_replace: Whether to drop a table of that name first.
+            if_not_exists: Whether to leave a table (or view) of that name as it is.
+
+        Raises:
+            AlreadyExistsError: It exists, or a view has the name.
+            NotFoundError: Its schema does not.
+        """
+        if self._is_done("create", name):
+            return
+        schema_name, table_name = split_name(name)
+        owner = self._catalog.schema(schema_name)
+        if self._catalog.find_table(name) is not None:
+            if if_not_exists:
+                return
+            if not or_replace:
+                raise AlreadyExistsError(f"there is a table {name} already at snapshot {self._catalog.base.id}", table=name)
+            with self._catalog.whole_or_nothing():
+                self._catalog.drop_table(name)
+                self._catalog.create_table(owner, table_name, _columns(schema), partition_by, comment)
+            return
+        if if_not_exists and self._catalog.find_view(name) is not None:
+            return
+        self._catalog.create_table(owner, table_name, _columns(schema), partition_by, comment)
+
+    def create_table_as(
+        self, name: str, data: FrameLike, *, partition_by: Sequence[str] = (), comment: str | None = None, or_replace: bool = False
+    ) -> None:
+        """Create a table of the columns and rows of a frame, or of a scan (``scan.to_reader()``).
+
+        Raises:
+            AlreadyExistsError: It exists, or a view has the name.
+            NotFoundError: Its schema does not.
+        """
+        with self._catalog.whole_or_nothing():
+            frame = frame_of(data)
+            self.create_table(name, frame.schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
+            self.write_frame(name, frame, create=False)
+
+    @abstractmethod
+    def write_frame(self, name: str, frame: Frame, *, create: bool = True) -> None:
+        """Write a frame to a table; see :meth:`Transaction.write`."""
+
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Rename a table within its schema; ``new_name`` is the name as it is, without a schema. Files stay where they are.
+
+        Raises:
+            NotFoundError: No such table.
+            AlreadyExistsError: A table or view has the new name.
+        """
+        if self._is_done("rename", name, new_name):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            step = staged.alteration(partial(alterations.rename_table, name=new_name))
+            self._catalog.move_table(staged, new_name)
+            self._stage(staged, step)
+
+    def drop_table(self, name: str, *, if_exists: bool = False) -> None:
+        """Drop a table, with what this transaction has written to it. Earlier snapshots keep it until they expire.
+
+        Raises:
+            NotFoundError: No such table.
+        """
+        if self._is_done("drop", name) or (if_exists and self._catalog.find_table(name) is None):
+            return
+        self._catalog.drop_table(name)
+
+
+def _columns(given: Any) -> Schema:
+    # Schemas of polars are mappings too, to types of their own.
+    if isinstance(given, Mapping) and not hasattr(given, "__arrow_c_schema__"):
+        return Schema(columns=tuple(Field(name=name, type=data_type_of(data_type)) for name, data_type in given.items()))
+    return columns_of(given)

@@ -1,0 +1,85 @@
+"""The verbs of a transaction that take files which executors have written: what ``format("ducklake")`` commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ducklake_core.errors import CommitConflictError
+from ducklake_core.format.types.names import split_name
+from ducklake_core.staging.staged_table import AddRows, DeleteWhere
+from ducklake_core.staging.verbs.base import OpenTransaction
+
+if TYPE_CHECKING:
+    from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.format.files.data_files import WrittenFile
+
+
+class WrittenFilesVerbs(OpenTransaction):
+    """Files of Spark's tasks staged by a :class:`Transaction`."""
+
+    def stage_created(self, files: Sequence[WrittenFile], state: WriteState, uuid: str) -> None:
+        """Make a table of files that executors wrote for it; the transaction deletes them when it fails.
+
+        Args:
+            files: The files, verified.
+            state: What their writers were told.
+            uuid: The table's uuid, by which its directory was named.
+
+        Raises:
+            CommitConflictError: There is such a table meanwhile.
+        """
+        # Run again it may find the table that it has made itself, and write to that: both are one piece of work.
+        self._is_done("overwrite", state.table)
+        if self._is_done("append", state.table):
+            return
+        with self._whole_or_nothing():
+            schema_name, name = split_name(state.table)
+            if self._catalog.find_table(state.table) is not None:
+                raise CommitConflictError(
+                    f"table {state.table} was made by somebody else while rows for it were written; run the write again", table=state.table
+                )
+            owner = self._catalog.schema(schema_name)
+            staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
+            self._coordinator.own(staged.paths(files))
+            staged.written = True
+            self._stage(staged, AddRows(files=tuple(files)))
+
+    def stage_written(
+        self,
+        files: Sequence[WrittenFile],
+        state: WriteState,
+        table_id: int,
+        uuid: str,
+        *,
+        overwrite: bool = False,
+        has_own_id: bool = False,
+    ) -> None:
+        """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
+
+        Args:
+            files: The files, verified.
+            state: What their writers were told.
+            table_id: Id of the table that they were told of, and its uuid.
+            uuid: See ``table_id``.
+            overwrite: Whether they replace all rows.
+            has_own_id: Whether the commit id is that of this table alone, whatever it is called.
+
+        Raises:
+            CommitConflictError: The table is no longer what the files were written for.
+        """
+        if self.repeated if has_own_id else self._is_done("overwrite" if overwrite else "append", state.table):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(state.table)
+            self._coordinator.own(staged.paths(files))
+            found = staged.state
+            if (found.id, found.uuid, found.schema, found.partition_spec) != (table_id, uuid, state.schema, state.partition_spec):
+                raise CommitConflictError(
+                    f"columns or partition keys of {state.table} were changed while its rows were written; run the write again",
+                    table=state.table,
+                )
+            staged.written = True
+            if overwrite:
+                self._stage(staged, DeleteWhere(where=None))
+            self._stage(staged, AddRows(files=tuple(files), replaces=overwrite))

@@ -1,0 +1,188 @@
+"""Reduces a view's query to a scan of one table: columns under new names, and a condition.
+
+Only queries of that form are understood, and views on such views: there nothing is left to a second SQL dialect, because the
+scan itself decides what the condition means.  Everything else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.reading.views import ViewState, find_view
+from ducklake_core.catalog.reading.visibility import same_name
+from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatureError
+from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.predicates import And, Not, Or, Predicate, SqlExpression
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.names import DEFAULT_SCHEMA
+
+_PLACEHOLDER = "{DUCKLAKE_CATALOG}"
+_CATALOG = "__ducklake_catalog_of_the_view"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Columns of one table by the names that they are given, and the condition on its rows (DuckDB's dialect, None for all rows)."""
+
+    table: TableState
+    columns: tuple[tuple[str, str], ...]
+    where: str | None = None
+
+
+def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = frozenset()) -> Selection:
+    """The scan that a view stands for at its snapshot.
+
+    Args:
+        above: Ids of the views that are being resolved.
+
+    Raises:
+        UnsupportedFeatureError: Anything but columns of one table or such a view, under a condition that the scan understands.
+    """
+    if view.id in above:
+        _refuse(view, "it reads itself")
+    query = _query(view)
+    source, alias = _source(reader, view, query, above | {view.id})
+    names = _Names(view=view, source=source, alias=alias)
+    outputs = [pair for projection in query.expressions for pair in names.outputs(projection)]
+    if len(view.column_aliases) > len(outputs):
+        _refuse(view, f"it names {len(view.column_aliases)} columns but selects {len(outputs)}")
+    outputs[: len(view.column_aliases)] = [
+        (name, base) for name, (_, base) in zip(view.column_aliases, outputs[: len(view.column_aliases)], strict=True)
+    ]
+    for index, (name, _) in enumerate(outputs):
+        if any(same_name(name, other) for other, _ in outputs[:index]):
+            _refuse(view, f"it has two columns {name!r}")
+    condition = query.args.get("where")
+    own = names.condition(condition.this) if condition is not None else None
+    both = [f"({text})" for text in (source.where, own) if text is not None]
+    return Selection(table=source.table, columns=tuple(outputs), where=" AND ".join(both) or None)
+
+
+def _query(view: ViewState) -> exp.Select:
+    if view.dialect.lower() != "duckdb":
+        _refuse(view, f"its dialect is {view.dialect!r}")
+    try:
+        statements = sqlglot.parse(view.sql.replace(_PLACEHOLDER, _CATALOG), read="duckdb")
+    except SqlglotError as problem:
+        raise UnsupportedFeatureError(f"cannot read view {_name(view)}: its SQL cannot be parsed", view=_name(view)) from problem
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
+        _refuse(view, f"it is a {type(statements[0]).__name__.upper()}, not one SELECT")
+    query = statements[0]
+    if any(_CATALOG in text.this for text in query.find_all(exp.Literal)):
+        _refuse(view, f"a constant holds {_PLACEHOLDER}")
+    extra = [key for key, value in query.args.items() if value and key.rstrip("_") not in ("expressions", "from", "where", "kind")]
+    if extra or query.args.get("kind"):
+        _refuse(view, f"it has {', '.join(key.rstrip('_').upper() for key in extra) or 'a KIND'}")
+    return query
+
+
+def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: frozenset[int]) -> tuple[Selection, str]:
+    """The table or view that the query reads, and the name that qualifies its columns."""
+    clause = query.args.get("from_") or query.args.get("from")
+    table = clause.this if clause is not None else None
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        _refuse(view, "it does not read one table by its name")
+    extra = [key for key, value in table.args.items() if value and key not in ("this", "db", "catalog", "alias")]
+    if extra or table.alias_column_names:
+        _refuse(view, f"its table has {', '.join(extra) or 'names of columns'}")
+    if table.db == _CATALOG or (table.catalog and table.catalog != _CATALOG):
+        _refuse(view, f"it reads {table.sql('duckdb')!r}")
+    schemas = [table.db] if table.db else sorted({view.schema_name, DEFAULT_SCHEMA})
+    found = [source for schema in schemas if (source := _named(reader, schema, table.name, view.snapshot_id)) is not None]
+    if len(found) != 1:
+        _refuse(view, f"{table.name!r} is {'not a table of the lake' if not found else 'a table of several schemas'}")
+    (source,) = found
+    if isinstance(source, TableState):
+        columns = tuple((column.name, column.name) for column in source.schema)
+        return Selection(table=source, columns=columns), table.alias_or_name
+    return selection(reader, source, above), table.alias_or_name
+
+
+def _named(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> TableState | ViewState | None:
+    try:
+        return reader.table(schema, name, snapshot_id)
+    except NotFoundError:
+        return find_view(reader, schema, name, snapshot_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """Names of columns in a view's query."""
+
+    view: ViewState
+    source: Selection
+    alias: str
+
+    def outputs(self, projection: exp.Expression) -> Iterator[tuple[str, str]]:
+        """Name and column of the table, for each column that a projection makes."""
+        match projection:
+            case exp.Star() if not any(projection.args.values()):
+                yield from self.source.columns
+            case exp.Column(this=exp.Star()) if same_name(projection.table, self.alias) and not any(projection.this.args.values()):
+                yield from self.source.columns
+            case exp.Alias(this=exp.Column() as column):
+                yield projection.alias, self.base(column)[1]
+            case exp.Column():
+                yield self.base(projection)
+            case _:
+                _refuse(self.view, f"it computes {projection.sql('duckdb')}")
+
+    def base(self, column: exp.Column) -> tuple[str, str]:
+        """The column's name as the source writes it, and the column of the table that it is."""
+        name = column.name
+        if column.args.get("db") or (column.table and not same_name(column.table, self.alias)):
+            _refuse(self.view, f"{column.sql('duckdb')} is not a column of {self.alias}")
+        found = [pair for pair in self.source.columns if same_name(pair[0], name)]
+        if len(found) != 1:
+            _refuse(self.view, f"{self.alias} has no column {name!r}")
+        return found[0]
+
+    def condition(self, condition: exp.Expression) -> str:
+        """The condition on the columns of the table."""
+        if condition.find(exp.Query) is not None:
+            _refuse(self.view, "its condition has a subquery")
+        rewritten = condition.transform(
+            lambda node: exp.column(exp.to_identifier(self.base(node)[1], quoted=True)) if isinstance(node, exp.Column) else node
+        )
+        text = rewritten.sql("duckdb")
+        try:
+            predicate = parse_predicate(text, self.source.table.schema)
+        except DuckLakeError as problem:
+            raise UnsupportedFeatureError(f"cannot read view {_name(self.view)}: {problem.message}", view=_name(self.view)) from problem
+        opaque = next(_opaque(predicate), None)
+        if opaque is not None:
+            _refuse(self.view, f"its condition has {opaque.sql}")
+        return text
+
+
+def _opaque(predicate: Predicate) -> Iterator[SqlExpression]:
+    """The expressions of a predicate that only a SQL engine can evaluate."""
+    match predicate:
+        case SqlExpression():
+            yield predicate
+        case And(operands=operands) | Or(operands=operands):
+            for operand in operands:
+                yield from _opaque(operand)
+        case Not(operand=operand):
+            yield from _opaque(operand)
+        case _:
+            for side in (getattr(predicate, name, None) for name in ("left", "right", "operand")):
+                if isinstance(side, SqlExpression):
+                    yield side
+
+
+def _name(view: ViewState) -> str:
+    return f"{view.schema_name}.{view.name}"
+
+
+def _refuse(view: ViewState, reason: str) -> NoReturn:
+    raise UnsupportedFeatureError(
+        f"cannot read view {_name(view)}: {reason}; only columns of one table or view under a condition are understood", view=_name(view)
+    )

@@ -1,0 +1,98 @@
+"""A view as one Spark query over scans."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.reading.views import ViewState
+from ducklake_core.catalog.reading.visibility import same_name
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.data_types import INT32, DataType, Field
+from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.planning.virtual import with_virtual
+from ducklake_core.view_sql.queries import Queries
+from ducklake_core.view_sql.sources import Sources, TableSource
+from ducklake_core.view_sql.typed import NULL_TYPE, Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableScan:
+    """One table that the query reads.
+
+    Attributes:
+        key: Its name in the query, in braces.
+        columns: What to scan, in order; ``identifiers`` are the names that the query knows them by.
+        where: A condition in DuckDB's SQL that may leave out rows, None for none.
+    """
+
+    key: str
+    table: TableState
+    columns: tuple[str, ...]
+    identifiers: tuple[str, ...]
+    types: tuple[DataType, ...]
+    where: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """A view in Spark SQL.
+
+    Attributes:
+        sql: A query over ``{key}`` of each scan; its columns are ``identifiers``.
+        schema: Its columns as DuckDB names and types them.
+    """
+
+    view: str
+    sql: str
+    identifiers: tuple[str, ...]
+    schema: Schema
+    scans: tuple[TableScan, ...]
+
+
+def translate(reader: CatalogReader, view: ViewState) -> Translation:
+    """The view's query in Spark SQL.
+
+    Raises:
+        UnsupportedFeatureError: Something in it is not translated; the message names it.
+    """
+    sources = Sources(reader, view.snapshot_id)
+    name = join_name(view.schema_name, view.name)
+    try:
+        query = Queries(sources=sources, view=view).whole_view()
+        names = [column.name for column in query.columns]
+        unnamed = next((index for index, own in enumerate(names, 1) if own is None), None)
+        if unnamed is not None:
+            raise Refused(f"the name of its column {unnamed} is unknown; give it one with AS")
+        fields = tuple(Field(name=column.name or "", type=INT32 if column.type == NULL_TYPE else column.type) for column in query.columns)
+        twice = next((f.name for i, f in enumerate(fields) if any(same_name(f.name, other.name) for other in fields[:i])), None)
+        if twice is not None:
+            raise Refused(f"it has two columns {twice!r}")
+    except Refused as problem:
+        raise UnsupportedFeatureError(f"cannot read view {name}: {problem}; docs/views.md lists what is understood", view=name) from problem
+    except RecursionError as problem:
+        raise UnsupportedFeatureError(f"cannot read view {name}: its SQL is nested too deep", view=name) from problem
+    return Translation(
+        view=name,
+        sql=query.sql,
+        identifiers=tuple(column.sql for column in query.columns),
+        schema=Schema(columns=fields),
+        scans=tuple(_scan(source) for source in sources.tables),
+    )
+
+
+def _scan(source: TableSource) -> TableScan:
+    # A query that counts rows needs a column too.
+    used = source.used or {"c0": source.table.schema.columns[0].name}
+    known = with_virtual(source.table.schema)
+    conditions = dict.fromkeys(source.conditions)
+    return TableScan(
+        key=source.key,
+        table=source.table,
+        columns=tuple(used.values()),
+        identifiers=tuple(used),
+        types=tuple(known.column(name).type for name in used.values()),
+        where=" AND ".join(f"({condition})" for condition in conditions) or None,
+    )

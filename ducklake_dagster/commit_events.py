@@ -1,0 +1,283 @@
+"""Reports commits of others as events of the assets that their tables are."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import dagster as dg
+
+from ducklake_dagster.asset_tables import AssetTable
+from ducklake_dagster.change_texts import changes_text, table_names
+from ducklake_dagster.metadata import table_schema
+from ducklake_dagster.provenance import dagster_facts
+from ducklake_dagster.touched_partitions import PartitionKeys, TouchedPartitions, partition_columns
+
+if TYPE_CHECKING:
+    from ducklake_core import ChangedRows, ChangedTable, LakeChanges, Snapshot
+
+Event: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation"
+_LONGEST_TEXT = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An event's place in the order in which events are reported: asset by asset, partition by partition."""
+
+    asset: str
+    partition: str = ""
+    kind: str = ""
+
+    @property
+    def order(self) -> tuple[str, str, str]:
+        """Sorts like the places."""
+        return self.asset, self.partition, self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEvents:
+    """Events of a range of commits.
+
+    Attributes:
+        until: The last snapshot that they cover: an earlier one than asked for when time ran out.
+        foreign: How many commits no run of this instance made.
+        events: In the order of their places; making one costs more than knowing that there is one.
+    """
+
+    until: int
+    foreign: int
+    events: Sequence[tuple[Place, Callable[[], Event]]]
+
+
+def wanted_columns(tables: Sequence[AssetTable]) -> dict[str, list[str]]:
+    """For every table the columns that partition keys of its assets are about."""
+    wanted: dict[str, list[str]] = {}
+    for table in tables:
+        columns = wanted.setdefault(_folded(table.address.sql), [])
+        columns += [column for column in partition_columns(table) if column not in columns]
+    return wanted
+
+
+def commit_events(
+    instance: dg.DagsterInstance, tables: Sequence[AssetTable], changes: LakeChanges, *, deadline: float, everything: str | None = None
+) -> CommitEvents:
+    """The events of commits that no run of this instance made.
+
+    Args:
+        instance: Knows its own runs.
+        tables: Assets.
+        changes: Of the tables of :func:`wanted_columns`.
+        deadline: Monotonic time after which later commits are left for the next time; the first commit is always covered.
+        everything: Why every row of every table may have changed, if so.
+    """
+    foreign = _foreign(instance, changes.snapshots)
+    by_name = {_folded(found.name): found for found in changes.tables}
+    columns = wanted_columns(tables)
+    assets, keys = [], PartitionKeys(instance)
+    for table in tables:
+        name = _folded(table.address.sql)
+        found = by_name.get(name)
+        if found is None and everything is not None:
+            found = _unseen(table)
+        if found is not None and _exists(instance, table, found):
+            places = [columns[name].index(column) for column in partition_columns(table)]
+            assets.append(_AssetChanges(keys=keys, table=table, changed=found, columns=places, unknown=found.unknown or everything))
+    until = _collect(assets, changes, foreign, deadline)
+    events = [event for asset in assets for event in asset.events(changes, foreign, until)]
+    events.sort(key=lambda event: event[0].order)
+    return CommitEvents(until=until, foreign=sum(number <= until for number in foreign), events=events)
+
+
+def _folded(name: str) -> str:
+    return name.casefold()
+
+
+def _exists(instance: dg.DagsterInstance, table: AssetTable, found: ChangedTable) -> bool:
+    """Whether the table is, or was, there: what expired commits may have dropped is not told from what never was."""
+    if found.id_before is not None or found.id_after is not None:
+        return True
+    return instance.get_latest_materialization_event(table.key) is not None
+
+
+def _unseen(table: AssetTable) -> ChangedTable:
+    """A table of which nothing is known."""
+    from ducklake_core import ChangedTable, Schema
+
+    return ChangedTable(name=table.address.sql, id_before=None, id_after=None, schema=Schema(columns=()))
+
+
+def _foreign(instance: dg.DagsterInstance, snapshots: Sequence[Snapshot]) -> dict[int, Snapshot]:
+    """Snapshots that no run of the instance made, which is asked once for all of them."""
+    runs = {snapshot.id: run for snapshot in snapshots if (run := _run_id(snapshot)) is not None}
+    own = set(instance.get_run_ids(filters=dg.RunsFilter(run_ids=sorted(set(runs.values()))))) if runs else set()
+    return {snapshot.id: snapshot for snapshot in snapshots if runs.get(snapshot.id) not in own}
+
+
+def _run_id(snapshot: Snapshot) -> str | None:
+    """The run that a commit names; anybody may write anything there, so what cannot be an id is none."""
+    run = dagster_facts(snapshot).get("run_id")
+    return run if isinstance(run, str) and run.isprintable() and 0 < len(run) <= _LONGEST_TEXT else None
+
+
+@dataclass(kw_only=True, slots=True)
+class _AssetChanges:
+    """Collects the changes of one asset."""
+
+    keys: PartitionKeys
+    table: AssetTable
+    changed: ChangedTable
+    columns: list[int]
+    unknown: str | None
+    touched: TouchedPartitions | None = None
+    newest: int = -1
+    by: set[int] = field(default_factory=set)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def touch(self, rows: ChangedRows, snapshot_id: int) -> None:
+        """Rows changed at a snapshot; snapshots come in ascending order."""
+        self.newest = snapshot_id
+        verb = "added" if rows.change == "added" else "removed"
+        self.counts[f"ducklake/rows_{verb}"] += rows.row_count
+        if rows.data_file_id is not None:
+            self.counts[f"ducklake/files_with_rows_{verb}"] += 1
+        if self.table.partitions_def is not None:
+            schema = self.changed.schema_before if rows.change == "removed" else None
+            touched = self._partitions()
+            touched.use(schema or self.changed.schema)
+            touched.touch([rows.ranges[place] for place in self.columns], snapshot_id)
+
+    def touch_all(self, snapshot_id: int) -> None:
+        """Any row may have changed."""
+        self.newest = snapshot_id
+        if self.table.partitions_def is not None:
+            self._partitions().touch_all(snapshot_id)
+
+    def _partitions(self) -> TouchedPartitions:
+        if self.touched is None:
+            self.touched = TouchedPartitions(self.table, self.changed.schema, self.keys)
+        return self.touched
+
+    def events(self, changes: LakeChanges, foreign: dict[int, Snapshot], until: int) -> Iterator[tuple[Place, Callable[[], Event]]]:
+        """The asset's events up to a snapshot."""
+        asset = self.table.key.to_user_string()
+        common = _Facts(changes=changes, asset=self, until=until, names=table_names(changes))
+        if self.newest >= 0:
+            keys: list[tuple[str | None, int]] = [(None, self.newest)] if self.touched is None else [*sorted(self.touched.found())]
+            for position, (partition, snapshot_id) in enumerate(keys):
+                place = Place(asset=asset, partition=partition or "", kind="rows")
+                yield place, _Materialization(common, partition, foreign.get(snapshot_id), last=position == len(keys) - 1)
+            if not keys:
+                outside = "rows changed that belong to none of the asset's partitions"
+                yield Place(asset=asset, kind="outside"), _Observation(common, foreign.get(self.newest), outside)
+        other = [number for number in self.changed.other_snapshots if number in foreign and number <= until]
+        dropped = self.changed.change == "dropped" and self.newest < 0 and self.unknown is None
+        if other or dropped:
+            snapshot = foreign[other[-1]] if other else None
+            note = "the table was dropped; it had no rows" if dropped else None
+            yield Place(asset=asset, kind="files"), _Observation(common, snapshot, note)
+
+
+def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dict[int, Snapshot], deadline: float) -> int:
+    """Hand every foreign change to its asset, in the order of commits; the last snapshot of which all changes were handed over."""
+    pieces: list[tuple[int, int, _AssetChanges, ChangedRows]] = []
+    for asset in assets:
+        if asset.unknown is not None:
+            asset.touch_all(changes.until)
+            continue
+        for rows in asset.changed.rows:
+            by = [number for number in rows.snapshots if number in foreign]
+            if by or not rows.snapshots:
+                pieces.append((rows.first_snapshot, by[-1] if by else rows.last_snapshot, asset, rows))
+    pieces.sort(key=lambda piece: piece[:2])
+    begun = pieces[0][0] if pieces else 0
+    for position, (first, newest, asset, rows) in enumerate(pieces):
+        if first > begun and time.monotonic() > deadline:
+            # Whole commits only: those before this change, of which every change was handed over.
+            reached = [snapshot.id for snapshot in changes.snapshots if snapshot.id < first]
+            if reached and position:
+                return reached[-1]
+        asset.touch(rows, newest)
+        asset.by.update(number for number in rows.snapshots if number in foreign)
+    return changes.until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """The metadata that all events of one asset share."""
+
+    changes: LakeChanges
+    asset: _AssetChanges
+    until: int
+    names: Mapping[int, str]
+
+    def metadata(self, snapshot: Snapshot | None) -> dict[str, Any]:
+        changed = self.asset.changed
+        facts: dict[str, Any] = {"ducklake/reported_until": self.until, "dagster/table_name": str(self.asset.table.address)}
+        if self.asset.unknown is None:
+            # Zeros too, so that the numbers make a line.
+            facts |= {"ducklake/rows_added": 0, "ducklake/rows_removed": 0, **self.asset.counts}
+        if self.until == self.changes.until and changed.id_after is not None:
+            facts |= {"dagster/row_count": changed.row_count, "dagster/size_bytes": changed.file_size_bytes}
+        if changed.change != "changed" and self.asset.unknown is None:
+            facts["ducklake/table"] = changed.change
+        if self.changes.expired:
+            facts["ducklake/expired_snapshots"] = ", ".join(f"{first}-{last}" for first, last in self.changes.expired)
+        told = snapshot_metadata(snapshot, self.names) if snapshot else {}
+        return {name: fact for name, fact in facts.items() if fact is not None} | told
+
+
+def snapshot_metadata(snapshot: Snapshot, names: Mapping[int, str]) -> dict[str, Any]:
+    """Metadata about a commit for its events; long texts are cut."""
+    facts = {
+        "ducklake/snapshot_id": snapshot.id,
+        "ducklake/committed_at": dg.MetadataValue.timestamp(snapshot.time),
+        "ducklake/changes": changes_text(snapshot, names)[:_LONGEST_TEXT],
+        "ducklake/author": snapshot.author and snapshot.author[:_LONGEST_TEXT],
+        "ducklake/message": snapshot.message and snapshot.message[:_LONGEST_TEXT],
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class _Materialization:
+    """Makes the event of one partition, or of an asset without partitions."""
+
+    facts: _Facts
+    partition: str | None
+    snapshot: Snapshot | None
+    last: bool
+
+    def __call__(self) -> dg.AssetMaterialization:
+        asset = self.facts.asset
+        metadata = self.facts.metadata(self.snapshot)
+        reason = asset.unknown or (asset.touched.problem if asset.touched is not None else None)
+        if reason is not None:
+            metadata["ducklake/partitions"] = f"all of them, because which ones changed is unknown: {reason}"[:_LONGEST_TEXT]
+        if asset.by:
+            metadata["ducklake/commits"] = len(asset.by)
+        if self.last and asset.changed.schema.columns:
+            # Dagster shows that of the last event; on thousands of them it would be megabytes.
+            changed = asset.changed
+            metadata["dagster/column_schema"] = table_schema(changed.schema, changed.column_comments, changed.partition_by)
+        message = self.snapshot.message if self.snapshot is not None else None
+        return dg.AssetMaterialization(
+            asset_key=asset.table.key, partition=self.partition, description=message and message[:_LONGEST_TEXT], metadata=metadata
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Observation:
+    """Makes the event of commits that changed no partition of the asset."""
+
+    facts: _Facts
+    snapshot: Snapshot | None
+    note: str | None = None
+
+    def __call__(self) -> dg.AssetObservation:
+        told = changes_text(self.snapshot, self.facts.names)[:_LONGEST_TEXT] if self.snapshot is not None else None
+        return dg.AssetObservation(
+            asset_key=self.facts.asset.table.key, description=self.note or told, metadata=self.facts.metadata(self.snapshot)
+        )

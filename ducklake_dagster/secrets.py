@@ -1,0 +1,111 @@
+"""Secrets in configuration: Dagster shows nested values of resources as they are, so what it gets to see is a placeholder.
+
+A secret that is given as a value is replaced by a text such as ``******** (password 1)`` when the configuration is made, and the value
+stays in the memory of the process. Whoever connects asks for it by the placeholder. Every process that runs a step loads the definitions
+and so has the value too. ``dg.EnvVar`` is left alone: Dagster shows the variable's name, and its value arrives when a run begins.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+from pydantic import model_validator
+
+from ducklake_core.errors import UsageError
+
+SECRET: dict[str, Any] = {"dagster__is_secret": True}
+"""Marks a field whose value is a secret."""
+
+_PLACEHOLDER = re.compile(r"\*{8} \(.* \d+\)")
+# The part of an address that names a user and a password.
+_LOGIN = re.compile(r"//[^/?#]*:[^/?#]*@")
+# libpq parameters and fsspec options that are secrets, and names that others give to theirs.
+_SECRET_NAMES = re.compile(r"password|secret|token|passphrase|credential|sslkeylog|key$|sas|connection_string", re.IGNORECASE)
+
+_LOCK = threading.Lock()
+_VALUES: dict[str, str] = {}
+_PLACEHOLDERS: dict[tuple[str, str], str] = {}
+
+
+def hide(name: str, value: str) -> str:
+    """The placeholder of a secret; the same for the same secret. A placeholder, and a ``dg.EnvVar``, is returned as it is."""
+    if isinstance(value, dg.EnvVar) or not value or _is_mask(value):
+        return value
+    with _LOCK:
+        if (name, value) not in _PLACEHOLDERS:
+            number = sum(known == name for known, _ in _PLACEHOLDERS) + 1
+            placeholder = f"******** ({name} {number})"
+            _PLACEHOLDERS[name, value], _VALUES[placeholder] = placeholder, value
+        return _PLACEHOLDERS[name, value]
+
+
+def reveal(text: str) -> str:
+    """The secret that a placeholder stands for; any other text is returned as it is.
+
+    Raises:
+        UsageError: A placeholder of another process, or the mask that Dagster itself shows.
+    """
+    found = _VALUES.get(text)
+    if found is not None:
+        return found
+    if _is_mask(text):
+        raise UsageError(
+            f"{text} stands for a secret that this process does not have: leave the field out of the run config, so that the value of the "
+            "definitions is used, or give dg.EnvVar there"
+        )
+    return text
+
+
+def _is_mask(text: str) -> bool:
+    return text == "********" or _PLACEHOLDER.fullmatch(text) is not None
+
+
+def hide_in_text(name: str, value: str) -> str:
+    """The text, or its placeholder when it is an address with a password."""
+    return hide(name, value) if _LOGIN.search(value) else value
+
+
+class SecretiveConfig(dg.Config):
+    """Configuration that holds placeholders in place of secrets, whatever it is made from."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hide_secrets(cls, data: Any) -> Any:
+        return {name: cls._hidden(name, value) for name, value in data.items()} if isinstance(data, Mapping) else data
+
+    @classmethod
+    def _hidden(cls, name: str, value: Any) -> Any:
+        if isinstance(value, dg.EnvVar):
+            return value
+        if isinstance(value, Mapping):
+            return {key: hide(str(key), one) if _is_secret_option(key, one) else cls._hidden(str(key), one) for key, one in value.items()}
+        if not isinstance(value, str):
+            return value
+        field = cls.model_fields.get(name)
+        extra = field.json_schema_extra if field else None
+        return hide(name, value) if isinstance(extra, Mapping) and extra.get("dagster__is_secret") else hide_in_text(name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process has no values for these placeholders.
+        return _rebuild, (type(self), {name: revealed(getattr(self, name)) for name in type(self).model_fields})
+
+
+def _is_secret_option(key: object, value: object) -> bool:
+    return isinstance(value, str) and _SECRET_NAMES.search(str(key)) is not None
+
+
+def revealed(value: Any) -> Any:
+    """A value of configuration with the secrets in place of their placeholders."""
+    if isinstance(value, dg.EnvVar):
+        return value
+    if isinstance(value, Mapping):
+        return {key: revealed(one) for key, one in value.items()}
+    return reveal(value) if isinstance(value, str) else value
+
+
+def _rebuild(cls: type[SecretiveConfig], settings: dict[str, Any]) -> SecretiveConfig:
+    return cls(**settings)

@@ -1,0 +1,105 @@
+"""Looks through a project's definitions before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import dagster as dg
+
+from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings
+from ducklake_dagster.naming import TableAddress, table_address
+from ducklake_dagster.table_slice import partition_dimensions
+from ducklake_dagster.write_settings import INPUT_KEYS, OUTPUT_KEYS, WriteSettings, plain_metadata, refuse_unknown_keys, resolve_settings
+
+
+def validate(defs: dg.Definitions) -> None:
+    """Refuse definitions that a run would refuse, or that would overwrite each other's tables; nothing is connected to.
+
+    Looked at are all assets whose IO manager, among the resources of ``defs``, is a :class:`DuckLakeIOManager`: two of them that are one
+    table of one lake, of which one overwrites without ``shared=True``; settings and metadata keys that do not exist; partitions without
+    a ``partition_expr`` that names a column for each dimension. A test of the project is a good place to call it.
+
+    Args:
+        defs: The project's definitions.
+
+    Raises:
+        UsageError: Its message lists everything that was found.
+    """
+    faults: list[str] = []
+    tables: dict[tuple[str, str], list[_Written]] = {}
+    for assets in defs.resolve_asset_graph().assets_defs:
+        faults += _input_faults(assets)
+        for spec in assets.specs:
+            manager = manager_of(defs, assets, spec.key)
+            if manager is None:
+                continue
+            try:
+                written = _written(spec, manager)
+            except DuckLakeError as error:
+                faults.append(error.message)
+                continue
+            tables.setdefault((_lake_of(manager), str(written.address).casefold()), []).append(written)
+    for sharing in tables.values():
+        faults += _sharing_faults(sharing)
+    if faults:
+        text = faults[0] if len(faults) == 1 else "\n".join([f"{len(faults)} things are wrong:", *(f"- {fault}" for fault in faults)])
+        raise UsageError(text, faults=tuple(faults))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """An asset, its table and how it is written."""
+
+    asset: str
+    address: TableAddress
+    settings: WriteSettings
+
+
+def manager_of(defs: dg.Definitions, assets: dg.AssetsDefinition, key: dg.AssetKey) -> DuckLakeIOManager | None:
+    """The IO manager that stores an asset's output, if it is one of ours."""
+    if not assets.is_executable or not assets.is_materializable:
+        return None
+    output = assets.node_def.output_dict[assets.get_output_name_for_asset_key(key)]
+    if output.dagster_type.is_nothing:
+        return None
+    found = (defs.resources or {}).get(assets.get_io_manager_key_for_asset_key(key))
+    return found if isinstance(found, DuckLakeIOManager) else None
+
+
+def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
+    subject, metadata = spec.key.to_user_string(), plain_metadata(spec.metadata)
+    refuse_unknown_keys(metadata, OUTPUT_KEYS, f"asset {subject}")
+    if spec.partitions_def is not None:
+        partition_dimensions(spec.partitions_def, metadata.get("partition_expr"), subject=subject)
+    return _Written(
+        asset=subject,
+        address=table_address(spec.key.path, metadata, manager.schema_),
+        settings=resolve_settings(default_settings(manager), metadata, subject=subject),
+    )
+
+
+def _lake_of(manager: DuckLakeIOManager) -> str:
+    lake = manager.lake
+    return repr((lake.catalog, lake.storage))
+
+
+def _input_faults(assets: dg.AssetsDefinition) -> Iterator[str]:
+    if not assets.is_executable:
+        return
+    for taken in assets.node_def.input_defs:
+        try:
+            refuse_unknown_keys(plain_metadata(taken.metadata), INPUT_KEYS, f"input {taken.name} of {assets.node_def.name}")
+        except UsageError as error:
+            yield error.message
+
+
+def _sharing_faults(sharing: list[_Written]) -> Iterator[str]:
+    for one in sharing:
+        others = [other.asset for other in sharing if other is not one]
+        if others and one.settings.write_mode == "overwrite" and not one.settings.shared:
+            yield (
+                f"asset {one.asset} would overwrite table {one.address}, which {', '.join(others)} write{'s' if len(others) == 1 else ''} "
+                "too: give it a table of its own with metadata table= or schema=, or set shared=True"
+            )

@@ -1,0 +1,1 @@
+"""What a user sees, each verb against the oracle."""

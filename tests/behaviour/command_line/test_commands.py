@@ -1,0 +1,204 @@
+"""Commands say what the library says, for people and as JSON, and end with codes that cron and orchestrators can act on."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from ducklake_core import DuckLake
+from ducklake_core.cli.app import app
+from ducklake_core.cli.session import FAILED, FOUND, USAGE
+from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.support.oracle import LakeAddress
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def lake(sqlite_address: LakeAddress) -> DuckLake:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", pa.table({"a": range(150), "b": [f"v{number}" for number in range(150)]}), author="me")
+    lake.write("t", pa.table({"a": range(150, 200), "b": ["w"] * 50}), message="more")
+    lake.table("t").delete("a < 30")
+    lake.write("other.u", pa.table({"d": pa.array([-(2**31) + 5, 0], pa.int32()).view(pa.date32()), "raw": [b"\xff", None]}), inline=False)
+    return lake
+
+
+@pytest.fixture
+def run(sqlite_address: LakeAddress) -> Run:
+    def invoke(line: str, *, code: int = 0, **variables: str) -> Result:
+        result = CliRunner().invoke(app, shlex.split(line), env={"DUCKLAKE_URL": sqlite_address.url, "COLUMNS": "200"} | variables)
+        assert result.exit_code == code, result.output + repr(result.exception)
+        return result
+
+    return invoke
+
+
+def answer(result: Result) -> Any:
+    return json.loads(result.stdout)
+
+
+def lines(result: Result) -> list[Any]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_listings(lake: DuckLake, run: Run) -> None:
+    assert [row["id"] for row in answer(run("snapshots --json"))] == [snapshot.id for snapshot in lake.snapshots()]
+    assert [row["id"] for row in answer(run("snapshots --table other.u --json"))] == [4]
+    assert len(answer(run("snapshots --last 2 --json"))) == 2
+    assert "more" in run("snapshots").stdout
+    assert [(row["table"], row["row_count"]) for row in answer(run("tables --json"))] == [("main.t", 170), ("other.u", 2)]
+    assert [row["row_count"] for row in answer(run("tables --schema main --at 1 --json"))] == [150]
+    files = answer(run("files t --json"))
+    assert [file["path"] for file in files] == [file.path for file in lake.table("t").list_files()]
+    assert files[0]["path"] in run("files t").stdout
+    assert answer(run("info --json"))["snapshot"] == 4
+    told = answer(run("info t --json"))
+    assert (told["row_count"], [column["name"] for column in told["columns"]]) == (170, ["a", "b"])
+    assert "main.t" in run("info t").stdout
+    assert "data path" in run("info").stdout
+
+
+def test_rows(lake: DuckLake, run: Run) -> None:
+    assert lines(run("query t --where 'a IN (31, 160)' --columns a --json")) == [{"a": 31}, {"a": 160}]
+    assert len(lines(run("query t --json"))) == 170
+    assert len(lines(run("query t --at 1 --json --limit 7"))) == 7
+    result = run("query t")
+    assert "--limit gives more" in result.stderr
+    assert "v129" in result.stdout
+    # Neither years before Christ nor bytes have a form in Python's dates or in JSON.
+    assert [row["raw"] for row in lines(run("query other.u --json"))] == ["/w==", None]
+    changed = lines(run("changes t --from 2 --to 3 --json"))
+    assert {row["change_type"] for row in changed} == {"insert", "delete"}
+    assert len(changed) == 80
+    assert len(lines(run("changes t --from 2 --where \"change_type = 'delete'\" --limit 5 --json"))) == 5
+
+
+def test_upkeep(lake: DuckLake, run: Run) -> None:
+    assert answer(run("expire --older-than '0 days' --min-age '0 days' --dry-run --json"))["dry_run"] is True
+    assert len(lake.snapshots()) == 5
+    assert "expired 4 snapshots" in run("expire --older-than '0 days' --min-age '0 days'").stdout
+    assert len(lake.snapshots()) == 1
+    assert "deleted" in run("cleanup --older-than '0 days' --min-age '0 days'").stdout
+    assert answer(run("orphans --older-than '0 days' --min-age '0 days' --dry-run --json"))["files"] == []
+    lake.write("m", pa.table({"a": range(20)}))
+    lake.write("m", pa.table({"a": range(20)}))
+    assert "would merge 2 files" in run("merge m --dry-run").stdout
+    assert answer(run("merge --schema main --json"))["tables"]
+    assert len(lake.table("m").list_files()) == 1
+    assert "already" in run("migrate --dry-run").stdout
+    before = lake.snapshot().id
+    lake.table("m").delete("a < 5")
+    assert "main.m" in run(f"restore m --at {before} --message undone").stdout
+    assert lake.table("m").scan().count() == 40
+    lake.drop_table("m")
+    assert answer(run(f"restore --at {before} --json"))["id"] == lake.snapshot().id
+    assert lake.table("m").scan().count() == 40
+    assert run(f"restore --at {lake.snapshot().id}").stdout == "nothing to change\n"
+    assert "is younger than" in run("expire --older-than '0 days'", code=USAGE).stderr
+
+
+def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
+    lake.set_option("data_inlining_row_limit", 5)
+    lake.write("m", pa.table({"a": range(40)}))
+    lake.write("m", pa.table({"a": [100, 101]}))
+    lake.table("m").delete("a < 30")
+    (planned,) = [step for step in answer(run("flush m --dry-run --json"))["steps"] if step["outcome"] == "planned"]
+    assert (planned["target"], planned["rows"]) == ("main.m", 2)
+    assert "done flush_inlined_data main.m" in run("flush --schema main").stdout
+    assert "done rewrite_data_files main.m" in run("rewrite m --delete-threshold 0.5").stdout
+    assert "between 0 and 1" in run("rewrite --delete-threshold 7", code=USAGE).stderr
+    verbs = [one["verb"] for one in answer(run("checkpoint --dry-run --json"))["verbs"]]
+    assert verbs[0] == "flush_inlined_data"
+    assert "skipped expire_snapshots" in run("checkpoint").stdout
+    assert sorted(lake.table("m").scan().to_arrow()["a"].to_pylist()) == [*range(30, 40), 100, 101]
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.table("m").delete("a = 35")
+    for file in lake.table("m").list_files():
+        next(Path(lake.info.data_path).rglob(Path(file.path).name)).unlink()
+    assert "failed rewrite_data_files main.m" in run("rewrite m --delete-threshold 0", code=FOUND).stdout
+
+
+def test_checks(lake: DuckLake, run: Run, sqlite_address: LakeAddress) -> None:
+    assert "nothing found" in run("check --level rows").stdout
+    assert 'ducklake_table_rows{lake="x",schema="main",table="t"} 200' in run("health --openmetrics --label lake=x").stdout
+    assert answer(run("health --json"))["tables"][0]["deleted_row_count"] == 30
+    SpoiledLake(sqlite_address).edit("UPDATE ducklake_file_column_stats SET max_value = '1' WHERE column_id = 1 AND max_value = '199'")
+    assert [one["code"] for one in answer(run("check --level footers --json", code=FOUND))["findings"]] == ["statistics-invalid"]
+    assert "mended" in run("check --repair").stdout
+    assert "nothing found" in run("check").stdout
+    SpoiledLake(sqlite_address).edit("CREATE TABLE ducklake_inlined_data_77_1 (row_id BIGINT)")
+    assert "dead inlined tables" in run("health", code=FOUND).stdout
+
+
+def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAddress) -> None:
+    hops = {hop["name"]: hop for hop in answer(run("doctor --json"))}
+    assert all(hops[name]["outcome"] == "ok" for name in ("catalog", "clock", "storage", "storage, writing"))
+    assert not list(Path(sqlite_address.data_path).glob("*.tmp"))
+    lake.table("t").list_files()
+    Path(lake.table("t").list_files()[0].path).unlink()
+    result = run("doctor --no-write", code=FOUND)
+    assert "failed   storage" in result.stdout
+    assert "-> check the data path" in result.stdout
+    nowhere = run("doctor", code=FOUND, DUCKLAKE_URL=f"sqlite:///{tmp_path}/nowhere.sqlite")
+    assert "failed   catalog" in nowhere.stdout
+    assert "ok       versions" in nowhere.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("query nope", FAILED, "no table main.nope"),
+        ("query t --where 'zz > 1'", FAILED, "zz"),
+        ("query t --at yesterday", USAGE, "neither the id of a snapshot nor a time"),
+        ("query t --at '2026-01-01 00:00:00'", USAGE, "no zone"),
+        ("expire --versions x", USAGE, "must be ids"),
+        ("expire --older-than soon --min-age 0d", USAGE, "soon"),
+        ("check --level deep", USAGE, "level must be one of"),
+        ("health --label x", USAGE, "name=value"),
+        ("restore --at 1 --columns then", USAGE, "--columns is for one table"),
+    ],
+)
+def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, code: int, says: str) -> None:
+    result = run(line, code=code)
+    assert says in result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_secrets_are_not_shown(run: Run) -> None:
+    secret = "hush-hush-7"
+    for url in (f"postgresql+psycopg://me:{secret}@127.0.0.1:1/lake", f"ducklake:postgres:host=127.0.0.1 port=1 password={secret}"):
+        for command in ("tables", "doctor", "doctor --json"):
+            variables = {"DUCKLAKE_URL": url, "DUCKLAKE_STORAGE_OPTIONS": f'{{"s3": {{"key": "{secret}"}}}}'}
+            result = CliRunner().invoke(app, shlex.split(command), env=variables)
+            assert result.exit_code != 0
+            assert secret not in result.output + repr(result.exception)
+    for options in (f'{{"s3": {{"key": "{secret}"', f'["{secret}"]'):
+        assert secret not in run("tables", code=USAGE, DUCKLAKE_STORAGE_OPTIONS=options).output
+    helped = CliRunner().invoke(app, ["--help"], env={"DUCKLAKE_URL": f"sqlite:///{secret}", "DUCKLAKE_STORAGE_OPTIONS": secret})
+    assert helped.exit_code == 0
+    assert secret not in helped.output
+
+
+def test_every_command_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    commands = [command.name for command in app.registered_commands]
+    assert len(commands) == 18
+    assert [name for name in commands if f"| `{name}" not in page] == []
+
+
+def test_which_lake(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sqlite_address: LakeAddress) -> None:
+    result = CliRunner().invoke(app, ["tables"], env={"DUCKLAKE_URL": ""})
+    assert (result.exit_code, "DUCKLAKE_URL" in result.stderr) == (USAGE, True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ducklake.toml").write_text(f'[lakes.mine]\ncatalog = "{sqlite_address.url}"\n')
+    assert len(answer(run("--lake mine tables --json"))) == 2
+    assert len(answer(run(f"--lake '{sqlite_address.attach}' tables --json", DUCKLAKE_URL="sqlite:///elsewhere"))) == 2

@@ -1,0 +1,1 @@
+"""Files that others wrote, read as DuckDB reads them."""

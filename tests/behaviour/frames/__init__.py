@@ -1,0 +1,1 @@
+"""Every kind of frame that users hand in."""

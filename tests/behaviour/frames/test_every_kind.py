@@ -1,0 +1,97 @@
+"""Every kind of frame with every type that it can hold, through every verb that takes one, read by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.format.types.data_types import TIME_NS, VARCHAR, DataType, Field, ListType, StructType
+from tests.behaviour.frames.kinds import KINDS, Kind
+from tests.behaviour.types.samples import FILE_TYPES, TYPES, constant, texts_of
+from tests.support.oracle import LakeAddress, Oracle
+
+OracleFactory = Callable[..., AbstractContextManager[Oracle]]
+
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
+
+
+@pytest.fixture
+def lake(sqlite_address: LakeAddress) -> DuckLake:
+    return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+
+
+def samples(data_type: DataType, kind: Kind) -> str:
+    """A query for the samples of a type, and NULL."""
+    texts: list[str | None] = [*texts_of(data_type, in_file=True), *([] if data_type in kind.no_null else [None])]
+    rows = ", ".join(f"({number}, {constant(text, TYPES[data_type])})" for number, text in enumerate(texts))
+    return f"SELECT * FROM (VALUES {rows}) AS samples(n, v)"
+
+
+@each_kind
+@pytest.mark.parametrize("inline", [True, False], ids=["inlined", "in files"])
+def test_values_of_every_type_are_those_that_duckdb_has(
+    kind: Kind, inline: bool, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory
+) -> None:
+    types = {f"t{number}": data_type for number, data_type in enumerate(FILE_TYPES) if data_type not in kind.lacks}
+    assert len(types) >= 25
+    with lake.transaction() as tx:
+        for name, data_type in types.items():
+            tx.create_table(name, {"n": "int32", "v": data_type})
+            tx.append(name, kind.make(duckdb.sql(samples(data_type, kind)).to_arrow_table()), inline=inline)
+    with oracle(sqlite_address) as duck:
+        for name, data_type in types.items():
+            wanted = duck.rows(f"SELECT n, v::VARCHAR FROM ({samples(data_type, kind)}) ORDER BY n")
+            assert duck.rows(f"SELECT n, v::VARCHAR FROM lake.{name} ORDER BY n") == wanted, data_type
+
+
+@each_kind
+def test_nested_values(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
+    fields = (Field(name="x", type=VARCHAR), Field(name="y", type=ListType(element=Field(name="element", type=VARCHAR))))
+    lake.create_table("t", {"n": "int32", "l": "int32[]", "s": StructType(fields=fields)})
+    # In pandas integers with a NULL among them become floats.
+    middle = "2" if kind.no_null else "NULL"
+    query = f"SELECT 1::INTEGER n, [1, {middle}, -3]::INTEGER[] l, {{'x': 'a', 'y': ['b', NULL]}} s UNION ALL SELECT 2, [], NULL"
+    rows = duckdb.sql(query).to_arrow_table()
+    lake.table("t").append(kind.make(rows), inline=False)
+    with oracle(sqlite_address) as duck:
+        assert duck.rows("SELECT * FROM lake.t ORDER BY n") == duck.rows(f"SELECT * FROM ({query}) ORDER BY n")
+
+
+@each_kind
+def test_every_verb_takes_it(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
+    def frame(**columns: list[object]) -> object:
+        return kind.make(pa.table({"k": pa.array(columns["k"], pa.int64()), "v": pa.array(columns["v"], pa.string())}))
+
+    lake.write("t", frame(k=[1, 2], v=["a", "b"]))
+    table = lake.table("t")
+    table.append(frame(k=[3], v=["c"]), inline=False)
+    table.overwrite(frame(k=[2], v=["B"]), where="k = 2")
+    table.upsert(frame(k=[3, 4], v=["C", "d"]), on=["k"])
+    table.merge(frame(k=[4, 5], v=["D", "e"]), on="k").when_matched_update("all").when_not_matched_insert("all").execute()
+    lake.create_table("empty", frame(k=[1], v=["a"]))
+    lake.create_table_as("copy", frame(k=[7], v=["g"]))
+    with lake.transaction() as tx:
+        tx.write("copy", frame(k=[8], v=["h"]))
+    with oracle(sqlite_address) as duck:
+        assert duck.rows("SELECT k, v FROM lake.t ORDER BY k") == [(1, "a"), (2, "B"), (3, "C"), (4, "D"), (5, "e")]
+        assert duck.rows("SELECT k, v FROM lake.copy ORDER BY k") == [(7, "g"), (8, "h")]
+        assert duck.rows("SELECT k, v FROM lake.empty") == []
+        for name in ("t", "copy", "empty"):
+            types = duck.rows(f"SELECT column_name, column_type FROM (DESCRIBE lake.{name})")
+            assert types == [("k", "BIGINT"), ("v", "VARCHAR")]
+
+
+@each_kind
+def test_a_column_of_nulls_takes_the_type_of_the_table(kind: Kind, lake: DuckLake) -> None:
+    lake.create_table("t", {"k": "int32", "d": "date"})
+    lake.table("t").append(kind.make(pa.table({"k": pa.array([1], pa.int32()), "d": pa.nulls(1, pa.date32())})))
+    assert lake.table("t").scan().to_arrow().to_pylist() == [{"k": 1, "d": None}]
+
+
+def test_all_types_of_duckdb_are_tried() -> None:
+    assert set(TYPES) - set(FILE_TYPES) == {TIME_NS}

@@ -1,0 +1,104 @@
+"""What is no frame is refused before anything is done, by its kind and with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nanoarrow
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import UsageError
+from tests.support.oracle import LakeAddress
+
+ONE_COLUMN = "it is one column without a name"
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "nothing": (lambda: None, "cannot write a NoneType: give Arrow data"),
+    "text": (lambda: "rows.parquet", "cannot write a str: give Arrow data"),
+    "path": (lambda: Path("rows.parquet"), r"cannot write a pathlib\.\w*Path: give Arrow data"),
+    "no rows": (list, "cannot write a list without rows: nothing tells its columns"),
+    "no names": (lambda: [{}, {}], "cannot write a list of empty dicts: nothing tells its columns"),
+    "rows of texts": (lambda: [{"a": 1}, "b"], "row 1 is of type str, not a dict"),
+    "rows of rows": (lambda: [[1, 2]], "row 0 is of type list, not a dict"),
+    "numbers as names": (lambda: [{"a": 1}, {1: 1}], "row 1 names a column 1, which is no text"),
+    "mixed values": (lambda: [{"a": 1}, {"a": 2}, {"a": "x"}], r"list of dicts: column 'a': row 2 \('x'\)"),
+    "any object": (lambda: [{"a": None}, {"a": object()}], r"list of dicts: column 'a': row 1 "),
+    "large and mixed": (lambda: [{"a": 2**70}, {"a": "x"}], "column 'a' mixes integers beyond 64 bits"),
+    "dict of columns": (lambda: {"a": [1]}, r"cannot write a dict: make it a table of columns, pyarrow\.table"),
+    "batches": (lambda: iter([pa.record_batch({"a": [1]})]), r"cannot write a list_iterator: .*RecordBatchReader\.from_batches"),
+    "Arrow array": (lambda: pa.array([1]), f"cannot write a pyarrow Int64Array: {ONE_COLUMN}"),
+    "chunked array": (lambda: pa.chunked_array([[1]]), f"cannot write a pyarrow ChunkedArray: {ONE_COLUMN}"),
+    "nanoarrow array": (lambda: nanoarrow.Array([1], nanoarrow.int32()), ONE_COLUMN),
+    "pandas Series": (lambda: pd.Series([1], name="a"), f"cannot write a pandas Series: {ONE_COLUMN}"),
+    "polars Series": (lambda: pl.Series("a", [1]), f"cannot write a polars Series: {ONE_COLUMN}"),
+    "lazy frame": (lambda: pl.LazyFrame({"a": [1]}), r"cannot write a polars LazyFrame: call its collect\(\)"),
+    "Table without columns": (lambda: pa.table({}), "cannot write a pyarrow Table without columns"),
+    "reader without columns": (lambda: pa.table({}).to_reader(), "cannot write a pyarrow RecordBatchReader without columns"),
+    "rows without columns": (lambda: pa.table({"a": [1, 2]}).select([]), "cannot write a pyarrow Table without columns"),
+    "pandas without columns": (lambda: pd.DataFrame(index=range(3)), "cannot write a pandas DataFrame without columns"),
+    "polars without columns": (pl.DataFrame, "cannot write a polars DataFrame without columns"),
+    "named index": (
+        lambda: pd.DataFrame({"a": [1], "b": [2]}).groupby("b").sum(),
+        r"pandas DataFrame whose index is named \(b\): make it columns with reset_index\(\)",
+    ),
+    "mixed pandas": (lambda: pd.DataFrame({"a": [1, "x"]}), "cannot write a pandas DataFrame: .*column a"),
+    "twice": (lambda: pd.DataFrame([[1, 2]], columns=["a", "a"]), "cannot write a pandas DataFrame: Duplicate column names"),
+}
+
+
+@pytest.fixture
+def lake(sqlite_address: LakeAddress) -> DuckLake:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", [{"a": 1}])
+    return lake
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_frame_is_refused_by_its_kind_in_every_verb(name: str, lake: DuckLake) -> None:
+    make, message = REFUSED[name]
+    table = lake.table("t")
+    verbs: dict[str, Callable[[Any], object]] = {
+        "write": lambda data: lake.write("t", data),
+        "append": table.append,
+        "overwrite": table.overwrite,
+        "upsert": lambda data: table.upsert(data, on="a"),
+        "merge": lambda data: table.merge(data, on="a").when_not_matched_insert("all").execute(),
+        "create_table_as": lambda data: lake.create_table_as("new", data),
+    }
+    for verb in verbs.values():
+        with pytest.raises(UsageError, match=message):
+            verb(make())
+    assert lake.snapshot().id == 1
+    assert table.scan().to_arrow().to_pylist() == [{"a": 1}]
+
+
+@pytest.mark.parametrize("name", ["nothing", "path", "no rows", "named index", "Arrow array"])
+def test_what_has_no_columns_gives_none_to_a_new_table(name: str, lake: DuckLake) -> None:
+    with pytest.raises(UsageError):
+        lake.create_table("new", REFUSED[name][0]())
+    assert not lake.has_table("new")
+
+
+def test_columns_of_arrow_schemas_of_other_libraries_are_taken(lake: DuckLake) -> None:
+    lake.create_table("of_polars", pl.Schema({"a": pl.Int16, "b": pl.List(pl.String)}))
+    lake.create_table("of_nanoarrow", nanoarrow.struct({"a": nanoarrow.int16()}))
+    assert [str(column.type) for column in lake.table("of_polars").schema] == ["int16", "list<varchar>"]
+    assert lake.table("of_nanoarrow").schema.names == ("a",)
+
+
+def test_rows_as_dicts_may_name_different_columns(lake: DuckLake) -> None:
+    lake.write("new", [{"a": 1}, {"b": "x", "a": None}, {"b": None, "c": 2**63}, {"d": -(2**100)}])
+    assert [str(column.type) for column in lake.table("new").schema] == ["int64", "varchar", "uint64", "int128"]
+    assert lake.table("new").scan().to_arrow().column("c").to_pylist() == [None, None, 2**63, None]
+    assert int(lake.table("new").scan().to_arrow().column("d").to_pylist()[3]) == -(2**100)
+
+
+def test_labels_of_rows_without_a_name_are_no_column(lake: DuckLake) -> None:
+    frame = pd.DataFrame({"a": [5, 6, 7]})
+    lake.table("t").overwrite(frame[frame.a > 5])
+    assert lake.table("t").scan().to_arrow().to_pylist() == [{"a": 6}, {"a": 7}]

@@ -1,0 +1,84 @@
+"""Streams are read once, and never whole where the verb allows it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from tests.behaviour.frames.kinds import Stream
+from tests.support.oracle import LakeAddress
+
+ROOT = Path(__file__).parents[3]
+GROWTH = 150
+"""Megabytes that a write may take, with a row group of the file that is open and what is on its way there; the stream has 380."""
+
+
+@pytest.mark.parametrize("verb", ["append", "overwrite", "create_table_as"])
+def test_a_stream_is_written_with_flat_memory(verb: str, sqlite_address: LakeAddress) -> None:
+    command = [sys.executable, "-m", "tests.behaviour.frames.flat_memory", sqlite_address.url, sqlite_address.data_path, verb]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < GROWTH
+    first = 0 if verb != "append" else 100_000
+    assert DuckLake.connect(sqlite_address.url).table("t").scan().count() == first + 60 * 262_144
+
+
+def test_what_is_looked_at_to_keep_few_rows_in_the_catalog_is_written_as_well(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    schema = pa.schema([("k", pa.int64())])
+    taken: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(100):
+            taken.append(number)
+            yield pa.record_batch([pa.array([number])], schema=schema)
+
+    lake.write("t", pa.RecordBatchReader.from_batches(schema, batches()))
+    assert taken == list(range(100))
+    assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == taken
+
+
+@pytest.mark.parametrize("verb", ["append", "overwrite", "upsert", "merge", "create_table_as", "transaction"])
+def test_a_stream_that_can_be_opened_once_is_enough(verb: str, sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"k": "int64"})
+    rows = Stream(pa.table({"k": [1, 2, 3]}))
+    if verb == "merge":
+        lake.table("t").merge(rows, on="k").when_not_matched_insert("all").execute()
+    elif verb == "create_table_as":
+        lake.create_table_as("t", rows, or_replace=True)
+    elif verb == "transaction":
+        with lake.transaction() as tx:
+            tx.write("t", rows)
+    else:
+        lake.write("t", rows, mode=verb, on="k" if verb == "upsert" else ())  # type: ignore[arg-type]
+    assert sorted(lake.table("t").scan().to_arrow().column("k").to_pylist()) == [1, 2, 3]
+
+
+def test_columns_are_taken_from_a_stream_without_reading_it(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    rows = pa.table({"k": [1, 2]}).to_reader()
+    lake.create_table("t", rows)
+    lake.table("t").append(rows)
+    assert lake.table("t").scan().to_arrow().column("k").to_pylist() == [1, 2]
+
+
+def test_a_stream_that_breaks_leaves_nothing_behind(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"k": "int64"})
+    schema = pa.schema([("k", pa.int64())])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(5):
+            yield pa.record_batch([pa.array(range(100_000))], schema=schema)
+        raise RuntimeError("no more rows")
+
+    with pytest.raises(RuntimeError, match="no more rows"):
+        lake.table("t").append(pa.RecordBatchReader.from_batches(schema, batches()))
+    assert lake.table("t").scan().count() == 0
+    assert list(Path(sqlite_address.data_path).rglob("*.parquet")) == []

@@ -1,0 +1,268 @@
+"""Which rows differ between two snapshots, by what DuckDB does to a lake: each way in which its log does not tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event, text
+
+from ducklake_core import ChangedTable, DuckLake
+from ducklake_core.errors import NotFoundError
+from tests.support.oracle import LakeAddress, Oracle
+
+MAKE = ("CREATE TABLE t (day DATE, n INTEGER)", "ALTER TABLE t SET PARTITIONED BY (day)")
+FEW = "INSERT INTO t VALUES (DATE '2026-01-01', 1), (DATE '2026-01-02', 2), (DATE '2026-01-03', 3)"
+MANY = "INSERT INTO t SELECT DATE '2026-01-01' + (i // 20)::INTEGER, i FROM range(60) r(i)"
+FLUSH = "CALL ducklake_flush_inlined_data('lake')"
+
+
+class Watch:
+    """A lake that DuckDB writes, seen from tick to tick."""
+
+    def __init__(self, lake: DuckLake, duck: Oracle) -> None:
+        self.lake, self.duck, self.at = lake, duck, lake.snapshot().id
+
+    def after(self, *statements: str) -> dict[str, ChangedTable]:
+        self.duck.run(*statements)
+        changes = self.lake.changed_tables(self.at, tables={"t": ["day"]})
+        self.at = changes.until
+        return {table.name: table for table in changes.tables}
+
+    def days(self, *statements: str) -> list[str]:
+        """Days that rows may have changed in."""
+        table = self.after(*statements).get("main.t")
+        if table is None:
+            return []
+        assert table.unknown is None
+        found: set[str] = set()
+        for rows in table.rows:
+            (known,) = rows.ranges
+            assert isinstance(known.low, int)
+            assert isinstance(known.high, int)
+            found |= {(date(1970, 1, 1) + timedelta(days=day)).isoformat() for day in range(known.low, known.high + 1)}
+        return sorted(found)
+
+
+@pytest.fixture
+def watched(lake: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any]) -> Any:
+    with oracle(lake_address) as duck:
+        duck.run(*MAKE)
+        yield Watch(lake, duck)
+
+
+def test_an_update_of_an_inlined_row_keeps_its_row_id(watched: Watch) -> None:
+    assert watched.days(FEW) == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert watched.days("UPDATE t SET n = 20 WHERE n = 2") == ["2026-01-02"]
+    assert watched.days("UPDATE t SET day = DATE '2026-01-05' WHERE n = 20") == ["2026-01-02", "2026-01-05"]
+    assert watched.days() == []
+
+
+def test_a_second_delete_takes_the_place_of_the_delete_file(watched: Watch) -> None:
+    watched.duck.run("CALL lake.set_option('data_inlining_row_limit', 0)")
+    watched.after(MANY)
+    assert watched.days("DELETE FROM t WHERE n = 3") == ["2026-01-01"]
+    assert watched.days("DELETE FROM t WHERE n = 4") == ["2026-01-01"]
+    assert watched.days("DELETE FROM t WHERE n = 21") == ["2026-01-02"]
+    assert watched.days("DELETE FROM t WHERE n >= 40") == ["2026-01-03"]
+
+
+def test_inserts_flushed_or_merged_before_anybody_looked(watched: Watch) -> None:
+    assert watched.days(FEW, FLUSH) == ["2026-01-01", "2026-01-02", "2026-01-03"]
+    assert watched.days(MANY, "INSERT INTO t SELECT DATE '2026-01-03', i FROM range(20) r(i)", "CALL ducklake_merge_adjacent_files('lake')")
+    assert watched.days("INSERT INTO t VALUES (DATE '2026-01-04', 1)", "DELETE FROM t WHERE n = 1 AND day < DATE '2026-01-02'", FLUSH)[
+        -1
+    ] == ("2026-01-04")
+
+
+def test_what_moves_rows_changes_none(watched: Watch) -> None:
+    watched.after(FEW, MANY)
+    # A flush of inlined deletes is logged as a delete, with a flush beside it only when inlined rows went along.
+    for statements in (
+        ["DELETE FROM t WHERE n = 3"],
+        [FLUSH],
+        ["DELETE FROM t WHERE n = 22"],
+        [FLUSH],
+        ["DELETE FROM t WHERE n BETWEEN 41 AND 55"],
+        ["CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0.01)"],
+        ["INSERT INTO t SELECT DATE '2026-01-07', i FROM range(20) r(i)", "INSERT INTO t SELECT DATE '2026-01-07', i FROM range(20) r(i)"],
+        ["CALL ducklake_merge_adjacent_files('lake')"],
+    ):
+        found = watched.after(*statements).get("main.t")
+        assert bool(found and found.rows) == (not statements[0].startswith("CALL")), statements
+        assert found is None or found.unknown is None
+
+
+def test_rewritten_after_deletes_that_only_the_catalog_knew(watched: Watch) -> None:
+    watched.after(MANY)
+    rewrite = "CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0.01)"
+    assert "2026-01-02" in watched.days("DELETE FROM t WHERE n IN (21, 22)", rewrite)
+    assert (
+        watched.days(MANY.replace("01-01", "01-05"), "DELETE FROM t WHERE day = DATE '2026-01-05' AND n < 5", rewrite)[-1] == "2026-01-07"
+    )
+
+
+def test_rows_deleted_and_flushed_in_one_commit_leave_no_trace(watched: Watch) -> None:
+    watched.after(FEW)
+    found = watched.after("BEGIN", "DELETE FROM t WHERE n = 1", FLUSH, "COMMIT")["main.t"]
+    assert found.unknown is not None
+    assert "no trace" in found.unknown
+
+
+def test_a_table_swapped_in_by_name(watched: Watch) -> None:
+    watched.after(FEW, "CREATE TABLE u AS SELECT DATE '2026-02-01' AS day, 7 AS n")
+    found = watched.after("BEGIN", "ALTER TABLE t RENAME TO t_old", "ALTER TABLE u RENAME TO t", "COMMIT")["main.t"]
+    assert found.change == "replaced"
+    assert {rows.change for rows in found.rows} == {"added", "removed"}
+    assert sum(rows.row_count for rows in found.rows if rows.change == "removed") == 3
+    assert sum(rows.row_count for rows in found.rows if rows.change == "added") == 1
+    assert {rows.snapshots for rows in found.rows} == {(watched.at,)}
+
+
+def test_a_dropped_table(watched: Watch) -> None:
+    watched.after(FEW, MANY)
+    found = watched.after("DROP TABLE t")["main.t"]
+    assert found.change == "dropped"
+    assert sum(rows.row_count for rows in found.rows) == 63
+    assert {rows.change for rows in found.rows} == {"removed"}
+
+
+def test_expired_commits_are_named_and_leave_nothing_out(watched: Watch) -> None:
+    watched.after(FEW, MANY)
+    at = watched.at
+    watched.duck.run(
+        "DELETE FROM t WHERE day = DATE '2026-01-01'", "INSERT INTO t VALUES (DATE '2026-01-09', 9)", "CREATE TABLE other (i INTEGER)"
+    )
+    watched.duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{', '.join(map(str, range(1, at + 2)))}])")
+    changes = watched.lake.changed_tables(at, tables={"t": ["day"]})
+    assert changes.before is None
+    assert changes.expired == ((at + 1, at + 1),)
+    (found,) = changes.tables
+    assert found.unknown is not None
+    assert f"snapshot {at + 1}" in found.unknown
+
+
+def test_a_cursor_that_was_expired_alone_loses_nothing(watched: Watch) -> None:
+    watched.after(FEW, MANY)
+    at = watched.at
+    watched.duck.run("INSERT INTO t SELECT DATE '2026-01-09', i FROM range(20) r(i)")
+    watched.duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{', '.join(map(str, range(1, at + 1)))}])")
+    assert watched.days() == ["2026-01-09"]
+
+
+def test_a_delete_that_duckdb_had_to_repeat(watched: Watch) -> None:
+    """Its file keeps the snapshot of the first attempt, which may be one that was reported; only its id tells that it is new."""
+    watched.duck.run("CALL lake.set_option('data_inlining_row_limit', 0)")
+    watched.after(MANY, "DELETE FROM t WHERE n = 3")
+    watched.duck.run("CREATE TABLE other (i INTEGER)")
+    watched.at = watched.lake.snapshot().id
+    watched.duck.run("DELETE FROM t WHERE n = 4")
+    with watched.lake.database.write() as connection:
+        connection.execute(text("UPDATE ducklake_delete_file SET partial_max = partial_max - 1"))
+    assert watched.days() == ["2026-01-01"]
+
+
+def test_a_range_in_the_past_is_told_although_its_files_were_replaced(watched: Watch) -> None:
+    watched.after(MANY)
+    at = watched.at
+    watched.duck.run("DELETE FROM t WHERE n IN (21, 22)")
+    until = watched.lake.snapshot().id
+    watched.duck.run(
+        "INSERT INTO t SELECT DATE '2026-01-07', i FROM range(20) r(i)",
+        "CALL ducklake_rewrite_data_files('lake', 't', delete_threshold => 0.01)",
+    )
+    (found,) = watched.lake.changed_tables(at, until, tables={"t": ["day"]}).tables
+    assert found.rows
+    assert all(at < rows.first_snapshot <= rows.last_snapshot <= until for rows in found.rows)
+
+
+def test_a_log_that_nobody_can_read_is_anybodys_change(watched: Watch) -> None:
+    watched.after(FEW)
+    watched.duck.run("INSERT INTO t VALUES (DATE '2026-01-08', 8)")
+    with watched.lake.database.write() as connection:
+        connection.execute(
+            text("UPDATE ducklake_snapshot_changes SET changes_made = 'a kind of \"its own' WHERE snapshot_id > :at"), {"at": watched.at}
+        )
+    (found,) = watched.after().values()
+    assert [rows.snapshots for rows in found.rows] == [()]
+
+
+def test_no_such_range(small: DuckLake) -> None:
+    assert small.changed_tables(0).tables == ()
+    assert small.changed_tables(77) == small.changed_tables(77, tables={"t": []})
+    assert small.changed_tables(77).before is None
+    with pytest.raises(NotFoundError, match="there is no snapshot 5"):
+        small.changed_tables(0, 5)
+
+
+def test_all_tables_when_none_is_named(watched: Watch) -> None:
+    watched.duck.run("CREATE SCHEMA s", "CREATE TABLE s.u AS SELECT 1 AS i", FEW)
+    assert [(table.name, table.change) for table in watched.lake.changed_tables(0).tables] == [("main.t", "created"), ("s.u", "created")]
+
+
+def test_names_in_other_letters_and_columns_of_other_types(watched: Watch) -> None:
+    watched.duck.run('CREATE TABLE "Odd.Name" ("Key" VARCHAR, "At" TIMESTAMPTZ, i BIGINT)')
+    watched.duck.run("""INSERT INTO "Odd.Name" VALUES ('é''', TIMESTAMPTZ '2026-01-01 00:00:00+00', 5), (NULL, NULL, NULL)""")
+    (found,) = watched.lake.changed_tables(watched.at, tables={'main."odd.NAME"': ["KEY", "at", "I", "missing"]}).tables
+    ranges = {tuple((known.low, known.has_values) for known in rows.ranges) for rows in found.rows}
+    assert ranges == {
+        (("é'", True), (1767225600000000, True), (5, True), (None, True)),
+        ((None, False), (None, False), (None, False), (None, True)),
+    }
+
+
+def _statements(action: Callable[[], object]) -> int:
+    found: list[str] = []
+    engine = Engine
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+        found.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        action()
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    return len(found)
+
+
+@pytest.mark.parametrize("tables", [1, 20])
+def test_the_number_of_statements_is_fixed(small: DuckLake, tables: int) -> None:
+    import pyarrow as pa
+
+    names = [f"t{number}" for number in range(tables)]
+    for name in names:
+        small.write(name, pa.table({"day": pa.array([date(2026, 1, 1)], pa.date32()), "n": [1]}), partition_by=["day"])
+    at = small.snapshot().id
+
+    def commit(count: int) -> None:
+        for number in range(count):
+            rows = pa.table({"day": pa.array([date(2026, 1, 1 + number % 28)], pa.date32()), "n": [number]})
+            small.write(names[number % tables], rows, inline=number % 2 == 0)
+            small.table(names[number % tables]).delete(f"n = {number} AND day = DATE '2026-01-01'")
+
+    wanted = {name: ["day"] for name in names}
+    commit(10)
+    few = _statements(lambda: small.changed_tables(at, tables=wanted))
+    commit(90)
+    assert _statements(lambda: small.changed_tables(at, tables=wanted)) == few
+    assert few <= 24
+
+
+def test_deeply_nested_json_of_others_stops_no_commit(small: DuckLake, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    import pyarrow as pa
+
+    deep = "[" * 100_000
+    small.write("t", pa.table({"n": [1]}))
+    with oracle(sqlite_address) as duck:
+        for message in (deep, '{"commit_id": ' + deep):
+            duck.run("BEGIN", "INSERT INTO t VALUES (2)", f"CALL lake.set_commit_message('x', 'y', extra_info => '{message}')", "COMMIT")
+    result = small.write("t", pa.table({"n": [3]}), commit_id="mine", extra_info=deep)
+    assert json.loads(result.snapshot.extra_info or "")["extra_info"] == deep
+    found = small.find_commit("mine")
+    assert found is not None
+    assert found.id == result.snapshot_id
+    assert small.write("t", pa.table({"n": [3]}), commit_id="mine").repeated

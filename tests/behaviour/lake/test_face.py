@@ -1,0 +1,221 @@
+"""The face: what one call does to a lake, judged by DuckDB."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    SchemaError,
+    UsageError,
+)
+from ducklake_core.staging.table_cache import RECENT_SECONDS
+from tests.behaviour.lake.days import files_of, keys, rows
+from tests.support.oracle import LakeAddress
+
+Attach = Callable[..., Any]
+
+
+def test_first_write_creates_schema_and_table_and_rows_at_once(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    done = lake.write('raw."we""ird, näme"', rows(0, 5), partition_by=["bucket(2, k)"], author="me", message="hi", extra_info={"run": 1})
+    assert done.snapshot_id == 1
+    assert done.snapshot.author == "me"
+    with oracle(lake_address) as duck:
+        assert duck.value('SELECT count(*) FROM raw."we""ird, näme"') == 5
+        (row,) = duck.rows("SELECT author, commit_message, commit_extra_info FROM ducklake_snapshots('lake') WHERE snapshot_id = 1")
+        assert row[:2] == ("me", "hi")
+        assert '"run": 1' in row[2]
+    assert [info.table for info in lake.tables("raw")] == ['raw."we""ird, näme"']
+    assert lake.table('raw."we""ird, näme"').info().partition_by == ("bucket(2, k)",)
+
+
+def test_columns_are_added_and_widened_in_the_same_commit(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", pa.table({"a": pa.array([1, 2], pa.int32())}))
+    wider = pa.table({"b": ["x"], "A": pa.array([2**40], pa.int64())})
+    with pytest.raises(SchemaError, match="additive"):
+        lake.write("t", wider)
+    done = lake.write("t", wider, schema_evolution="additive")
+    assert len(done.schema_changes) == 2
+    with oracle(lake_address) as duck:
+        assert duck.rows("SELECT a, b FROM t ORDER BY a") == [(1, None), (2, None), (2**40, "x")]
+        assert duck.rows("SELECT a FROM t WHERE a > 5") == [(2**40,)]
+        duck.run("INSERT INTO t VALUES (7, 'y')")
+        assert duck.value("SELECT count(*) FROM t WHERE b IS NULL") == 2
+    assert lake.table("t").scan(where="b = 'y'").to_arrow().num_rows == 1
+
+
+def test_the_same_commit_id_writes_once(lake: DuckLake) -> None:
+    first = lake.write("t", rows(0, 3), commit_id="run-1/step")
+    again = lake.write("t", rows(0, 3), commit_id="run-1/step")
+    assert (first.repeated, again.repeated, again.snapshot_id, again.table_id) == (False, True, first.snapshot_id, first.table_id)
+    assert lake.table_info("t").row_count == 3
+    found = lake.find_commit("run-1/step")
+    assert found is not None
+    assert found.id == first.snapshot_id
+    lake.write("t", rows(0, 3), commit_id="run-2/step")
+    assert lake.table_info("t").row_count == 6
+
+
+def test_several_tables_in_one_snapshot(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("old", rows(0, 3))
+    with lake.transaction(message="all") as tx:
+        tx.create_schema("s")
+        tx.create_table("s.t", rows(0, 0))
+        tx.append("s.t", rows(0, 5))
+        tx.append("s.t", rows(5, 7))
+        tx.overwrite("old", rows(7, 9))
+        assert not lake.has_table("s.t")
+    assert [write.rows_added for write in tx.result.writes] == [7, 2]
+    with oracle(lake_address) as duck:
+        assert keys(duck, "s.t") == [*range(7)]
+        assert keys(duck, "old") == [7, 8]
+    assert lake.snapshot().id == 2
+
+
+def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.set_option("data_inlining_row_limit", 0)
+    small.write("t", rows(0, 3))
+    before = files_of(sqlite_address)
+
+    def fail() -> None:
+        with small.transaction() as tx:
+            tx.append("t", rows(3, 5))
+            tx.write("new", rows(3, 5))
+            assert len(files_of(sqlite_address)) > len(before)
+            raise RuntimeError("changed my mind")
+
+    with pytest.raises(RuntimeError, match="changed my mind"):
+        fail()
+    assert files_of(sqlite_address) == before
+    assert small.snapshot().id == 1
+
+
+def test_what_a_lake_remembers_follows_changes_of_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    table = lake.create_table("t", rows(0, 0).schema)
+    table.append(rows(0, 3))
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+        duck.run("CALL lake.set_option('parquet_compression', 'zstd', table_name => 't')")
+        time.sleep(RECENT_SECONDS)
+        before = files_of(lake_address)
+        table.append(rows(3, 23))
+        (newest,) = files_of(lake_address) - before
+        assert pq.ParquetFile(newest).metadata.row_group(0).column(0).compression == "ZSTD"
+        duck.run("DELETE FROM t WHERE k = 4")
+        table.append(rows(6, 7))
+        done = table.delete("k IN (4, 5)")
+        assert done.rows_deleted == 1
+        duck.run("ALTER TABLE t RENAME COLUMN s TO text")
+        with pytest.raises(SchemaError, match="'s'"):
+            table.append(rows(7, 8))
+        duck.run("DROP TABLE t", "CREATE TABLE t (k BIGINT, day DATE, s VARCHAR)")
+        lake.table("t").append(rows(8, 9))
+        assert keys(duck) == [8]
+
+
+def test_nothing_to_change_is_no_snapshot(small: DuckLake) -> None:
+    small.write("t", rows(0, 3))
+    done = small.table("t").append(rows(0, 0))
+    assert (done.committed, done.rows_added, done.snapshot_id) == (False, 0, 1)
+    assert small.table("t").delete("k > 99").committed is False
+    with small.transaction() as tx:
+        pass
+    assert tx.result.snapshot is None
+    assert small.snapshot().id == 1
+
+
+def test_time_travel_and_history(lake: DuckLake) -> None:
+    lake.write("t", rows(0, 3))
+    lake.table("t").append(rows(3, 6))
+    lake.write("u", rows(0, 1))
+    assert [snapshot.id for snapshot in lake.table("t").snapshots()] == [1, 2]
+    old = lake.table("t", at=1)
+    assert old.scan(columns=["k"]).to_arrow().num_rows == 3
+    assert lake.table("t", at=lake.snapshot(1).time).snapshot_id == 1
+    with pytest.raises(UsageError, match="at snapshot 1"):
+        old.append(rows(0, 1))
+    with pytest.raises(NotFoundError, match="snapshot 0"):
+        lake.table("t", at=0)
+    with pytest.raises(NotFoundError):
+        lake.table("t", at=datetime(2000, 1, 1, tzinfo=UTC))
+
+
+def test_sizes_and_column_summaries_come_from_the_catalog(small: DuckLake) -> None:
+    small.write("t", rows(0, 30), partition_by=["month(day)"], comment="flights")
+    small.table("t").delete("k < 3")
+    info = small.table_info("t")
+    assert (info.row_count, info.file_count, info.deleted_row_count, info.partition_by) == (27, 1, 3, ("month(day)",))
+    assert info.comment == "flights"
+    summary = small.table("t").column_summaries()["k"]
+    assert (summary.value_count, summary.null_count, summary.min_value, summary.max_value) == (30, 0, 0, 29)
+
+
+def test_what_does_not_exist_or_exists_already(small: DuckLake) -> None:
+    small.write("t", rows(0, 3))
+    with pytest.raises(NotFoundError, match=r"no table main\.x at snapshot 1"):
+        small.table("x")
+    with pytest.raises(NotFoundError, match=r"no table main\.x at snapshot 1"):
+        small.write("x", rows(0, 1), create=False)
+    with pytest.raises(AlreadyExistsError, match="T"):
+        small.create_table("T", rows(0, 0))
+    with pytest.raises(AlreadyExistsError):
+        small.create_schema("MAIN")
+    assert small.create_schema("main", if_not_exists=True) is None
+    assert small.drop_table("x", if_exists=True) is None
+    with pytest.raises(UsageError, match="has t in it"):
+        small.drop_schema("main")
+    with pytest.raises(UsageError, match=r"pandas|list"):
+        small.write("t", [1, 2])
+    with pytest.raises(UsageError, match="where belongs to overwrite"):
+        small.write("t", rows(0, 1), where="k = 0")
+    assert not small.has_table("x.y")
+
+
+def test_names_of_views_are_taken(small: DuckLake, sqlite_address: LakeAddress, oracle: Attach) -> None:
+    with oracle(sqlite_address) as duck:
+        duck.run("CREATE SCHEMA s", "CREATE VIEW s.v AS SELECT 1 AS one")
+    with pytest.raises(AlreadyExistsError, match=r"view s\.V"):
+        small.write("s.V", rows(0, 1))
+
+
+def test_a_transaction_refuses_what_it_would_get_wrong(small: DuckLake) -> None:
+    small.write("t", rows(0, 3))
+    tx = small.transaction()
+    with tx:
+        tx.append("t", rows(3, 4))
+        with pytest.raises(UsageError, match="no result"):
+            tx.result  # noqa: B018
+    assert small.table_info("t").row_count == 4
+    with pytest.raises(UsageError, match="not open"):
+        tx.append("t", rows(3, 4))
+
+
+def test_commit_messages_can_be_required(small: DuckLake) -> None:
+    small.set_option("require_commit_message", value=True)
+    with pytest.raises(UsageError, match="require_commit_message"):
+        small.write("t", rows(0, 1))
+    small.write("t", rows(0, 1), message="because")
+    assert small.options()["require_commit_message"] == "true"
+
+
+def test_lakes_are_picklable_and_quiet_about_passwords() -> None:
+    from ducklake_core.catalog.database.connections import Database
+    from ducklake_core.catalog.database.url import parse_catalog_url
+    from ducklake_core.format.state import LakeInfo
+    from ducklake_core.storage.filesystems import Storage, StorageOptions
+
+    database = Database(parse_catalog_url("postgresql://me:hunter22@db/lake"))
+    storage = Storage(options=StorageOptions(by_protocol={"s3": {"secret": "hunter33"}}))
+    lake = DuckLake(database, LakeInfo(version="1.0", data_path="s3://b/", encrypted=False), storage)
+    copy = pickle.loads(pickle.dumps(lake))
+    for text in (repr(lake), repr(copy), repr(copy.storage)):
+        assert "hunter" not in text

@@ -1,0 +1,327 @@
+"""Rows that we keep in the catalog: DuckDB reads, continues and flushes them, and its own metadata would be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from sqlalchemy import String, cast, inspect, select
+
+from ducklake_core import DuckLake
+from ducklake_core.catalog.inlined.rows import stored_array
+from ducklake_core.commit.actions import InsertInlined
+from ducklake_core.commit.committer import Committer
+from ducklake_core.commit.request import CommitRequest
+from ducklake_core.errors import NotFoundError, SchemaError, UsageError
+from ducklake_core.format.files.inlined_rows import inlined_rows_of
+from ducklake_core.format.types.data_types import INT32, JSON, TIME_NS, Field, ListType, MapType, StructType
+from ducklake_core.format.types.schema import Schema, with_ids
+from ducklake_core.format.values.leaf_values import from_cast_text
+from tests.behaviour.types.samples import TYPES, constant, rows_of, table_texts, texts_of
+from tests.support.catalog_dump import dump_catalog
+from tests.support.oracle import LakeAddress, attached, file_lake
+
+Attach = Callable[..., Any]
+
+
+@pytest.fixture
+def theirs(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> LakeAddress:
+    """A place for a lake of DuckDB, on the same kind of database."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    backend = lake_address.backend
+    return request.getfixturevalue("postgres").lake(folder) if backend == "postgresql" else file_lake(backend, folder)
+
+
+def numbers(*values: int | None) -> pa.Table:
+    return pa.table({"a": pa.array(values, pa.int32())})
+
+
+def stored_rows(lake: DuckLake) -> dict[str, list[tuple[Any, ...]]]:
+    """What the tables of inlined rows hold, as the driver gives it."""
+    tables = lake.database.tables
+    found = {}
+    with lake.database.read() as connection:
+        for name in sorted(n for n in inspect(connection).get_table_names() if n.startswith("ducklake_inlined_data_1_")):
+            columns = [column["name"] for column in inspect(connection).get_columns(name)]
+            table = tables.inlined_data(name, columns[3:])
+            # Python has no 24:00:00.
+            as_text = [cast(column, String) if lake.settings().catalog_type == "postgresql" else column for column in table.c]
+            found[name] = [tuple(row) for row in connection.execute(select(*as_text).order_by(table.c.row_id))]
+    return found
+
+
+PLAIN = {
+    "n": ("INTEGER", ["1", "-5", "NULL"]),
+    "s": ("VARCHAR", ["'it''s'", "''", "NULL"]),
+    "f": ("DOUBLE", ["'nan'", "1.5", "'-inf'"]),
+    "r": ("FLOAT", ["0.1", "NULL", "3"]),
+    "b": ("BOOLEAN", ["true", "NULL", "false"]),
+    "d": ("DECIMAL(10, 2)", ["-1.5", "0", "NULL"]),
+    "day": ("DATE", ["'infinity'", "'0044-03-15 (BC)'", "'2024-02-29'"]),
+    "tz": ("TIMESTAMPTZ", ["'1969-12-31 23:59:59.5+00'", "'infinity'", "NULL"]),
+    "u": ("UUID", ["'550e8400-e29b-41d4-a716-446655440000'", "NULL", "NULL"]),
+    "x": ("BLOB", ["'\\x00\\xFFab'::BLOB", "''::BLOB", "NULL"]),
+    "l": ("VARCHAR[]", ["['a', 'x,y', NULL, '', 'it''s']", "[]", "NULL"]),
+    "m": ("MAP(VARCHAR, INTEGER)", ["MAP {'k': 1, 'c=d': NULL}", "MAP {}", "NULL"]),
+    "st": (
+        "STRUCT(i INTEGER, t VARCHAR, d DECIMAL(9, 2), l INTEGER[])",
+        ["{'i': 1, 't': 'x y', 'd': 1.5, 'l': [1, NULL]}", "NULL", "NULL"],
+    ),
+    "big": ("UBIGINT", ["18446744073709551615", "NULL", "0"]),
+    "j": ("JSON", ["'{\"a\": [1]}'", "NULL", "'[]'"]),
+    "clock": ("TIME", ["'24:00:00'", "NULL", "'00:00:00.5'"]),
+}
+
+
+def test_the_same_metadata_and_cells_as_the_reference(lake: DuckLake, lake_address: LakeAddress, theirs: LakeAddress) -> None:
+    """Bounds, row ids, counters, names of tables, and every cell, batch after batch, with a file in between."""
+    columns = ", ".join(f"{name} {sql}" for name, (sql, _) in PLAIN.items())
+    rows = ["(" + ", ".join(values[i] for _, values in PLAIN.values()) + ")" for i in range(3)]
+    with attached(theirs) as duck:
+        duck.run(f"CREATE TABLE t ({columns})")
+        batches = [[0], [1, 2], [0, 1, 2] * 5, [2]]
+        for batch in batches:
+            duck.run(f"INSERT INTO t VALUES {', '.join(rows[i] for i in batch)}")
+    source = DuckLake.connect(theirs.url)
+    content = source.table("t").scan(columns=[*PLAIN, "rowid"]).to_arrow().sort_by("rowid").drop_columns("rowid")
+    lake.create_table("t", source.table("t").schema)
+    start = 0
+    for batch in batches:
+        result = lake.table("t").append(content.slice(start, len(batch)))
+        assert (result.rows_inlined, result.files_added) == ((0, 1) if len(batch) > 10 else (len(batch), 0))
+        start += len(batch)
+    # NaN equals nothing, its text does.
+    assert str(stored_rows(lake)) == str(stored_rows(source))
+    lake.close()
+    source.close()
+    expected, found = dump_catalog(theirs), dump_catalog(lake_address)
+    # What is said about the file is not the subject here.
+    for name in expected.keys() - {"file_column_stats"}:
+        assert found[name] == expected[name], name
+    assert set(found) == set(expected)
+
+
+def test_every_type_is_read_by_the_reference(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    """Every type as a column, in a list, as values of a map, and in structs; judged by what a bare DuckDB makes of the same constants."""
+    types = tuple(t for t in TYPES if t != TIME_NS or lake_address.backend != "postgresql")
+    columns: list[tuple[Field, str, list[str], list[object]]] = []
+    for i, kind in enumerate(types):
+        sql, texts = TYPES[kind], texts_of(kind, in_file=False)
+        held = [from_cast_text(text, kind) for text in texts]
+        constants = [constant(text, sql) for text in texts]
+        leaf, pair = Field(name="x", type=kind), Field(name="key", type=INT32)
+        inner = Field(name="y", type=StructType(fields=(Field(name="z", type=kind),)))
+        columns.append((Field(name=f"c{i}", type=kind), sql, constants, held))
+        in_map = ", ".join(f"{n}: {text}" for n, text in enumerate(constants))
+        map_type, struct_type = MapType(key=pair, value=Field(name="value", type=kind)), StructType(fields=(leaf, inner))
+        columns.append((Field(name=f"m{i}", type=map_type), f"MAP(INT, {sql})", [f"MAP {{{in_map}}}", "MAP {}"], [[*enumerate(held)], []]))
+        columns.append(
+            (
+                Field(name=f"s{i}", type=struct_type),
+                f"STRUCT(x {sql}, y STRUCT(z {sql}))",
+                [f"{{'x': {text}, 'y': {{'z': {text}}}}}" for text in constants],
+                [{"x": value, "y": {"z": value}} for value in held],
+            )
+        )
+        if kind != JSON:
+            lists = [f"[{', '.join(constants)}, NULL]", "[]"]
+            columns.append(
+                (Field(name=f"l{i}", type=ListType(element=Field(name="element", type=kind))), f"{sql}[]", lists, [[*held, None], []])
+            )
+    count = 1 + max(len(values) for _, _, _, values in columns)
+    schema = with_ids(Schema(columns=tuple(field for field, _, _, _ in columns)))
+    held_values = [[*values, *[None] * (count - len(values))] for _, _, _, values in columns]
+    arrays = [stored_array(values, field, field) for field, values in zip(schema, held_values, strict=True)]
+    rows = pa.Table.from_arrays(arrays, names=list(schema.names))
+    bare = duckdb.connect()
+    bare.execute("SET TimeZone = 'UTC'")
+    bare.execute(f"CREATE TABLE t ({', '.join(f'{field.name} {sql}' for field, sql, _, _ in columns)})")
+    bare.execute(f"INSERT INTO t VALUES {rows_of([constants for _, _, constants, _ in columns])}")
+    as_text = ", ".join(f"CAST({field.name} AS VARCHAR)" for field, _, _, _ in columns)
+    wanted = bare.execute(f"SELECT {as_text} FROM t ORDER BY rowid").fetchall()
+    bare.close()
+
+    lake.create_table("t", schema)
+    with lake.reader() as reader:
+        base = reader.latest_snapshot()
+        state = reader.table("main", "t", base.id)
+    # Not by append(), which takes no Arrow type for integers of 128 bits.
+    insert = InsertInlined(table_id=state.id, schema=schema, rows=inlined_rows_of(rows, schema), inlined_table=state.inlined_tables[-1])
+    Committer(lake.database).commit(CommitRequest(base=base, actions=(insert,), commit_id="c"))
+    assert table_texts(lake.table("t").scan().to_arrow(), schema) == table_texts(rows, schema)
+    with oracle(lake_address) as duck:
+        found = duck.rows(f"SELECT {as_text} FROM t ORDER BY rowid")
+    for position, (field, sql, _, _) in enumerate(columns):
+        # Of times with an offset the instant is kept, in UTC.
+        if "TIMETZ" not in sql and "TIME WITH" not in sql:
+            assert [row[position] for row in found] == [row[position] for row in wanted], (field.name, sql)
+
+
+def test_the_reference_flushes_our_rows(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    rows = pa.table(
+        {"a": pa.array([1, None, 3], pa.int32()), "s": [{"x": "it's", "y": [1, None]}, None, {"x": None, "y": []}], "v": ["x", "\0", ""]}
+    )
+    lake.write("t", rows)
+    lake.table("t").append(rows.slice(0, 1))
+    lake.table("t").delete("a = 3")
+    before = lake.table("t").scan().to_arrow()
+    with oracle(lake_address) as duck:
+        duck.run("CALL ducklake_flush_inlined_data('lake')")
+        assert len(duck.rows("FROM ducklake_list_files('lake', 't')")) == 1
+        assert duck.rows("SELECT rowid, a, s.x FROM t ORDER BY rowid") == [(0, 1, "it's"), (1, None, None), (3, 1, "it's")]
+        assert duck.rows("SELECT count(*) FROM t AT (VERSION => 2)") == [(4,)]
+    assert lake.table("t").scan().to_arrow().equals(before)
+    assert lake.table("t").append(rows.slice(1, 1)).rows_inlined == 1
+    with oracle(lake_address) as duck:
+        assert duck.rows("SELECT max(rowid), count(*) FROM t") == [(4, 4)]
+
+
+def test_both_take_turns(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", numbers(1, 2))
+    with oracle(lake_address) as duck:
+        duck.run("INSERT INTO t VALUES (3)")
+        lake.table("t").append(numbers(4))
+        # The session was open all the time: what it caches by the counters must not be what it had before.
+        assert duck.rows("SELECT rowid FROM t WHERE a = 4") == [(3,)]
+        duck.run("UPDATE t SET a = 10 WHERE a = 4", "DELETE FROM t WHERE a = 1")
+        lake.table("t").append(pa.table({"a": pa.array(range(100, 120), pa.int32())}))
+        lake.table("t").append(numbers(-7))
+        assert duck.rows("SELECT rowid, a FROM t WHERE a < 100 ORDER BY rowid") == [(1, 2), (2, 3), (3, 10), (24, -7)]
+        assert duck.rows("SELECT min(a), max(a), count(*), count(DISTINCT rowid) FROM t") == [(-7, 119, 24, 24)]
+    assert lake.table("t").overwrite(numbers(5), where="a = 5").rows_inlined == 1
+    assert sorted(lake.table("t").scan(where="a < 100").to_arrow()["a"].to_pylist()) == [-7, 2, 3, 5, 10]
+
+
+def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    """Also when columns changed while inlining was off: there DuckDB inserts into the old columns, and fails."""
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.create_table("t", numbers(1).schema)
+    lake.set_option("data_inlining_row_limit", 10)
+    made = lake.table("t").append(numbers(1))
+    assert (made.snapshot.schema_version, made.snapshot.changes) == (2, "inlined_insert:1")
+    assert lake.table("t").append(numbers(2)).snapshot.schema_version == 2
+    lake.set_option("data_inlining_row_limit", 0)
+    wider = pa.table({"a": pa.array(range(20), pa.int32()), "b": ["x"] * 20})
+    lake.write("t", wider, schema_evolution="additive")
+    lake.set_option("data_inlining_row_limit", 10)
+    assert lake.table("t").append(wider.slice(0, 1)).snapshot.schema_version == 4
+    assert list(stored_rows(lake)) == ["ducklake_inlined_data_1_2", "ducklake_inlined_data_1_4"]
+    with oracle(lake_address) as duck:
+        duck.run("INSERT INTO t VALUES (7, 'theirs')")
+        assert duck.rows("SELECT rowid, a, b FROM t WHERE rowid NOT BETWEEN 2 AND 21 ORDER BY rowid") == [
+            (0, 1, None), (1, 2, None), (22, 0, "x"), (23, 7, "theirs"),
+        ]  # fmt: skip
+
+
+def test_what_others_change_between_base_and_commit(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    """A new table of inlined rows, made by a rename, takes the rows; the one known from the base may be flushed and gone."""
+    lake.write("t", numbers(1))
+    with oracle(lake_address) as duck, lake.transaction() as tx:
+        tx.append("t", numbers(2))
+        duck.run("ALTER TABLE t RENAME TO u", "CALL ducklake_flush_inlined_data('lake')")
+    assert tx.result.snapshot is not None
+    assert tx.result.snapshot.changes == "inlined_insert:1"
+    with oracle(lake_address) as duck:
+        assert duck.rows("SELECT rowid, a FROM u ORDER BY rowid") == [(0, 1), (1, 2)]
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.create_table("late", numbers(1).schema)
+    lake.set_option("data_inlining_row_limit", 10)
+    with oracle(lake_address) as duck, lake.transaction() as tx:
+        tx.append("late", numbers(1))
+        duck.run("INSERT INTO late VALUES (2)")
+    with oracle(lake_address) as duck:
+        assert duck.rows("SELECT a FROM late ORDER BY rowid") == [(2,), (1,)]
+
+
+def test_one_transaction_with_files_rows_and_definitions(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.create_table("t", numbers(1).schema)
+    with lake.transaction() as tx:
+        tx.append("t", numbers(1, 2))
+        tx.append("t", pa.table({"a": pa.array(range(100, 120), pa.int32())}))
+        tx.append("t", numbers(3))
+        tx.write("new", pa.table({"b": ["x"]}))
+        tx.create_table("empty", numbers(1).schema)
+    assert tx.result.snapshot is not None
+    assert tx.result.snapshot.changes == (
+        'created_table:"main"."empty",created_table:"main"."new",inserted_into_table:1,inlined_insert:1,inlined_insert:2'
+    )
+    assert [(write.rows_added, write.rows_inlined, write.files_added) for write in tx.result.writes] == [(23, 3, 1), (1, 1, 0)]
+    with oracle(lake_address) as duck:
+        assert duck.rows("SELECT rowid, a FROM t WHERE a < 100 ORDER BY rowid") == [(20, 1), (21, 2), (22, 3)]
+        assert duck.rows("FROM new") == [("x",)]
+    with pytest.raises(NotFoundError), lake.transaction() as tx:  # noqa: PT012
+        tx.append("t", numbers(9))
+        tx.append("missing", numbers(9))
+    assert lake.table("t").info().row_count == 23
+
+
+def test_which_writes_are_inlined(small: DuckLake) -> None:
+    def stream(*lengths: int) -> pa.RecordBatchReader:
+        schema = numbers(1).schema
+        return pa.RecordBatchReader.from_batches(schema, (numbers(*range(n)).to_batches()[0] for n in lengths))
+
+    small.create_table("t", numbers(1).schema)
+    small.create_table("off", numbers(1).schema)
+    small.set_option("data_inlining_row_limit", 3)
+    small.set_option("data_inlining_row_limit", 0, table="off")
+    table = small.table("t")
+    assert table.append(numbers(1, 2, 3)).rows_inlined == 3
+    assert table.append(numbers(1, 2, 3, 4)).rows_inlined == 0
+    assert table.append(numbers(1).to_batches()[0]).rows_inlined == 1
+    assert table.append(stream(2, 1)).rows_inlined == 3
+    long = table.append(stream(2, 1, 1, 50))
+    assert (long.rows_added, long.rows_inlined) == (54, 0)
+    assert not table.append(numbers()).committed
+    assert not table.append(stream()).committed
+    assert small.table("off").append(numbers(1)).files_added == 1
+    assert small.table("t").info().row_count == 3 + 4 + 1 + 3 + 54
+    reserved = pa.table({"Row_ID": [1]})
+    assert small.write("reserved", reserved).files_added == 1
+    wide = pa.table({f"c{n}": pa.array([n], pa.int32()) for n in range(1700)})
+    assert small.write("wide", wide).files_added == 1
+    heavy = pa.table({"b": pa.array([b"x" * (17 * 2**20)])})
+    assert small.write("heavy", heavy).files_added == 1
+
+
+def test_values_that_belong_into_files(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    """Text that DuckDB's parser would cut short or refuse."""
+    values: dict[str, pa.Array[Any]] = {
+        "brackets": pa.array([[["]"]]]),
+        "braces": pa.array([[{"x": "}"}]]),
+        "nul": pa.array([["a\0b"]]),
+        "names": pa.array([[{"x}": 1}]]),
+        "json": pa.ListArray.from_arrays([0, 1], pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": [1, 2]}']))),
+    }
+    for name, array in values.items():
+        assert lake.write(name, pa.table({"c": array})).files_added == 1, name
+    assert lake.write("fine", pa.table({"c": pa.array([["]}"], ["it's", "\\", None]])})).rows_inlined == 2
+    with oracle(lake_address) as duck:
+        assert duck.rows("FROM brackets") == [([["]"]],)]
+        assert duck.rows("FROM fine") == [(["]}"],), (["it's", "\\", None],)]
+
+
+def test_words_of_the_database_as_names(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    names = ["nothing", "returning", "select", "Over", "window", "end"]
+    lake.write("words", pa.table({name: [number] for number, name in enumerate(names)}))
+    lake.table("words").update({"nothing": "7"})
+    assert lake.table("words").scan().to_arrow().to_pylist() == [dict(zip(names, [7, 1, 2, 3, 4, 5], strict=True))]
+    with oracle(lake_address) as duck:
+        assert duck.rows("FROM words") == [(7, 1, 2, 3, 4, 5)]
+
+
+def test_refusals_are_those_of_files(small: DuckLake) -> None:
+    small.write("t", numbers(1))
+    with pytest.raises(SchemaError, match="column 'a'"):
+        small.table("t").append(pa.table({"a": pa.array([2**40])}))
+    with pytest.raises(SchemaError, match="NOT NULL"):
+        small.create_table("n", pa.schema([pa.field("a", pa.int32(), nullable=False)])).append(numbers(None))
+    with pytest.raises(UsageError, match="promised"):
+        small.table("t").overwrite(numbers(1, 7), where="a = 1")
+    with pytest.raises(SchemaError, match="nanoseconds"):
+        small.write("i", pa.table({"i": pa.array([pa.MonthDayNano([1, 2, 3])])}))
+    assert small.table("t").scan().to_arrow()["a"].to_pylist() == [1]

@@ -1,0 +1,226 @@
+"""What is in a lake besides rows, at every snapshot, as DuckDB lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.catalog.reading.macros import MacroParameter
+from ducklake_core.errors import CatalogCorruptError, NotFoundError
+from ducklake_core.format.layout.sorting import SortKey
+from tests.support.oracle import LakeAddress, Oracle
+
+OracleOf = Callable[..., AbstractContextManager[Oracle]]
+
+HISTORY = (
+    "CREATE SCHEMA s",
+    'CREATE SCHEMA "od.d"',
+    "CREATE TABLE t (a INT, b VARCHAR)",
+    "CREATE TABLE s.u (i INT)",
+    'CREATE TABLE "od.d"."n""x, y" (i INT)',
+    "INSERT INTO t SELECT i, 'v' || i FROM range(100) r(i)",
+    "INSERT INTO t VALUES (1000, 'small')",
+    "DELETE FROM t WHERE a BETWEEN 5 AND 50",
+    "DELETE FROM t WHERE a = 1000",
+    "DELETE FROM t WHERE a = 7 OR a = 60",
+    "INSERT INTO t SELECT i, 'w' || i FROM range(200, 300) r(i)",
+    "DELETE FROM t WHERE a >= 200",
+    "CREATE VIEW v AS SELECT a, b AS bb FROM t WHERE a > 1",
+    'CREATE VIEW s.v2("q,1", "w""") AS SELECT a, v.bb FROM main.v',
+    "COMMENT ON VIEW v IS 'a view''s comment'",
+    "COMMENT ON TABLE t IS 'about t'",
+    "COMMENT ON COLUMN t.b IS 'about b'",
+    "CREATE MACRO plus(x, y := 3) AS x + y",
+    "CREATE MACRO s.doubled(x) AS x, (x, y) AS x * y",
+    "CREATE MACRO s.typed(x INTEGER, z VARCHAR := 'o''k') AS x",
+    "CREATE MACRO below(n) AS TABLE SELECT * FROM t WHERE a < n",
+    "ALTER TABLE t SET SORTED BY (b DESC NULLS FIRST, a + 1)",
+    "ALTER VIEW v RENAME TO renamed",
+    "COMMENT ON TABLE t IS NULL",
+    "ALTER TABLE t RENAME TO t9",
+    "ALTER TABLE t9 RESET SORTED BY",
+    "INSERT INTO s.u VALUES (1), (2)",
+    "CALL ducklake_flush_inlined_data('lake')",
+    "DROP VIEW renamed",
+    "DROP MACRO plus",
+    "DROP MACRO TABLE below",
+    "DROP SCHEMA s CASCADE",
+)
+MOST_INLINED = "DATA_INLINING_ROW_LIMIT 5"
+
+
+def _play(address: LakeAddress, oracle: OracleOf) -> DuckLake:
+    with oracle(address, MOST_INLINED) as duck:
+        duck.run(*HISTORY)
+    return DuckLake.connect(address.url)
+
+
+@pytest.mark.slow_on("duckdb")
+def test_listings_through_history(lake_address: LakeAddress, oracle: OracleOf) -> None:
+    lake = _play(lake_address, oracle)
+    seen = set()
+    for snapshot in lake.snapshots()[::2]:
+        with oracle(lake_address, f"SNAPSHOT_VERSION {snapshot.id}") as duck:
+            _compare_tables(lake, duck, snapshot.id)
+            _compare_views(lake, duck, snapshot.id)
+            _compare_macros(lake, duck, snapshot.id)
+        seen |= {(len(lake.views(at=snapshot.id)), len(lake.macros(at=snapshot.id)))}
+    assert {(0, 0), (2, 4)} <= seen
+
+
+def _compare_tables(lake: DuckLake, duck: Oracle, at: int) -> None:
+    infos = lake.tables(at=at)
+    assert sorted(
+        (lake.table(i.table, at=at).state.name, i.table_id, i.table_uuid, i.file_count, i.file_size_bytes) for i in infos
+    ) == sorted(
+        (name, number, str(uuid), *rest)
+        for name, number, uuid, *rest in duck.rows(
+            "SELECT table_name, table_id, table_uuid, file_count, file_size_bytes FROM ducklake_table_info('lake')"
+        )
+    )
+    comments = duck.rows("SELECT table_name, comment FROM duckdb_tables() WHERE database_name = 'lake' ORDER BY ALL")
+    tables = {info.table: lake.table(info.table, at=at) for info in infos}
+    assert sorted((table.state.name, table.comment) for table in tables.values()) == comments
+    assert all(table.tags() == ({} if table.comment is None else {"comment": table.comment}) for table in tables.values())
+    columns = duck.rows(
+        "SELECT table_name, column_name, comment FROM duckdb_columns() WHERE database_name = 'lake' AND comment IS NOT NULL ORDER BY ALL"
+    )
+    assert sorted((t.state.name, column, text) for t in tables.values() for column, text in t.column_comments.items()) == columns
+    assert all({c: tags["comment"] for c, tags in t.column_tags().items()} == t.column_comments for t in tables.values())
+    for table in tables.values():
+        _compare_files(table.list_files(), duck, table.state.schema_name, table.state.name)
+
+
+def _compare_files(files, duck: Oracle, schema: str, name: str) -> None:  # type: ignore[no-untyped-def]
+    query = (
+        "SELECT COLUMNS(* EXCLUDE (data_file_encryption_key, delete_file_encryption_key)) FROM ducklake_list_files('lake', ?, schema => ?)"
+    )
+    ours = []
+    for file in files:
+        deletes = [(d.path, d.file_size_bytes, d.footer_size) for d in file.delete_files] or [(None, None, None)]
+        ours += [(file.path, file.file_size_bytes, file.footer_size, *delete) for delete in deletes]
+    assert sorted(ours, key=str) == sorted(duck.rows(query, [name, schema]), key=str)
+
+
+def _compare_views(lake: DuckLake, duck: Oracle, at: int) -> None:
+    listed = duck.rows("SELECT schema_name, view_name, comment FROM duckdb_views() WHERE database_name = 'lake' AND NOT internal")
+    views = lake.views(at=at)
+    assert [(v.state.schema_name, v.state.name, v.comment) for v in views] == sorted(listed)
+    for view in views:
+        assert view.dialect == "duckdb"
+        assert lake.view(view.name.upper(), at=at).state == view.state
+        assert view.tags() == ({} if view.comment is None else {"comment": view.comment})
+        with pytest.raises(NotFoundError, match=r"is a view, not a table.*lake\.view"):
+            lake.table(view.name, at=at)
+
+
+def _compare_macros(lake: DuckLake, duck: Oracle, at: int) -> None:
+    listed = duck.rows(
+        "SELECT schema_name, function_name, function_type, parameters, macro_definition FROM duckdb_functions() "
+        "WHERE database_name = 'lake'"
+    )
+    kinds = {"scalar": "macro", "table": "table_macro"}
+    ours = [
+        (m.schema_name, m.name, kinds[i.kind], [p.name for p in i.parameters], i.sql) for m in lake.macros(at=at) for i in m.implementations
+    ]
+    assert sorted(ours, key=str) == sorted(listed, key=str)
+
+
+def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
+    lake = _play(lake_address, oracle)
+    made = {text: s.id for s in lake.snapshots() for texts in s.change_set.listing().values() for text in texts}
+    created = made["main.below"]
+    assert lake.view("v", at=created).sql == "SELECT a, b AS bb FROM t WHERE (a > 1)"
+    assert lake.view("v", at=created).comment == "a view's comment"
+    assert lake.view("s.v2", at=created).column_aliases == ("q,1", 'w"')
+    assert lake.view("s.v2", at=created).sql == "SELECT a, v.bb FROM main.v"
+    macros = {macro.name: macro.implementations for macro in lake.macros(at=created)}
+    assert [i.parameters for i in macros["plus"]] == [
+        (MacroParameter(name="x"), MacroParameter(name="y", default="3", default_type="int32"))
+    ]
+    assert [len(i.parameters) for i in macros["doubled"]] == [1, 2]
+    assert [i.parameters for i in macros["typed"]] == [
+        (MacroParameter(name="x", type="int32"), MacroParameter(name="z", type="varchar", default="o'k", default_type="varchar"))
+    ]
+    assert [(i.kind, i.dialect) for i in macros["below"]] == [("table", "duckdb")]
+    assert lake.table("t", at=created).comment == "about t"
+    sorted_at = made["main.renamed"]
+    assert lake.table("t", at=sorted_at).sort_keys == (
+        SortKey(expression="b", direction="DESC", null_order="NULLS_FIRST", dialect="duckdb"),
+        SortKey(expression="(a + 1)", direction="ASC", null_order="NULLS_LAST", dialect="duckdb"),
+    )
+    assert lake.table("t9").sort_keys == ()
+    with pytest.raises(NotFoundError, match=r"no view main\.v at snapshot"):
+        lake.view("v")
+    with pytest.raises(NotFoundError, match=r"no table main\.v at snapshot"):
+        lake.table("v")
+
+
+def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> None:
+    lake = _play(lake_address, oracle)
+    with oracle(lake_address) as duck:
+        listed = duck.rows("SELECT snapshot_id, snapshot_time, schema_version, changes, author FROM ducklake_snapshots('lake')")
+    ours = [(s.id, s.time, s.schema_version, s.change_set.listing(), s.author) for s in lake.snapshots()]
+    assert [(row[0], row[3]) for row in ours] == [(row[0], row[3]) for row in listed]
+    assert ours == listed
+    kinds = {kind for row in ours for kind in row[3]}
+    assert {
+        "views_altered",
+        "scalar_macros_dropped",
+        "table_macros_dropped",
+        "schemas_dropped",
+        "flushed_inlined",
+        "inlined_delete",
+    } <= kinds
+
+
+def test_options_and_settings(lake_address: LakeAddress, oracle: OracleOf) -> None:
+    with oracle(lake_address) as duck:
+        duck.run(
+            "CREATE SCHEMA s", "CREATE TABLE s.t (a INT)", "CREATE TABLE gone (a INT)", 'CREATE TABLE "o.d" (a INT)',
+            "CALL lake.set_option('target_file_size', '10MB')",
+            "CALL lake.set_option('parquet_compression', 'zstd', schema => 's')",
+            "CALL lake.set_option('parquet_compression', 'gzip', schema => 's', table_name => 't')",
+            "CALL lake.set_option('auto_compact', 'false', table_name => 'o.d')",
+            "CALL lake.set_option('auto_compact', 'false', table_name => 'gone')",
+            "DROP TABLE gone",
+        )  # fmt: skip
+    with oracle(lake_address) as duck:
+        options = duck.rows("SELECT option_name, value, lower(scope), scope_entry FROM lake.options()")
+        (settings,) = duck.rows("SELECT catalog_type, data_path FROM ducklake_settings('lake')")
+    lake = DuckLake.connect(lake_address.url)
+    ours = [(option.name, option.value, option.scope, option.entry and option.entry.replace('"', "")) for option in lake.scoped_options()]
+    assert sorted(ours, key=str) == sorted(options, key=str)
+    assert (lake.settings().catalog_type.removesuffix("ql"), lake.settings().data_path) == (settings[0].removesuffix("ql"), settings[1])
+    assert (lake.settings().version, lake.settings().encrypted) == ("1.0", False)
+    table = lake.table("s.t")
+    assert (table.options.parquet_compression, table.options.target_file_size, table.options.auto_compact) == ("gzip", 10_000_000, True)
+
+
+def test_texts_that_cannot_be_read(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
+    with oracle(sqlite_address) as duck:
+        duck.run("CREATE VIEW v(a) AS SELECT 1", "CREATE MACRO m(x) AS x")
+    lake = DuckLake.connect(sqlite_address.url)
+    with lake.database.write() as connection:
+        tables = lake.database.tables
+        connection.execute(tables["view"].update().values(column_aliases='"a" b'))
+        connection.execute(tables["macro_impl"].update().values(type="other"))
+    with pytest.raises(CatalogCorruptError, match=r"column names .* of view main\.v"):
+        lake.views()
+    with pytest.raises(CatalogCorruptError, match=r"macro main\.m is neither scalar nor table: 'other'"):
+        lake.macros()
+
+
+def test_what_the_reference_lists_and_we_do_not(oracle: Callable[..., AbstractContextManager[Oracle]], sqlite_address: LakeAddress) -> None:
+    """Its descriptions of options, and its quotes around plain names that are words of its SQL."""
+    with oracle(sqlite_address) as duck:
+        duck.run('CREATE TABLE "select" (i INTEGER)')
+        assert duck.value("SELECT changes FROM lake.snapshots() WHERE snapshot_id = 1") == {"tables_created": ['main."select"']}
+        assert "description" in [column[0] for column in duck.connection.execute("FROM lake.options()").description]
+        names = {str(name) for (name,) in duck.rows("SELECT option_name FROM lake.options()")}
+    lake = DuckLake.connect(sqlite_address.url)
+    assert lake.snapshots()[1].change_set.listing() == {"tables_created": ["main.select"]}
+    assert {option.name for option in lake.scoped_options()} <= names

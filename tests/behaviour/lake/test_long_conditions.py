@@ -1,0 +1,127 @@
+"""Very long conditions through every public call that takes one, on each catalog database: DuckDB finds the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.conditions import AnyOf, InIntervals, OneOf
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from tests.support.oracle import LakeAddress, Oracle
+
+ATTACH = Callable[..., AbstractContextManager[Oracle]]
+ROWS = 400
+LONG = {
+    "values": " OR ".join(f"k = {3 * n}" for n in range(1200)),
+    "ranges": " OR ".join(f"(k >= {5 * n} AND k < {5 * n + 2})" for n in range(1200)),
+    "branches": " OR ".join(f"(k = {n} AND v > {n % 7})" for n in range(1200)),
+    "columns": " OR ".join(f"(v = {n % 7} AND k < {n})" for n in range(1200)),
+    "exclusions": " AND ".join(f"k <> {2 * n}" for n in range(1200)),
+    "nested": "(" * 1500 + "k = 1" + " OR k = 7)" * 1500,
+    "prefixes": " OR ".join(f"s LIKE 'row {n}%'" for n in range(0, 1500, 9)),
+}
+DEEP = "(k = 1 AND (v = 2 OR " * 300 + "k = 3" + "))" * 300
+
+
+@pytest.fixture
+def lake(lake_address: LakeAddress) -> DuckLake:
+    """Some files, of neighbouring keys each, and some rows in the catalog."""
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    for start in range(0, ROWS, 100):
+        lake.write("t", rows(range(start, start + 100)))
+    lake.write("t", rows(range(ROWS, ROWS + 5)))
+    return lake
+
+
+def rows(keys: range) -> pa.Table:
+    columns = {"k": pa.array(keys, pa.int64()), "v": pa.array([k % 11 for k in keys], pa.int32()), "s": [f"row {k}" for k in keys]}
+    return pa.table(columns)
+
+
+def keys_of(data: pa.Table) -> list[int]:
+    return sorted(data.column("k").to_pylist())
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_scans(name: str, lake: DuckLake, lake_address: LakeAddress, oracle: ATTACH) -> None:
+    with oracle(lake_address) as duck:
+        condition = "k IN (1, 7)" if name == "nested" else LONG[name]
+        expected = [k for (k,) in duck.rows(f"SELECT k FROM t WHERE {condition} ORDER BY 1")]
+    assert expected
+    assert keys_of(lake.table("t").scan(where=LONG[name]).to_arrow()) == expected
+    assert lake.table("t").scan(where=LONG[name]).count() == len(expected)
+
+
+def test_files_are_left_out(lake: DuckLake) -> None:
+    low = " OR ".join(f"(k = {n} AND v > {n % 7})" for n in range(100, 200))
+    for condition in (
+        low,
+        " OR ".join(f"k = {n}" for n in range(100, 200)),
+        " OR ".join(f"(k > {n} AND k < {n + 2})" for n in range(100, 190, 2)),
+    ):
+        assert len(lake.table("t").scan(where=condition).plan().plan.tasks) == 1
+
+
+def test_changes(lake: DuckLake) -> None:
+    before = lake.table("t").snapshot_id
+    matching = keys_of(lake.table("t").scan(where=LONG["branches"]).to_arrow())
+    assert lake.table("t").update({"v": "v + 100"}, where=LONG["branches"]).rows_updated == len(matching)
+    assert sorted({row["k"] for row in lake.table("t").changes(before + 1, where=LONG["values"]).to_arrow().to_pylist()}) == [
+        k for k in matching if k % 3 == 0
+    ]
+    source = rows(range(20))
+    merged = (
+        lake.table("t").merge(source, on="t.k = s.k").when_matched_update({"v": "0"}, where=" OR ".join(f"s.k = {n}" for n in range(3000)))
+    )
+    assert merged.execute().rows_updated == 20
+    gone = keys_of(lake.table("t").scan(where=LONG["ranges"]).to_arrow())
+    assert lake.table("t").delete(LONG["ranges"]).rows_deleted == len(gone)
+    left = [k for k in range(ROWS + 5) if k not in gone]
+    assert keys_of(lake.table("t").scan().to_arrow()) == left
+    replaced = AnyOf(
+        conditions=(InIntervals(column="k", intervals=tuple((2 * n, 2 * n + 1) for n in range(3000))), OneOf(column="k", values=()))
+    )
+    lake.table("t").overwrite(rows(range(0, 10, 2)), where=replaced)
+    assert keys_of(lake.table("t").scan().to_arrow()) == sorted([*(k for k in left if k % 2), *range(0, 10, 2)])
+
+
+def test_deep_conditions_are_refused_everywhere(lake: DuckLake) -> None:
+    merge = lake.table("t").merge(rows(range(1)), on="t.k = s.k")
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: lake.table("t").scan(where=DEEP).to_arrow(),
+        lambda: lake.table("t").scan(where=DEEP).plan(),
+        lambda: lake.table("t").changes(1, where=DEEP).to_arrow(),
+        lambda: lake.table("t").delete(DEEP),
+        lambda: lake.table("t").update({"v": 1}, where=DEEP),
+        lambda: lake.table("t").update({"v": "v + " * 3000 + "1"}),
+        lambda: lake.table("t").overwrite(rows(range(1)), where=DEEP),
+        lambda: merge.when_matched_delete(where=DEEP.replace("k =", "t.k =").replace("v =", "t.v =")).execute(),
+        lambda: (
+            lake.table("t").merge(rows(range(1)), on=DEEP.replace("k =", "t.k =").replace("v =", "s.v =")).when_matched_delete().execute()
+        ),
+    )
+    for call in calls:
+        with pytest.raises(UsageError, match="nested too deeply"):
+            call()
+
+
+NESTED = {"parentheses": "(" * 3000 + "k" + ")" * 3000, "calls": "abs(" * 3000 + "k" + ")" * 3000, "NOT": "NOT " * 3000 + "(k = 1)"}
+
+
+@pytest.mark.parametrize("text", NESTED)
+def test_deep_definitions_are_refused_by_the_call_that_was_made(lake: DuckLake, text: str) -> None:
+    calls: dict[str, Callable[[], object]] = {
+        r"DuckLake\.create_view\(\)": lambda: lake.create_view("v", f"SELECT k FROM t WHERE {NESTED[text]} IS NOT NULL"),
+        r"DuckLake\.create_macro\(\)": lambda: lake.create_macro("m", {"k": NESTED[text]}),
+        r"Table\.set_sorted_by\(\)": lambda: lake.table("t").set_sorted_by([NESTED[text]]),
+    }
+    before = lake.snapshot()
+    for name, call in calls.items():
+        with pytest.raises(UnsupportedFeatureError, match=f"{name}.*nested too deeply"):
+            call()
+    assert lake.snapshot() == before
+    assert list(lake) == [table.table for table in lake.tables()] == list(lake.at(before.id))

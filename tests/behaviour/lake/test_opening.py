@@ -1,0 +1,219 @@
+"""Ways into a lake: with blocks, open or create, read only, subscripts, one snapshot of everything, and names that are nearly right."""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import AlreadyExistsError, NotALakeError, NotFoundError, UsageError
+from tests.property.arguments.surface import build, call, methods
+from tests.support.oracle import LakeAddress, Oracle
+
+OracleOf = Callable[..., AbstractContextManager[Oracle]]
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "delay": [1.5, None, 3.0]})
+
+
+def test_a_with_block_closes_the_lake(lake_address: LakeAddress) -> None:
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
+        lake.write("t", ROWS)
+        assert lake["t"].scan().count() == 3
+        engine = lake.database._current_engine()
+    assert lake.database._engine is None
+    assert engine is not lake.database._current_engine()
+    with pytest.raises(ZeroDivisionError), DuckLake.connect(lake_address.url) as lake:
+        raise ZeroDivisionError
+    assert lake.database._engine is None
+
+
+def test_open_creates_once(lake_address: LakeAddress) -> None:
+    with pytest.raises(NotALakeError, match=r"DuckLake.open\(..., create=True\)"):
+        DuckLake.open(lake_address.url)
+    made = DuckLake.open(lake_address.url, create=True, data_path=lake_address.data_path)
+    made.write("t", ROWS)
+    again = DuckLake.open(lake_address.url, create=True, data_path=lake_address.data_path)
+    assert "t" in again
+    assert "t" in DuckLake.open(lake_address.url)
+    with pytest.raises(UsageError, match="stores its files under"):
+        DuckLake.open(lake_address.url, create=True, data_path="/elsewhere/")
+    with pytest.raises(UsageError, match="not encrypted"):
+        DuckLake.open(lake_address.url, create=True, encrypted=True)
+    with pytest.raises(UsageError, match="read_only"):
+        DuckLake.open(lake_address.url, create=True, read_only=True)
+    with pytest.raises(UsageError, match="create=True"):
+        DuckLake.open(lake_address.url, encrypted=True)
+    with pytest.raises(UsageError, match="override_data_path"):
+        DuckLake.open(lake_address.url, create=True, override_data_path=True, data_path="x")
+
+
+def test_many_open_a_new_lake_at_once(lake_address: LakeAddress, oracle: OracleOf) -> None:
+    start, failed = threading.Barrier(6), list[BaseException]()
+
+    def work(number: int) -> None:
+        try:
+            start.wait()
+            with DuckLake.open(lake_address.url, create=True, data_path=lake_address.data_path) as lake:
+                lake.create_table(f"t{number}", {"id": "int"})
+        except BaseException as error:  # noqa: BLE001
+            failed.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    with oracle(lake_address) as duck:
+        assert duck.value("SELECT count(*) FROM duckdb_tables() WHERE database_name = 'lake'") == 6
+
+
+def test_a_lake_that_only_reads_refuses_every_verb_that_writes(lake_address: LakeAddress) -> None:
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as made:
+        made.write("t", ROWS)
+    lake = DuckLake.connect(lake_address.url, read_only=True)
+    assert lake.read_only
+    assert "read only" in repr(lake)
+    assert lake["t"].scan().count() == 3
+    for copy in (lake, pickle.loads(pickle.dumps(lake))):
+        for verb, name in (
+            (lambda: copy.write("t", ROWS), "DuckLake.write"),  # noqa: B023
+            (lambda: copy["t"].append(ROWS), "Table.append"),  # noqa: B023
+            (lambda: copy["t"].merge(ROWS, on=["id"]), "Table.merge"),  # noqa: B023
+            (copy.transaction, "DuckLake.transaction"),
+            (lambda: copy.set_option("target_file_size", "1MB"), "DuckLake.set_option"),  # noqa: B023
+            (copy.create_indexes, "DuckLake.create_indexes"),
+            (copy.delete_orphaned_files, "DuckLake.delete_orphaned_files"),
+            (copy.migrate, "DuckLake.migrate"),
+        ):
+            with pytest.raises(UsageError, match=rf"{name}\(\) would change the lake .*read_only=True; nothing was changed"):
+                verb()
+    assert lake.expire_snapshots(older_than="365 days", dry_run=True) is not None
+
+
+def test_transactions_that_read_are_read_only_on_a_server(lake_address: LakeAddress) -> None:
+    if lake_address.backend != "postgresql":
+        return
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path):
+        pass
+    lake = DuckLake.connect(lake_address.url, read_only=True)
+    with lake.reader() as reader:
+        assert reader.connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on"
+
+
+def test_no_public_method_changes_a_lake_that_only_reads(tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    folder.mkdir()
+    place = build(folder, f"sqlite:///{folder}/lake.sqlite")
+    lake = DuckLake.connect(place.url, read_only=True)
+
+    def state() -> tuple[list[str], list[str]]:
+        with closing(sqlite3.connect(folder / "lake.sqlite")) as connection:
+            rows = list(connection.iterdump())
+        return rows, sorted(str(path) for path in folder.rglob("*") if path.suffix not in (".sqlite-wal", ".sqlite-shm"))
+
+    before, refused = state(), set()
+    for method in methods():
+        if method.is_class_method or method.name in ("to_spark", "close"):
+            continue
+        arguments = method.valid(place)
+        arguments.pop("dry_run", None)
+        try:
+            call(method, lake, arguments)
+        except UsageError as error:
+            if "read_only=True" in str(error):
+                refused.add(str(method))
+        except Exception:  # noqa: BLE001 - what the call says of its arguments is not the subject here
+            pass
+        assert state() == before, str(method)
+    assert {
+        "DuckLake.write", "DuckLake.create_table", "DuckLake.drop_schema", "DuckLake.set_comment", "DuckLake.add_data_files",
+        "DuckLake.merge_adjacent_files", "DuckLake.expire_snapshots", "DuckLake.cleanup_old_files", "Table.append", "Table.overwrite",
+        "Table.delete", "Table.update", "Table.upsert", "Table.restore", "Table.add_column", "Table.set_partitioned_by",
+    } <= refused  # fmt: skip
+
+
+def test_tables_are_found_by_subscript(small: DuckLake) -> None:
+    small.create_schema("s")
+    small.write("s.t", ROWS)
+    assert small["S.T"].name == "s.t"
+    assert "s.t" in small
+    assert "t" not in small
+    with pytest.raises(NotFoundError, match=r"main\.t"):
+        _ = small["t"]
+    with pytest.raises(UsageError, match="name"):
+        _ = small[5]  # type: ignore[index]
+
+
+def test_a_whole_lake_at_one_snapshot(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+    lake.write("a", ROWS)
+    lake.create_view("v", "SELECT id FROM a WHERE id > 1")
+    then = lake.snapshot()
+    lake.write("a", ROWS)
+    lake.drop_view("v")
+    lake.create_schema("later")
+    lake.write("later.b", ROWS)
+    past = lake.at(then.id)
+    assert past.snapshot == then
+    assert [info.table for info in past.tables()] == ["main.a"]
+    assert [schema.name for schema in past.schemas()] == ["main"]
+    assert [view.name for view in past.views()] == ["main.v"]
+    assert past.view("v").to_arrow().num_rows == 2
+    assert "a" in past
+    assert "later.b" not in past
+    with oracle(lake_address) as duck:
+        expected = duck.rows(f"SELECT id FROM a AT (VERSION => {then.id}) WHERE delay > 2 ORDER BY id")
+    assert [(row,) for row in past.scan("a", columns=["id"], where="delay > 2").to_arrow()["id"].to_pylist()] == expected
+    assert past["a"].snapshot_id == past.table_info("a").snapshot_id == then.id
+    assert lake.at(then.time).snapshot == then
+    with pytest.raises(UsageError, match="cannot be written"):
+        past["a"].append(ROWS)
+    with pytest.raises(NotFoundError, match="no snapshot 999"):
+        lake.at(999)
+    newest = lake.at(None)
+    lake.write("a", ROWS)
+    assert newest["a"].scan().count() == 6
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [
+        (lambda lake: lake["flihgts"], "did you mean 'main.flights'"),
+        (lambda lake: lake["planes"], "did you mean 's.planes'"),
+        (lambda lake: lake.table_info("Flight"), "did you mean 'main.flights'"),
+        (lambda lake: lake.view("lat"), "did you mean 'main.late'"),
+        (lambda lake: lake.create_table("schem.x", {"a": "int"}), "did you mean 'schema1'"),
+        (lambda lake: lake.drop_table("fligts"), "did you mean 'main.flights'"),
+        (lambda lake: lake["flights"].scan(columns=["dely"]).to_arrow(), "did you mean 'delay'"),
+        (lambda lake: lake["flights"].scan(where="dely > 5").to_arrow(), "did you mean 'delay'"),
+        (lambda lake: lake["flights"].scan(where="box.lenght > 5").to_arrow(), "did you mean 'length'"),
+        (lambda lake: lake["flights"].update({"dely": "1"}), "did you mean 'delay'"),
+        (lambda lake: lake["flights"].update({"delay": "dely + 1"}), "did you mean 'delay'"),
+        (lambda lake: lake["flights"].drop_column("dely"), "did you mean 'delay'"),
+    ],
+)
+def test_names_that_are_nearly_right_are_suggested(small: DuckLake, wrong: Callable[[DuckLake], object], near: str) -> None:
+    small.write("flights", pa.table({"id": [1], "delay": [5], "box": [{"length": 1}]}))
+    small.create_schema("s")
+    small.create_schema("schema1")
+    small.write("s.planes", ROWS)
+    small.create_view("late", "SELECT * FROM flights")
+    with pytest.raises(NotFoundError) as caught:
+        wrong(small)
+    assert near in str(caught.value)
+    with pytest.raises(NotFoundError) as caught:
+        _ = small["zzzzzz"]
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_second_lake_is_still_refused_by_create(lake: DuckLake, lake_address: LakeAddress) -> None:
+    with pytest.raises(AlreadyExistsError):
+        DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    assert lake.at(datetime.now(UTC)).snapshot.id == 0

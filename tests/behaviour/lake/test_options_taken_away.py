@@ -1,0 +1,57 @@
+"""Options that are unset: what holds for more is in force again, for this library and for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import NotFoundError, UsageError
+from tests.support.oracle import LakeAddress, Oracle
+
+OracleOf = Callable[..., AbstractContextManager[Oracle]]
+
+
+def test_the_wider_scope_is_in_force_again(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
+    lake.create_schema("s")
+    lake.create_table("s.t", {"a": "int"})
+    lake.create_table("u", {"a": "int"})
+    name = "target_file_size"
+    lake.set_option(name, "1MB")
+    lake.set_option(name, "2MB", schema="s")
+    with oracle(lake_address) as duck:
+        duck.run("CALL lake.set_option('target_file_size', '3MB', table_name => 't', schema => 's')")
+    snapshot = lake.snapshot().id
+
+    def seen() -> list[str | None]:
+        return [lake.options(table).get(name) for table in ("s.t", "u", None)]
+
+    assert seen() == ["3000000", "1000000", "1000000"]
+    assert lake.unset_option("TARGET_FILE_SIZE", table="s.t")
+    assert seen() == ["2000000", "1000000", "1000000"]
+    assert not lake.unset_option(name, table="s.t")
+    assert lake.unset_option(name)
+    assert seen() == ["2000000", None, None]
+    with oracle(lake_address) as duck:
+        rows = duck.rows(
+            "SELECT option_name, value, scope, scope_entry FROM ducklake_options('lake') WHERE option_name = 'target_file_size'"
+        )
+        assert rows == [(name, "2000000", "SCHEMA", "s")]
+    assert lake.unset_option(name, schema="s")
+    assert seen() == [None, None, None]
+    assert lake.snapshot().id == snapshot
+
+
+def test_what_is_no_option_is_refused(small: DuckLake) -> None:
+    with pytest.raises(UsageError, match="unknown option 'nothing'"):
+        small.unset_option("nothing")
+    # Settings of the lake share the table with options.
+    for setting in ("data_path", "encrypted", "version"):
+        with pytest.raises(UsageError, match="unknown option"):
+            small.unset_option(setting)
+    with pytest.raises(NotFoundError):
+        small.unset_option("target_file_size", table="nothing")
+    with pytest.raises(UsageError, match="not to both"):
+        small.unset_option("target_file_size", table="t", schema="main")

@@ -1,0 +1,248 @@
+"""A catalog that is put back from a backup, or made anew, under a lake object that goes on: ids and snapshots are given out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError, NotFoundError, SchemaError
+from ducklake_core.staging import table_cache
+from tests.support.backups import Backup, remove_catalog
+from tests.support.oracle import LakeAddress
+
+ROW = pa.table({"a": pa.array([1], pa.int32())})
+OTHER = pa.table({"a": pa.array([2], pa.int32())})
+MANY = pa.table({"a": pa.array(range(40), pa.int32())})
+Duck = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was seen is built on, however slow the machine is."""
+    monkeypatch.setattr(table_cache, "RECENT_SECONDS", 3600.0)
+
+
+@pytest.fixture(params=["copied", "moved"])
+def moved(request: pytest.FixtureRequest, lake_address: LakeAddress) -> bool:
+    """Whether a file is put back as another file."""
+    if request.param == "moved" and lake_address.backend == "postgresql":
+        pytest.skip("a server has no file to move")
+    return bool(request.param == "moved")
+
+
+@pytest.fixture
+def backup(lake: DuckLake, lake_address: LakeAddress, *, moved: bool) -> Backup:
+    """A backup of a lake with one table, which the object has read and written."""
+    lake.create_table("t", ROW.schema)
+    lake.write("t", ROW)
+    lake.write("t", ROW)
+    return Backup(address=lake_address, moved=moved)
+
+
+def _theirs(oracle: Duck, address: LakeAddress, *statements: str) -> None:
+    with oracle(address) as duck:
+        duck.run(*statements)
+
+
+@pytest.mark.parametrize("rows", [OTHER, MANY], ids=["inlined", "file"])
+def test_the_id_of_a_lost_table_is_another_tables(
+    lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck, rows: pa.Table
+) -> None:
+    lake.write("mine", ROW)
+    lake.write("mine", ROW)
+    backup.restore()
+    _theirs(oracle, lake_address, "CREATE TABLE theirs (a INTEGER)", "INSERT INTO theirs VALUES (7)")
+    assert lake.write("mine", rows).created_table
+    _agree(lake, lake_address, oracle, mine=rows["a"].to_pylist(), theirs=[7], t=[1, 1])
+
+
+def test_a_lost_column(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
+    """The schema version is the same in both histories, and so is the table; its columns are not."""
+    lake.table("t").add_column("b", "varchar")
+    both = ROW.append_column("b", pa.array(["lost"]))
+    lake.write("t", both)
+    backup.restore()
+    _theirs(oracle, lake_address, "ALTER TABLE t ADD COLUMN c INTEGER DEFAULT 5", "INSERT INTO t VALUES (3, 3)")
+    with pytest.raises(SchemaError, match="'b'"):
+        lake.write("t", both)
+    lake.write("t", OTHER)
+    _agree(lake, lake_address, oracle, t=[1, 1, 2, 3])
+    assert sorted(lake.table("t").scan(columns=["c"]).to_arrow()["c"].to_pylist()) == [3, 5, 5, 5]
+
+
+@pytest.mark.parametrize("theirs", [0, 1, 2, 3])
+def test_as_many_commits_of_others(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck, theirs: int) -> None:
+    """A connection that stayed open sees what is in the file now, whatever number the last change has."""
+    lake.write("t", OTHER)
+    lake.write("t", OTHER)
+    backup.restore()
+    _theirs(oracle, lake_address, *["INSERT INTO t VALUES (5)"] * theirs)
+    assert lake.snapshot().id == 3 + theirs
+    lake.write("t", OTHER)
+    _agree(lake, lake_address, oracle, t=sorted([1, 1, 2, *[5] * theirs]))
+
+
+def test_a_backup_of_before_a_transaction(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
+    """Its base is gone; what it does is done on what there is."""
+    lake.write("t", OTHER)
+    with lake.transaction() as tx:
+        tx.delete("t", "a = 2")
+        tx.append("t", MANY)
+        backup.restore()
+    _agree(lake, lake_address, oracle, t=sorted([1, 1, *range(40)]))
+    assert tx.result.writes[0].rows_deleted == 0
+
+
+def test_reads_of_a_lost_snapshot_decide_nothing(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
+    lake.write("t", OTHER)
+
+    def read_and_write() -> None:
+        with lake.transaction() as tx:
+            tx.append("t", pa.table({"a": pa.array([tx.table("t").count()], pa.int32())}))
+            backup.restore()
+            _theirs(oracle, lake_address, "INSERT INTO t VALUES (5)")
+
+    with pytest.raises(CommitConflictError, match="has read rows"):
+        read_and_write()
+    _agree(lake, lake_address, oracle, t=[1, 1, 5])
+
+
+def test_a_table_object_of_a_lost_snapshot(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
+    lake.write("mine", ROW)
+    opened, known = lake.table("mine"), lake.table("t")
+    backup.restore()
+    _theirs(oracle, lake_address, "CREATE TABLE theirs (a INTEGER)", "INSERT INTO theirs VALUES (7)")
+    for read in (
+        lambda: opened.scan().to_arrow(),
+        lambda: opened.scan().count(),
+        lambda: opened.changes(0).to_arrow(),
+        opened.info,
+        opened.list_files,
+        opened.refresh,
+        lambda: known.scan().to_arrow(),
+    ):
+        with pytest.raises(NotFoundError, match=r"catalog was replaced|no table"):
+            read()
+    assert known.refresh().scan().count() == 2
+
+
+@pytest.mark.parametrize("rows", [OTHER, MANY], ids=["inlined", "file"])
+def test_a_lake_made_anew(lake: DuckLake, lake_address: LakeAddress, oracle: Duck, rows: pa.Table) -> None:
+    lake.create_table("t", ROW.schema)
+    lake.write("t", ROW)
+    lake.write("t", ROW)
+    remove_catalog(lake_address)
+    with oracle(lake_address) as duck:
+        duck.run("CREATE TABLE other (a INTEGER)", "CREATE TABLE t (a INTEGER)", "INSERT INTO other VALUES (7)")
+    lake.write("t", rows)
+    _agree(lake, lake_address, oracle, t=rows["a"].to_pylist(), other=[7])
+
+
+@pytest.mark.parametrize("then", ["append", "open transaction"])
+def test_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: LakeAddress, then: str) -> None:
+    lake.create_table("t", ROW.schema)
+    lake.write("t", ROW)
+
+    def anew() -> DuckLake:
+        remove_catalog(lake_address)
+        made = DuckLake.create(lake_address.url, data_path=lake_address.data_path.removesuffix("/") + "2")
+        made.create_table("t", ROW.schema)
+        return made
+
+    made: list[DuckLake] = []
+
+    def write() -> None:
+        if then == "append":
+            made.append(anew())
+            lake.write("t", OTHER)
+        else:
+            with lake.transaction() as tx:
+                tx.append("t", MANY)
+                made.append(anew())
+
+    with pytest.raises(CatalogError, match="another lake"):
+        write()
+    assert made[0].table("t").scan().count() == 0
+    made[0].close()
+
+
+def _agree(lake: DuckLake, address: LakeAddress, oracle: Duck, **tables: list[int]) -> None:
+    """Both engines read these rows of column ``a``."""
+    with oracle(address) as duck:
+        for name, values in tables.items():
+            assert sorted(duck.rows(f"SELECT a FROM {name}")) == [(value,) for value in values], f"DuckDB, {name}"
+    for name, values in tables.items():
+        assert sorted(lake.table(name).scan(columns=["a"]).to_arrow()["a"].to_pylist()) == values, f"we, {name}"
+
+
+def test_merging_files_of_a_lost_table(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
+    """A plan that was made before holds for the snapshot that it was made on alone."""
+    from ducklake_core.commit.committer import Committer
+
+    lake.set_option("data_inlining_row_limit", 0)
+    for _ in range(3):
+        lake.write("t", OTHER)
+    commit = Committer.commit
+
+    def late(committer: Any, transaction: Any) -> Any:
+        backup.restore()
+        _theirs(oracle, lake_address, *["INSERT INTO t VALUES (5)"] * 5)
+        return commit(committer, transaction)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Committer, "commit", late)
+        outcome: object = None
+        try:
+            outcome = lake.merge_adjacent_files()
+        except DuckLakeError as error:
+            outcome = error
+    assert outcome is not None
+    _agree(lake, lake_address, oracle, t=[1, 1, 5, 5, 5, 5, 5])
+
+
+def test_a_sweep_while_the_catalog_is_put_back(
+    lake: DuckLake, lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, oracle: Duck
+) -> None:
+    """The newest snapshot has the same id before and after; what it names is something else."""
+    from ducklake_core.maintenance import orphans
+
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.create_table("t", ROW.schema)
+    lake.write("t", OTHER)
+    saved, listed = Backup(address=lake_address), orphans._Names.has
+    saved_newest = lake.snapshot().id
+    with lake.transaction() as tx:
+        tx.drop_table("t")
+    lake.expire_snapshots(versions=[saved_newest], min_age=timedelta(0))
+    lake.cleanup_old_files(dry_run=True)
+    _forget_files(lake)
+    restored: list[bool] = []
+
+    def put_back(names: Any, path: str) -> bool:
+        found = listed(names, path)
+        if not restored:
+            restored.append(True)
+            saved.restore()
+            # As many commits as were lost.
+            other = DuckLake.connect(lake_address.url)
+            other.write("u", ROW)
+            other.close()
+        return found
+
+    monkeypatch.setattr(orphans._Names, "has", put_back)
+    lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0))
+    assert restored
+    assert lake.snapshot().id == saved_newest + 1
+    _agree(lake, lake_address, oracle, t=[2], u=[1])
+
+
+def _forget_files(lake: DuckLake) -> None:
+    """Take the files out of the catalog, as a cleanup does that could not delete them."""
+    with lake.database.write() as connection:
+        for name in ("files_scheduled_for_deletion", "data_file"):
+            connection.execute(lake.database.tables[name].delete())

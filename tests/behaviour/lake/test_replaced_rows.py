@@ -1,0 +1,124 @@
+"""Overwrites of slices, deletes and upserts, judged by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import (
+    SchemaError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from tests.behaviour.lake.days import files_of, keys, rows
+from tests.support.oracle import LakeAddress
+
+Attach = Callable[..., Any]
+
+
+def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    first = lake.write("t", rows(0, 30), partition_by=["day"])
+    assert (first.created_table, first.rows_added, first.files_added) == (True, 30, 3)
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+        duck.run("INSERT INTO t VALUES (100, DATE '2013-01-01', 'inlined'), (101, DATE '2013-01-02', 'inlined')")
+        done = lake.table("t").overwrite(rows(200, 201, date(2012, 12, 30)), where="day = DATE '2013-01-01'")
+        assert (done.rows_deleted, done.rows_added, done.files_removed, done.delete_files_added) == (11, 1, 1, 0)
+        assert keys(duck) == sorted([k for k in range(30) if k % 3] + [101, 200])
+        assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 30
+
+
+def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.set_option("data_inlining_row_limit", 0)
+    table = lake.create_table("t", rows(0, 0))
+    table.append(rows(0, 30))
+    first = table.delete("k < 5")
+    second = table.delete("k IN (6, 8, 10)")
+    assert (first.rows_deleted, first.delete_files_added, second.rows_deleted, second.delete_files_added) == (5, 1, 3, 1)
+    with oracle(lake_address) as duck:
+        assert keys(duck) == [k for k in range(5, 30) if k not in (6, 8, 10)]
+        assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 25
+        duck.run("DELETE FROM t WHERE k = 29")
+        table.delete(None)
+        assert keys(duck) == []
+    assert lake.table_info("t").row_count == 0
+
+
+def test_a_cumulative_delete_that_lands_later_is_written_again(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.write("t", rows(0, 30))
+    lake.write("other", rows(0, 3))
+    lake.table("t").delete("k < 5")
+    with lake.transaction() as tx:
+        tx.delete("t", "k = 7")
+        between = lake.table("other").append(rows(3, 4))
+    assert tx.result.snapshot is not None
+    assert tx.result.snapshot.id == between.snapshot_id + 1
+    with oracle(lake_address) as duck:
+        assert 7 in keys(duck, f"t AT (VERSION => {between.snapshot_id})")
+        assert keys(duck) == [k for k in range(5, 30) if k != 7]
+    named = {row["path"] for row in _live_delete_files(lake)}
+    on_disk = {path.name for path in files_of(lake_address) if path.name.endswith("-delete.parquet")}
+    scheduled = 1
+    assert named < on_disk
+    assert len(on_disk) == len(named) + scheduled
+
+
+def _live_delete_files(lake: DuckLake) -> list[Any]:
+    from sqlalchemy import select
+
+    with lake.database.read() as connection:
+        return list(connection.execute(select(lake.database.tables["delete_file"])).mappings())
+
+
+def test_upsert_replaces_matching_rows_and_adds_the_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", rows(0, 20))
+    with oracle(lake_address) as duck:
+        duck.run("INSERT INTO t VALUES (50, DATE '2013-01-01', 'inlined')")
+        new = pa.table({"K": pa.array([3, 50, 70], pa.int64()), "day": [date(2020, 1, 1)] * 3, "s": ["new"] * 3})
+        done = lake.write("t", new, mode="upsert", on=["k"])
+        assert (done.rows_added, done.rows_deleted) == (3, 2)
+        assert keys(duck) == [*range(20), 50, 70]
+        assert keys(duck, where="s = 'new'") == [3, 50, 70]
+
+
+@pytest.mark.parametrize(
+    ("bad", "match"),
+    [({"k": [1, 1]}, "more than once"), ({"k": [1, None]}, "NULL")],
+)
+def test_keys_of_an_upsert_must_be_unique_and_known(small: DuckLake, sqlite_address: LakeAddress, bad: dict[str, Any], match: str) -> None:
+    small.write("t", rows(0, 3))
+    before = files_of(sqlite_address)
+    data = pa.table({"k": pa.array(bad["k"], pa.int64()), "day": [date(2020, 1, 1)] * 2, "s": ["x"] * 2})
+    with pytest.raises(SchemaError, match=match):
+        small.table("t").upsert(data, on=["k"])
+    assert files_of(sqlite_address) == before
+    with pytest.raises(UsageError, match="key columns"):
+        small.table("t").upsert(data, on=[])
+
+
+def test_intervals_are_no_keys(small: DuckLake) -> None:
+    data = pa.table({"k": pa.array([pa.MonthDayNano([1, 0, 0])]), "v": [1]})
+    with pytest.raises(UnsupportedFeatureError, match="column 'k' of type interval cannot be a key"):
+        small.write("t", data, mode="upsert", on=["k"])
+
+
+def test_rows_outside_the_slice_are_refused_and_leave_nothing(small: DuckLake, sqlite_address: LakeAddress) -> None:
+    small.write("t", rows(0, 9))
+    before, snapshot = files_of(sqlite_address), small.snapshot()
+    with pytest.raises(UsageError, match=r"2013, 1, 2.*outside"):
+        small.table("t").overwrite(rows(0, 9), where="day = DATE '2013-01-01'")
+    assert files_of(sqlite_address) == before
+    assert small.snapshot() == snapshot
+
+
+def test_overwriting_with_no_rows_empties_the_slice(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
+    lake.write("t", rows(0, 9))
+    done = lake.table("t").overwrite(rows(0, 0), where="day = DATE '2013-01-01'")
+    assert (done.rows_deleted, done.committed) == (3, True)
+    with oracle(lake_address) as duck:
+        assert keys(duck) == [1, 2, 4, 5, 7, 8]

@@ -1,0 +1,106 @@
+"""A checkpoint: every verb in DuckDB's order, by the options of the lake, whatever goes wrong with one table or verb."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ducklake_core.errors import StorageError
+from ducklake_core.lake import DuckLake
+from ducklake_core.maintenance import checkpoint
+from tests.behaviour.maintenance.lakes import NOW, readings
+from tests.support.oracle import LakeAddress, attached
+
+ORDER = [
+    "flush_inlined_data", "expire_snapshots", "merge_adjacent_files", "rewrite_data_files", "cleanup_old_files", "delete_orphaned_files",
+]  # fmt: skip
+
+
+def write(address: LakeAddress) -> None:
+    """Three tables of one shape, each with work for every verb, and one bad file in the second."""
+    with attached(address) as duck:
+        for name in ("a", "b", "c"):
+            duck.run(
+                f"CREATE TABLE {name} (id INTEGER)",
+                f"INSERT INTO {name} SELECT range FROM range(20)",
+                f"INSERT INTO {name} SELECT range FROM range(20, 40)",
+                f"INSERT INTO {name} SELECT range FROM range(40, 60)",
+                f"DELETE FROM {name} WHERE id BETWEEN 40 AND 58",
+                f"INSERT INTO {name} VALUES (100)",
+            )
+
+
+def test_the_round(lake_address: LakeAddress) -> None:
+    write(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    lake.set_option("auto_compact", False, table="c")
+    last = lake.snapshot().id
+    before = {name: rows for (snapshot, name), rows in readings(lake_address).items() if snapshot == last}
+    plan = lake.checkpoint(dry_run=True)
+    assert lake.snapshot().id == last
+    done = lake.checkpoint()
+    for result in (plan, done):
+        assert [one.verb for one in result.verbs] == ORDER
+        assert result.failed_steps == ()
+        assert {step.target for step in result.skipped_steps if step.reason == "its option auto_compact is false"} == {"main.c"}
+        assert [step.verb for step in result.skipped_steps if step.reason == "the option expire_older_than is not set"] == [
+            "expire_snapshots"
+        ]
+    planned = {(step.verb, step.target, step.files, step.rows) for step in plan.steps if step.outcome == "planned"}
+    assert planned == {
+        *(("flush_inlined_data", f"main.{name}", 0, 1) for name in ("a", "b")),
+        *(("merge_adjacent_files", f"main.{name}", 2, 40) for name in ("a", "b")),
+        *(("rewrite_data_files", f"main.{name}", 1, 1) for name in ("a", "b")),
+    }
+    # What was flushed is merged in the same round.
+    assert {(step.verb, step.target) for step in done.steps if step.outcome == "done"} == {(verb, target) for verb, target, _, _ in planned}
+    assert lake.snapshot().id > last
+    lake.set_option("expire_older_than", "0 seconds")
+    lake.set_option("delete_older_than", "0 seconds")
+    assert {step.verb for step in lake.checkpoint().failed_steps} == {"expire_snapshots", "cleanup_old_files", "delete_orphaned_files"}
+    swept = lake.checkpoint(min_age=NOW)
+    assert swept.failed_steps == ()
+    assert {step.verb for step in swept.steps if step.outcome == "done"} == {"expire_snapshots", "cleanup_old_files"}
+    lake.close()
+    after = readings(lake_address)
+    assert {name: rows for (_, name), rows in after.items()} == before
+
+
+@pytest.mark.parametrize("harm", ["a missing file", "a corrupt file", "a corrupt row of the catalog"])
+def test_one_bad_table_is_told_and_all_others_are_kept_up(sqlite_address: LakeAddress, harm: str) -> None:
+    write(sqlite_address)
+    if harm == "a corrupt row of the catalog":
+        with closing(sqlite3.connect(sqlite_address.url.removeprefix("sqlite:///"))) as catalog, catalog:
+            catalog.execute("UPDATE ducklake_data_file SET path = '' WHERE table_id = 2")
+    lake = DuckLake.connect(sqlite_address.url)
+    if harm != "a corrupt row of the catalog":
+        bad = [path for path in Path(sqlite_address.data_path).rglob("b/*.parquet") if "-delete" not in path.name]
+        for path in bad:
+            path.write_bytes(b"PAR1 is no footer PAR1") if harm == "a corrupt file" else path.unlink()
+    done = lake.checkpoint()
+    failed = {(step.verb, step.target) for step in done.failed_steps}
+    assert failed == {("merge_adjacent_files", "main.b"), ("rewrite_data_files", "main.b")}
+    assert all(step.reason for step in done.failed_steps)
+    worked = {(step.verb, step.target) for step in done.steps if step.outcome == "done"}
+    assert worked >= {
+        (verb, f"main.{name}") for verb in ("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files") for name in "ac"
+    }
+    lake.close()
+
+
+def test_a_verb_that_fails_as_a_whole_does_not_stop_the_others(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+
+    def broken(*_: object, **__: object) -> None:
+        raise StorageError("the store is away")
+
+    monkeypatch.setattr(checkpoint, "merge_adjacent_files", broken)
+    done = lake.checkpoint()
+    assert [(step.verb, step.reason) for step in done.failed_steps] == [("merge_adjacent_files", "the store is away [storage]")]
+    assert {step.verb for step in done.steps if step.outcome == "done"} == {"flush_inlined_data", "rewrite_data_files"}
+    assert "failed merge_adjacent_files the lake: run it: the store is away" in str(done)
+    lake.close()

@@ -1,0 +1,198 @@
+"""Expiry has exactly DuckDB's effects on the catalog, and never takes what a surviving snapshot reads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.maintenance.cleanup import cleanup_old_files
+from ducklake_core.maintenance.expire import ExpiryResult, expire_snapshots
+from ducklake_core.storage.filesystems import Storage
+from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, files_on_disk, opened, readings, write_history
+from tests.support.oracle import LakeAddress, attached
+
+NOW = timedelta(0)
+
+
+def expire(address: LakeAddress, **arguments: Any) -> ExpiryResult:
+    database, info = opened(address)
+    try:
+        return expire_snapshots(database, info, **arguments)
+    finally:
+        database.close()
+
+
+def snapshot_ids(address: LakeAddress) -> list[int]:
+    database, info = opened(address)
+    with database.read() as connection:
+        found = [snapshot.id for snapshot in CatalogReader(connection, info, database.tables).snapshots()]
+    database.close()
+    return found
+
+
+def backdate(address: LakeAddress, times: dict[int, datetime]) -> None:
+    database, _ = opened(address)
+    with database.write() as connection:
+        snapshot = database.tables["snapshot"]
+        for number, time in times.items():
+            connection.execute(update(snapshot).where(snapshot.c.snapshot_id == number).values(snapshot_time=time))
+    database.close()
+
+
+@pytest.mark.slow_on("odd")
+@pytest.mark.parametrize("chosen", ["all", "odd", "late"])
+def test_catalog_afterwards_is_the_references(
+    lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, chosen: str
+) -> None:
+    write_history(lake_address)
+    ids = snapshot_ids(lake_address)[:-1]
+    pick = {"all": ids, "odd": [i for i in ids if i % 2], "late": ids[len(ids) // 2 :]}[chosen]
+    theirs = copy_of(lake_address, request, tmp_path)
+    before = readings(lake_address)
+
+    plan = expire(lake_address, versions=pick, dry_run=True)
+    done = expire(lake_address, versions=pick)
+    with attached(theirs) as duck:
+        duck.run(f"CALL ducklake_expire_snapshots('lake', versions => {pick})")
+
+    assert catalog_rows(lake_address) == catalog_rows(theirs)
+    assert (plan.snapshots, plan.files, plan.tables) == (done.snapshots, done.files, done.tables)
+    assert list(done.snapshot_ids) == pick
+    after = readings(lake_address)
+    assert after
+    assert after == {key: rows for key, rows in before.items() if key[0] not in pick}
+
+
+def test_dry_run_changes_nothing(lake_address: LakeAddress) -> None:
+    write_history(lake_address)
+    before = catalog_rows(lake_address)
+    plan = expire(lake_address, versions=snapshot_ids(lake_address)[:-1], dry_run=True)
+    assert plan.dry_run
+    assert plan.files
+    assert plan.bytes_scheduled > 0
+    assert all(Path(file.path).exists() for file in plan.files)
+    assert catalog_rows(lake_address) == before
+    text = str(plan)
+    assert text.count("would expire snapshot") == len(plan.snapshots)
+    assert all(file.path in text for file in plan.files)
+
+
+def test_newest_snapshot_is_never_expired(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)")
+    newest = snapshot_ids(lake_address)[-1]
+    with pytest.raises(UsageError, match="newest"):
+        expire(lake_address, versions=[newest])
+    expire(lake_address, older_than=NOW, min_age=NOW)
+    assert snapshot_ids(lake_address) == [newest]
+    with oracle(lake_address) as duck:
+        assert duck.rows("FROM t") == [(1,)]
+
+
+def test_times_are_compared_as_times(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """On SQLite DuckDB compares letters, and takes every snapshot of the threshold's day."""
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({i})" for i in range(4)))
+    day = datetime(2024, 5, 5, tzinfo=UTC)
+    first, *_ = snapshot_ids(lake_address)
+    backdate(lake_address, {first: day, first + 1: day + timedelta(hours=8), first + 2: day + timedelta(hours=20)})
+    assert expire(lake_address, older_than=day + timedelta(hours=12)).snapshot_ids == (first, first + 1)
+    assert expire(lake_address, older_than=day + timedelta(hours=20)).snapshot_ids == ()
+
+
+def test_keep_last_and_ages(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({i})" for i in range(6)))
+    ids = snapshot_ids(lake_address)
+    backdate(lake_address, {number: datetime(2024, 1, 1, number, tzinfo=UTC) for number in ids[:4]})
+    assert expire(lake_address, keep_last=2, dry_run=True).snapshot_ids == tuple(ids[:4])
+    assert expire(lake_address, keep_last=2, min_age=NOW, dry_run=True).snapshot_ids == tuple(ids[:-2])
+    assert expire(lake_address, keep_last=6, older_than=timedelta(days=1), dry_run=True).snapshot_ids == tuple(ids[:2])
+    with oracle(lake_address) as duck:
+        duck.run("CALL lake.set_option('expire_older_than', '7 days')")
+    assert expire(lake_address, dry_run=True).snapshot_ids == tuple(ids[:4])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({}, UsageError, "nothing says which"),
+        ({"older_than": timedelta(minutes=1)}, UsageError, "min_age"),
+        ({"older_than": datetime(2024, 1, 1)}, UsageError, "no zone"),  # noqa: DTZ001
+        ({"older_than": timedelta(days=-1)}, UsageError, "negative"),
+        ({"older_than": timedelta(days=1), "versions": [1]}, UsageError, "either"),
+        ({"keep_last": 0}, UsageError, "keep_last"),
+        ({"versions": [77]}, NotFoundError, "77"),
+    ],
+)
+def test_wrong_calls(sqlite_address: LakeAddress, arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    with attached(sqlite_address) as duck:
+        duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)")
+    before = snapshot_ids(sqlite_address)
+    with pytest.raises(error, match=text):
+        expire(sqlite_address, **arguments)
+    assert snapshot_ids(sqlite_address) == before
+
+
+def scheduled(address: LakeAddress) -> set[str]:
+    database, _ = opened(address)
+    with database.read() as connection:
+        found = set(connection.execute(select(database.tables["files_scheduled_for_deletion"].c.path)).scalars())
+    database.close()
+    return found
+
+
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) -> None:
+    """After expiries in random portions and all deletions, every surviving snapshot still reads what it read before."""
+    write_history(lake_address)
+    before = readings(lake_address)
+    chance = random.Random(seed)
+    database, info = opened(lake_address)
+    for _ in range(3):
+        ids = snapshot_ids(lake_address)[:-1]
+        expire(lake_address, versions=chance.sample(ids, k=len(ids) // 3))
+        doomed = scheduled(lake_address)
+        result = cleanup_old_files(database, info, Storage(), older_than=NOW, min_age=NOW)
+        assert {file.path.removeprefix(lake_address.data_path) for file in result.files} == doomed
+        assert (result.kept, result.failed) == ((), ())
+        left = set(snapshot_ids(lake_address))
+        assert readings(lake_address) == {key: rows for key, rows in before.items() if key[0] in left}
+    database.close()
+    assert not scheduled(lake_address)
+
+
+def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    write_history(lake_address)
+    result = expire(lake_address, versions=snapshot_ids(lake_address)[:-1])
+    doomed = {file.path for file in result.files}
+    before = readings(lake_address)
+    with oracle(lake_address) as duck:
+        deleted = {str(row[0]) for row in duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")}
+    assert doomed <= deleted
+    assert not any(Path(path).exists() for path in doomed)
+    assert readings(lake_address) == before
+
+
+def test_expiry_by_the_reference_cleanup_by_us(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    write_history(lake_address)
+    ids = snapshot_ids(lake_address)[:-1]
+    with oracle(lake_address) as duck:
+        duck.run(f"CALL ducklake_expire_snapshots('lake', versions => {ids})")
+    doomed, on_disk = scheduled(lake_address), files_on_disk(lake_address)
+    before = readings(lake_address)
+    database, info = opened(lake_address)
+    result = cleanup_old_files(database, info, Storage(), older_than=NOW, min_age=NOW)
+    database.close()
+    assert doomed
+    assert len(result.files) == len(doomed)
+    assert files_on_disk(lake_address) == on_disk - doomed
+    assert readings(lake_address) == before

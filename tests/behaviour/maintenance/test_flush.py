@@ -1,0 +1,169 @@
+"""Flushing moves rows, and changes nothing that any snapshot or the change feed shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import select
+
+from ducklake_core.errors import NotFoundError
+from ducklake_core.lake import DuckLake
+from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, changes_told, copy_of, files_on_disk, readings, write_inlined
+from tests.support.oracle import LakeAddress, attached
+
+_FLUSH = "CALL ducklake_flush_inlined_data('lake')"
+
+
+@pytest.fixture
+def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
+    """On all catalog databases: each keeps inlined values in another way."""
+    return every_lake_address
+
+
+def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    _all_is_as_before(lake_address, oracle, "")
+
+
+def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
+
+
+def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], options: str) -> None:
+    write_inlined(lake_address, options)
+    before, told = readings(lake_address), changes_told(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    plan = lake.flush_inlined_data(dry_run=True)
+    done = lake.flush_inlined_data()
+    assert done.failed_steps == ()
+    assert [(s.target, s.rows) for s in done.steps] == [(s.target, s.rows) for s in plan.steps]
+    assert {s.target: s.rows for s in plan.steps} == {"main.t": 10, "main.p": 10, "main.f": 5}
+    assert done.rows_flushed == 21
+    assert changes_told(lake_address) == told
+    after = readings(lake_address)
+    assert {key: rows for key, rows in after.items() if key in before} == before
+    with lake.reader() as reader:
+        for name in reader.connection.execute(select(reader.catalog["inlined_data_tables"].c.table_name)).scalars():
+            assert reader.connection.execute(select(reader.catalog.inlined_data(name))).all() == []
+        ended = reader.connection.execute(select(reader.catalog["delete_file"].c.data_file_id)).scalars().all()
+        assert len(ended) == len(set(ended)), "one delete file of each data file"
+    again = lake.flush_inlined_data()
+    assert {step.reason for step in again.skipped_steps} == {"nothing of it is inlined"}
+    assert len(again.skipped_steps) == len(again.steps)
+    lake.close()
+    with oracle(lake_address, options) as duck:
+        # DuckDB writes on, compacts what we flushed, and still sees what it saw.
+        duck.run("INSERT INTO t VALUES (9, 'i', 5, NULL, NULL, 1)", "DELETE FROM p WHERE id = 6", "UPDATE f SET id = 0 WHERE id = 30")
+        duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)", _FLUSH)
+    late = readings(lake_address)
+    assert {key: rows for key, rows in late.items() if key in before} == before
+
+
+def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    with attached(lake_address) as duck:
+        duck.run(
+            "CREATE TABLE t (a INTEGER, b VARCHAR)",
+            "INSERT INTO t VALUES (1, 'x'), (2, 'y')",
+            "UPDATE t SET b = 'z' WHERE a = 1",
+            "ALTER TABLE t ADD COLUMN c INTEGER",
+            "INSERT INTO t VALUES (3, 'w', 1)",
+            "DELETE FROM t WHERE a = 2",
+            "CREATE TABLE f (a INTEGER)",
+            "INSERT INTO f SELECT range FROM range(30)",
+            "DELETE FROM f WHERE a = 7",
+            "DELETE FROM f WHERE a = 8",
+        )
+    theirs = copy_of(lake_address, request, tmp_path)
+    lake = DuckLake.connect(lake_address.url)
+    for name in ("t", "f"):
+        assert lake.flush_inlined_data(name).failed_steps == ()
+    lake.close()
+    with attached(theirs) as duck:
+        for name in ("t", "f"):
+            duck.run(f"CALL ducklake_flush_inlined_data('lake', table_name => '{name}')")
+    written = {
+        "path",
+        "file_size_bytes",
+        "footer_size",
+        "column_size_bytes",
+        "snapshot_time",
+        "author",
+        "commit_message",
+        "commit_extra_info",
+    }
+    # Where a physical table goes, the schema version moves, and a delete file of flushed rows says how new its newest delete is.
+    without = frozenset(
+        written | {"schema_version", "partial_max", "next_catalog_id", "delete_file_id", "data_file_id", "next_file_id", "changes_made"}
+    )
+    ours, expected = catalog_rows(lake_address, without=without), catalog_rows(theirs, without=without)
+    # DuckDB drops the table of the earlier columns, which sessions that know it need.
+    assert set(expected.pop("tables")) == {name for name in ours.pop("tables") if name != ("ducklake_inlined_data_1_1",)}
+    assert {name: rows for name, rows in ours.items() if rows != expected[name]} == {}
+
+
+def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
+    write_inlined(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    lake.set_option("auto_compact", False, table="p")
+    (one,) = lake.flush_inlined_data("main.t").tables
+    assert one.table == "main.t"
+    assert one.snapshot is not None
+    assert {t.table: t.skipped for t in lake.flush_inlined_data(schema="main").tables if t.skipped} == {
+        "main.p": "its option auto_compact is false",
+        "main.t": "nothing of it is inlined",
+    }
+    with pytest.raises(NotFoundError):
+        lake.flush_inlined_data("nothing")
+    lake.close()
+
+
+def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that comes in stays inlined; one that goes makes the flush look again."""
+    from ducklake_core.maintenance import flush
+
+    write_inlined(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    other = DuckLake.connect(lake_address.url)
+    real, calls = flush.flush_rows, []
+
+    def meanwhile(rows: Any, state: Any) -> Any:
+        written = real(rows, state)
+        calls.append(state.table)
+        if len(calls) == 1:
+            row = {"id": 50, "name": "late", "price": None, "ts": None, "tags": None, "extra": 1}
+            other.table("t").append(pa.Table.from_pylist([row], schema=other.table("t").schema.to_arrow()))
+        if len(calls) == 2:
+            other.table("t").delete("id = 8")
+        return written
+
+    monkeypatch.setattr(flush, "flush_rows", meanwhile)
+    on_disk = files_on_disk(lake_address)
+    (done,) = lake.flush_inlined_data("t").tables
+    monkeypatch.undo()
+    assert done.failure is None
+    assert done.rows >= 10
+    new = {name for name in files_on_disk(lake_address) - on_disk if name.startswith("main/t/")}
+    appended = len(new) - done.files_created - done.delete_files_created
+    assert appended == (lake_address.backend == "sqlite"), "a decimal that the table is sorted by is not inlined there"
+    assert sorted(lake.table("t").scan(columns=["id"]).to_arrow()["id"].to_pylist()) == [1, 3, 5, 6, 50]
+    lake.close()
+    other.close()
+    with attached(lake_address, FILES_ONLY) as duck:
+        assert duck.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,), (5,), (6,), (50,)]
+
+
+def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
+    write_inlined(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    lost = next(path for path in Path(sqlite_address.data_path).rglob("f/*-delete.parquet"))
+    lost.unlink()
+    on_disk = files_on_disk(sqlite_address)
+    done = lake.flush_inlined_data()
+    assert [step.target for step in done.failed_steps] == ["main.f"]
+    assert lost.name in done.failed_steps[0].reason
+    assert {t.table for t in done.tables if t.snapshot is not None} == {"main.p", "main.t"}
+    assert not any("/f/" in name for name in files_on_disk(sqlite_address) - on_disk)
+    lake.close()

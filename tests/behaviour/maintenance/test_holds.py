@@ -1,0 +1,159 @@
+"""Holds: names on snapshots that our expiry respects, and that disturb nothing of DuckDB."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import insert, update
+
+from ducklake_core import DuckLake, Hold
+from ducklake_core.catalog.reading.holds import store_hold
+from ducklake_core.errors import AlreadyExistsError, CatalogCorruptError, NotFoundError, UsageError
+from tests.support.oracle import LakeAddress, Oracle
+
+OracleOf = Callable[..., AbstractContextManager[Oracle]]
+_ZERO = timedelta(0)
+
+
+@pytest.fixture
+def lake(every_lake_address: LakeAddress) -> Iterator[DuckLake]:
+    """Snapshots 2 to 5: a table whose only row is replaced, in files."""
+    made = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+    made.set_option("data_inlining_row_limit", 0)
+    made.create_table("t", {"a": "int"})
+    for value in range(4):
+        made.table("t").overwrite(pa.table({"a": pa.array([value], pa.int32())}))
+    yield made
+    made.close()
+
+
+def values(lake: DuckLake, at: int) -> list[object]:
+    return lake.table("t", at=at).scan().to_arrow().column("a").to_pylist()
+
+
+def test_expiry_keeps_what_is_held(lake: DuckLake, every_lake_address: LakeAddress, oracle: OracleOf) -> None:
+    newest = lake.snapshot().id
+    lake.holds.add("Quarter 'end'", newest - 2)
+    lake.holds.add("audit", newest - 2)
+    planned = lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO, dry_run=True)
+    done = lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO)
+    assert planned.snapshot_ids == done.snapshot_ids == (*range(newest - 2), newest - 1)
+    for result in (planned, done):
+        assert [(one.id, one.holds) for one in result.held] == [(newest - 2, ("audit", "Quarter 'end'"))]
+        assert any(f"kept snapshot {newest - 2} " in line and "'audit', \"Quarter 'end'\"" in line for line in result.lines())
+    # Files go, but none that the held snapshot reads.
+    assert done.files
+    lake.cleanup_old_files(older_than=_ZERO, min_age=_ZERO)
+    assert values(lake, newest - 2) == [1]
+    with oracle(every_lake_address) as duck:
+        assert duck.rows(f"SELECT a FROM t AT (VERSION => {newest - 2})") == [(1,)]
+    lake.holds.remove("AUDIT")
+    assert [one.holds for one in lake.expire_snapshots(versions=[newest - 2]).held] == [("Quarter 'end'",)]
+    lake.holds.remove("quarter 'END'")
+    assert lake.expire_snapshots(versions=[newest - 2]).snapshot_ids == (newest - 2,)
+    with pytest.raises(NotFoundError):
+        lake.table("t", at=newest - 2)
+
+
+def test_duckdb_is_not_disturbed(lake: DuckLake, every_lake_address: LakeAddress, oracle: OracleOf) -> None:
+    newest = lake.snapshot().id
+    before = {name: dict(lake.options(name)) for name in (None, "t")}
+    lake.holds.add('a "b" \\ %_ ü\n', newest - 1, until=datetime(2999, 1, 1, tzinfo=UTC))
+    assert {name: dict(lake.options(name)) for name in (None, "t")} == before
+    assert not [option for option in lake.scoped_options() if "hold" in option.name]
+    with oracle(every_lake_address) as duck:
+        listed = [row for row in duck.rows("FROM ducklake_options('lake')") if "hold" in str(row[0])]
+        assert [(row[2], row[3]) for row in listed] == [
+            ('{"name": "a \\"b\\" \\\\ %_ ü\\n", "snapshot": ' + str(newest - 1) + ', "until": "2999-01-01T00:00:00+00:00"}', "GLOBAL")
+        ]
+        duck.run(
+            "CALL lake.set_option('target_file_size', '1MB')",
+            "INSERT INTO t SELECT range FROM range(100)",
+            "UPDATE t SET a = a + 1",
+            "CALL ducklake_merge_adjacent_files('lake')",
+            f"CALL ducklake_expire_snapshots('lake', versions => [{newest - 2}])",
+        )
+        assert duck.rows("SELECT count(*) FROM t") == [(101,)]
+        assert len([row for row in duck.rows("FROM ducklake_options('lake')") if "hold" in str(row[0])]) == 1
+        # As the documentation says, DuckDB does not know what a hold is.
+        duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{newest - 1}])")
+    (hold,) = lake.holds.list()
+    assert (hold.name, hold.snapshot_id) == ('a "b" \\ %_ ü\n', newest - 1)
+    assert lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO).held == ()
+
+
+def test_holds_end_and_are_moved(lake: DuckLake) -> None:
+    newest = lake.snapshot().id
+    with pytest.raises(UsageError, match="over already"):
+        lake.holds.add("q", newest - 1, until=datetime(2020, 1, 1, tzinfo=UTC))
+    with pytest.raises(NotFoundError):
+        lake.holds.add("q", newest + 1)
+    with pytest.raises(UsageError, match="name"):
+        lake.holds.add("", newest)
+    held = lake.holds.add("q", newest - 1, until=datetime.now(UTC) + timedelta(hours=1))
+    # The same again is no other hold; another snapshot is.
+    assert lake.holds.add("q", newest - 1, until=held.until) == held
+    with pytest.raises(AlreadyExistsError, match="replace=True"):
+        lake.holds.add("Q", newest - 2)
+    lake.holds.add("Q", newest - 2, replace=True)
+    assert [(hold.name, hold.snapshot_id, hold.until) for hold in lake.holds.list()] == [("Q", newest - 2, None)]
+    lake.holds.add("soon", newest - 1, until=datetime.now(UTC) + timedelta(hours=1))
+    assert [one.id for one in lake.expire_snapshots(versions=[newest - 1], dry_run=True).held] == [newest - 1]
+    # As if the hour were over.
+    with lake.database.write() as connection:
+        over = Hold(name="soon", snapshot_id=newest - 1, until=datetime.now(UTC) - timedelta(seconds=1))
+        store_hold(connection, lake.database.tables, over)
+    assert lake.expire_snapshots(versions=[newest - 1]).snapshot_ids == (newest - 1,)
+    lake.holds.remove("soon")
+    with pytest.raises(NotFoundError, match="no hold 'soon'"):
+        lake.holds.remove("soon")
+    lake.holds.remove("soon", if_exists=True)
+    assert lake.holds.add("newest").snapshot_id == newest
+
+
+def test_a_hold_that_cannot_be_read_stops_expiry(lake: DuckLake) -> None:
+    lake.holds.add("q", 2)
+    metadata = lake.database.tables["metadata"]
+    with lake.database.write() as connection:
+        connection.execute(update(metadata).where(metadata.c.key == "ducklake_core.hold:q").values(value="broken"))
+        connection.execute(insert(metadata), {"key": "ducklake_core.hold", "value": "an option", "scope": None, "scope_id": None})
+    with pytest.raises(CatalogCorruptError, match=r"'q'.*nothing is expired"):
+        lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO)
+
+
+def test_a_hold_and_an_expiry_at_once(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is first wins: never does a hold name a snapshot that is gone."""
+    from ducklake_core.maintenance import expire
+
+    newest = lake.snapshot().id
+    planned, go_on = threading.Event(), threading.Event()
+    real = expire.lock_snapshots
+
+    def wait(*arguments: object) -> None:
+        if not planned.is_set():
+            planned.set()
+            go_on.wait(5)
+        real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(expire, "lock_snapshots", wait)
+    results: list[object] = []
+    other = DuckLake.connect(lake.database.address.url.render_as_string(hide_password=False))
+    thread = threading.Thread(target=lambda: results.append(other.expire_snapshots(older_than=_ZERO, min_age=_ZERO)))
+    thread.start()
+    assert planned.wait(20)
+    timer = threading.Timer(0.3, go_on.set)
+    timer.start()
+    try:
+        lake.holds.add("q", newest - 1)
+        is_held = True
+    except NotFoundError:
+        is_held = False
+    thread.join(30)
+    other.close()
+    assert results
+    assert is_held == any(snapshot.id == newest - 1 for snapshot in lake.snapshots())

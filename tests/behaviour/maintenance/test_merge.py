@@ -1,0 +1,260 @@
+"""Merging changes files, never rows: not their values, not their ids, not what any snapshot shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import select
+
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.lake import DuckLake
+from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, files_on_disk, readings
+from tests.support.oracle import LakeAddress, attached
+
+NOW = timedelta(0)
+WRITTEN_DIFFERENTLY = frozenset(
+    {
+        "path", "file_size_bytes", "footer_size", "column_size_bytes", "snapshot_time", "author", "commit_message", "commit_extra_info",
+    }
+)  # fmt: skip
+
+
+def write_small_files(address: LakeAddress) -> None:
+    """Small files of several schema versions and partitions, next to files with deletes, updates and inlined rows."""
+    with attached(address, FILES_ONLY) as duck:
+        duck.run(
+            "CREATE TABLE t (id INTEGER NOT NULL, name VARCHAR, ts TIMESTAMPTZ, tags VARCHAR[], place STRUCT(x DOUBLE, y DOUBLE))",
+            *(insert("t", i * 10) for i in range(4)),
+            "UPDATE t SET name = 'changed' WHERE id = 35",
+            insert("t", 100),
+            "ALTER TABLE t ADD COLUMN extra INTEGER DEFAULT 7",
+            *(f"INSERT INTO t SELECT range + {n}, 'e', NULL, NULL, NULL, range FROM range(5)" for n in (200, 300)),
+            "ALTER TABLE t RENAME COLUMN name TO label",
+            *(f"INSERT INTO t SELECT range + {n}, 'f', NULL, ['x'], NULL, range FROM range(5)" for n in (400, 500, 600)),
+            'CREATE SCHEMA "we""ird, näme"',
+            'CREATE TABLE "we""ird, näme"."t ä" (x INTEGER, day DATE)',
+            'ALTER TABLE "we""ird, näme"."t ä" SET PARTITIONED BY (day)',
+            *(
+                f'INSERT INTO "we""ird, näme"."t ä" SELECT range, DATE \'2024-01-01\' + range::INT % 2 FROM range({n}, {n} + 6)'
+                for n in range(3)
+            ),
+        )
+
+
+def insert(table: str, start: int) -> str:
+    values = "range + {0}, 'n' || range, to_timestamp(range * 3600.5), ['a', NULL], {{'x': range / 3, 'y': NULL}}"
+    return f"INSERT INTO {table} SELECT {values.format(start)} FROM range(10)"
+
+
+def live_files(address: LakeAddress, table: str) -> int:
+    return DuckLake.connect(address.url).table_info(table).file_count
+
+
+def test_every_snapshot_reads_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    write_small_files(lake_address)
+    before = readings(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    plan = lake.merge_adjacent_files(dry_run=True)
+    done = lake.merge_adjacent_files()
+    assert done.failures == ()
+    assert [(t.table, t.groups, t.files_merged, t.left) for t in done.tables] == [
+        (t.table, t.groups, t.files_merged, t.left) for t in plan.tables
+    ]
+    assert done.files_merged == 16
+    assert done.files_created == 5
+    after = readings(lake_address)
+    assert {key: rows for key, rows in after.items() if key in before} == before
+    with oracle(lake_address) as duck:
+        assert len(duck.rows("FROM ducklake_list_files('lake', 't')")) == live_files(lake_address, "t")
+    again = lake.merge_adjacent_files()
+    assert again.files_merged == 0
+    assert all(table.snapshot is None for table in again.tables)
+    lake.close()
+
+
+def test_sources_can_be_cleaned_up_and_snapshots_expired(lake_address: LakeAddress) -> None:
+    write_small_files(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    lake.merge_adjacent_files()
+    before = readings(lake_address)
+    on_disk = files_on_disk(lake_address)
+    cleaned = lake.cleanup_old_files(older_than=NOW, min_age=NOW)
+    assert len(cleaned.files) == 16
+    assert len(files_on_disk(lake_address)) == len(on_disk) - 16
+    assert readings(lake_address) == before
+    lake.expire_snapshots(older_than=NOW, min_age=NOW)
+    lake.cleanup_old_files(older_than=NOW, min_age=NOW)
+    newest = max(snapshot for snapshot, _ in before)
+    assert readings(lake_address) == {key: rows for key, rows in before.items() if key[0] == newest}
+    lake.close()
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_catalog_afterwards_is_the_references(
+    lake_address: LakeAddress, request: pytest.FixtureRequest, tmp_path: Path, partitioned: bool
+) -> None:
+    with attached(lake_address, FILES_ONLY) as duck:
+        duck.run(
+            "CREATE TABLE t (a INTEGER, b VARCHAR, c DOUBLE)",
+            *(["ALTER TABLE t SET PARTITIONED BY (b)"] if partitioned else []),
+            *(f"INSERT INTO t SELECT range, 'p' || range % 2, range / 2 + 1 FROM range({n}, {n + 20})" for n in range(0, 60, 20)),
+        )
+    theirs = copy_of(lake_address, request, tmp_path)
+    lake = DuckLake.connect(lake_address.url)
+    result = lake.merge_adjacent_files("t")
+    # DuckDB logs the second alone (decision 31).
+    assert lake.snapshot().changes == "inline_flush:1,merge_adjacent:1"
+    lake.close()
+    with attached(theirs) as duck:
+        reported = duck.rows("CALL ducklake_merge_adjacent_files('lake', 't')")
+    assert {row[:2] for row in reported} == {("main", "t")}
+    assert [sum(row[place] for row in reported) for place in (2, 3)] == [result.files_merged, result.files_created]
+    # DuckDB numbers the files of several partitions in the order of a hash table.
+    without = WRITTEN_DIFFERENTLY | ({"data_file_id"} if partitioned else set()) | {"changes_made"}
+    assert catalog_rows(lake_address, without=without) == catalog_rows(theirs, without=without)
+
+
+def test_merged_by_us_then_changed_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    write_small_files(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    lake.merge_adjacent_files()
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run("DELETE FROM t WHERE id % 2 = 0", "UPDATE t SET label = 'u' WHERE id < 20", insert_now("t", 900), insert_now("t", 950))
+        # Without row ids: DuckDB's own merge loses those of updated rows.
+        expected = sorted(duck.rows("SELECT id, label FROM t"))
+        duck.run("CALL ducklake_merge_adjacent_files('lake')", "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
+        assert sorted(duck.rows("SELECT id, label FROM t")) == expected
+    before = readings(lake_address)
+    assert lake.merge_adjacent_files().failures == ()
+    after = readings(lake_address)
+    assert {key: rows for key, rows in after.items() if key in before} == before
+    lake.close()
+
+
+def insert_now(table: str, start: int) -> str:
+    return f"INSERT INTO {table} SELECT range + {start}, 'g', NULL, NULL, NULL, 1 FROM range(5)"
+
+
+def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """DuckDB takes the row ids of updated rows from the catalog, where files of updates have others."""
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INTEGER, b INTEGER)", "INSERT INTO t SELECT range, 0 FROM range(10)")
+        duck.run("UPDATE t SET b = 1 WHERE a = 3", "UPDATE t SET b = 2 WHERE a = 7")
+        expected = sorted(duck.rows("SELECT rowid, a, b FROM t"))
+    lake = DuckLake.connect(lake_address.url)
+    assert lake.merge_adjacent_files("t").files_merged == 2
+    lake.close()
+    with oracle(lake_address) as duck:
+        assert sorted(duck.rows("SELECT rowid, a, b FROM t")) == expected
+
+
+def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    with oracle(lake_address) as duck:
+        duck.run("CREATE TABLE t (a INTEGER)")
+        for start in (0, 10, 20):
+            duck.run(*(f"INSERT INTO t VALUES ({start + i})" for i in range(3)), "CALL ducklake_flush_inlined_data('lake')")
+    before = readings(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    assert lake.merge_adjacent_files("t").files_created == 1
+    lake.close()
+    after = readings(lake_address)
+    assert {key: rows for key, rows in after.items() if key in before} == before
+
+
+def test_limits_and_options(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    write_small_files(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    assert lake.merge_adjacent_files("t", max_compacted_files=1, dry_run=True).files_created == 1
+    assert lake.merge_adjacent_files("t", max_file_size=10, dry_run=True).files_created == 0
+    assert lake.merge_adjacent_files("t", min_file_size=10**9, dry_run=True).files_created == 0
+    assert [t.table for t in lake.merge_adjacent_files(schema="main", dry_run=True).tables] == ["main.t"]
+    with oracle(lake_address) as duck:
+        duck.run("CALL lake.set_option('auto_compact', false, table_name => 't')")
+    (only,) = lake.merge_adjacent_files("t").tables
+    assert only.skipped == "its option auto_compact is false"
+    assert only.snapshot is None
+    with pytest.raises(UsageError, match="min_file_size"):
+        lake.merge_adjacent_files("t", min_file_size=10, max_file_size=5)
+    with pytest.raises(UsageError, match="max_compacted_files"):
+        lake.merge_adjacent_files("t", max_compacted_files=0)
+    with pytest.raises(NotFoundError):
+        lake.merge_adjacent_files("nothing")
+    lake.close()
+
+
+def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n + 50})" for n in range(6)))
+        size = int(duck.value("SELECT min(data_file_size_bytes) FROM ducklake_list_files('lake', 't')"))
+    lake = DuckLake.connect(lake_address.url)
+    lake.set_option("target_file_size", 2 * size, table="t")
+    result = lake.merge_adjacent_files("t")
+    assert (result.files_merged, result.files_created) == (6, 3)
+    lake.close()
+
+
+def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> None:
+    write_small_files(lake_address)
+    before = readings(lake_address, ['"main"."t"'])
+    lake = DuckLake.connect(lake_address.url)
+    lost = next(path for path in Path(lake_address.data_path).rglob("*.parquet") if "day=2024-01-01" in str(path))
+    kept = lost.read_bytes()
+    lost.unlink()
+    result = lake.merge_adjacent_files()
+    by_table = {table.table: table for table in result.tables}
+    assert by_table["main.t"].failures == ()
+    assert by_table["main.t"].files_created == 3
+    (bad,) = (table for name, table in by_table.items() if name != "main.t")
+    assert len(bad.failures) == 1
+    assert lost.name in bad.failures[0]
+    assert bad.files_created == 1
+    lost.write_bytes(kept)
+    assert {k: v for k, v in readings(lake_address, ['"main"."t"']).items() if k in before} == before
+    lake.close()
+
+
+def test_a_conflict_leaves_everything_as_it_was(
+    lake_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer deletes from a source between the plan and the commit."""
+    from ducklake_core.maintenance import merge
+
+    write_small_files(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    on_disk = files_on_disk(lake_address)
+    real = merge.merge_files
+
+    def delete_meanwhile(task: Any) -> Any:
+        written = real(task)
+        with oracle(lake_address, FILES_ONLY) as duck:
+            duck.run("DELETE FROM t WHERE id IN (3, 203, 403)")
+        return written
+
+    monkeypatch.setattr(merge, "merge_files", delete_meanwhile)
+    result = lake.merge_adjacent_files("t", max_compacted_files=1)
+    monkeypatch.undo()
+    lake.close()
+    assert len(result.failures) == 1
+    assert "commit-conflict" in result.failures[0]
+    new = files_on_disk(lake_address) - on_disk
+    assert all(name.endswith("-delete.parquet") for name in new)
+    with oracle(lake_address) as duck:
+        assert duck.value("SELECT count(*) FROM t WHERE id IN (3, 203, 403)") == 0
+
+
+def test_row_ids_are_stored_only_where_needed(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INTEGER)", *(f"INSERT INTO t SELECT range FROM range({n}, {n + 5})" for n in range(3)))
+    lake = DuckLake.connect(lake_address.url)
+    lake.merge_adjacent_files("t")
+    with lake.reader() as reader:
+        (row,) = reader.connection.execute(select(reader.catalog["data_file"])).all()
+    lake.close()
+    names = pq.read_schema(Path(lake_address.data_path) / "main/t" / row.path).names
+    assert names == ["a", "_ducklake_internal_snapshot_id"]
+    assert (row.row_id_start, row.begin_snapshot, row.partial_max) == (0, 2, 4)

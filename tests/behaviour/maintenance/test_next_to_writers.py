@@ -1,0 +1,57 @@
+"""Maintenance while others commit: nothing is lost, nothing that a snapshot shows is scheduled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from ducklake_core.lake import DuckLake
+from tests.behaviour.maintenance.lakes import readings
+from tests.support.oracle import LakeAddress
+
+NOW = timedelta(0)
+ROUNDS = 12
+
+
+def test_expiry_and_merge_next_to_a_writer(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """One thread appends and overwrites; the main thread merges, expires and cleans up all the while."""
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    lake.write("kept", pa.table({"n": pa.array([-1], pa.int64())}))
+    lake.write("replaced", pa.table({"n": pa.array([-1], pa.int64())}))
+    problems: list[BaseException] = []
+
+    def write() -> None:
+        own = DuckLake.connect(lake_address.url)
+        try:
+            for number in range(ROUNDS):
+                own.write("kept", pa.table({"n": pa.array([number], pa.int64())}))
+                own.write("replaced", pa.table({"n": pa.array([number], pa.int64())}), mode="overwrite")
+        except BaseException as error:  # noqa: BLE001 - reported by the main thread
+            problems.append(error)
+        finally:
+            own.close()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    expired = 0
+    while writer.is_alive():
+        lake.merge_adjacent_files()
+        expired += len(lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=2).snapshots)
+        lake.cleanup_old_files(older_than=timedelta(seconds=30), min_age=NOW)
+    writer.join()
+    assert problems == []
+    lake.merge_adjacent_files()
+    expired += len(lake.expire_snapshots(older_than=NOW, min_age=NOW).snapshots)
+    cleaned = lake.cleanup_old_files(older_than=NOW, min_age=NOW)
+    assert (cleaned.kept, cleaned.failed) == ((), ())
+    assert expired >= 2 * ROUNDS
+    assert len(lake.snapshots()) == 1
+    lake.close()
+    with oracle(lake_address) as duck:
+        assert duck.rows("SELECT n FROM kept ORDER BY n") == [(number,) for number in range(-1, ROUNDS)]
+        assert duck.rows("SELECT n FROM replaced") == [(ROUNDS - 1,)]
+    assert len(readings(lake_address)) == 2

@@ -1,0 +1,197 @@
+"""Rewriting leaves deleted rows out of files, and changes nothing that any snapshot or our change feed shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import select
+
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.lake import DuckLake
+from tests.behaviour.maintenance.lakes import FILES_ONLY, NOW, changes_told, files_on_disk, readings
+from tests.support.oracle import LakeAddress, attached
+
+
+def write_deleted(address: LakeAddress, options: str = "") -> None:
+    """Rows deleted in every way: cumulative delete files, deletes in the catalog, both; updates, partitions, altered columns."""
+    with attached(address, options) as duck:
+        duck.run(
+            "CREATE TABLE t (id INTEGER NOT NULL, name VARCHAR, part INTEGER)",
+            "INSERT INTO t SELECT range, 'n' || range, range % 2 FROM range(60)",
+            "DELETE FROM t WHERE id < 20",
+            "DELETE FROM t WHERE id BETWEEN 20 AND 39",
+            "DELETE FROM t WHERE id = 45",
+            "UPDATE t SET name = 'u' WHERE id > 50",
+            "ALTER TABLE t ADD COLUMN extra INTEGER DEFAULT 7",
+            "ALTER TABLE t SET PARTITIONED BY (part)",
+            "INSERT INTO t SELECT range, 'm', range % 2, range FROM range(100, 160)",
+            "DELETE FROM t WHERE id BETWEEN 100 AND 125",
+            "DELETE FROM t WHERE id = 130",
+            "ALTER TABLE t RENAME COLUMN name TO label",
+            "ALTER TABLE t ALTER COLUMN id TYPE BIGINT",
+            "CREATE TABLE gone (id INTEGER)",
+            "INSERT INTO gone SELECT range FROM range(20)",
+            "DELETE FROM gone WHERE id < 15",
+            "DELETE FROM gone WHERE id < 18",
+            "DELETE FROM gone",
+            "CREATE TABLE flushed (id INTEGER, v INTEGER)",
+            "INSERT INTO flushed VALUES (1, 1), (2, 2), (3, 3)",
+            "DELETE FROM flushed WHERE id = 2",
+            "CALL ducklake_flush_inlined_data('lake', table_name => 'flushed')",
+            "CREATE TABLE sorted (k INTEGER, v VARCHAR)",
+            "ALTER TABLE sorted SET SORTED BY (k DESC)",
+            "INSERT INTO sorted SELECT range, 'a' FROM range(30)",
+            "INSERT INTO sorted SELECT range, 'b' FROM range(10, 40)",
+            "DELETE FROM sorted WHERE k % 3 = 0",
+        )
+
+
+@pytest.fixture
+def lake_address(every_lake_address: LakeAddress) -> LakeAddress:
+    """On all catalog databases: each keeps inlined deletes in another way."""
+    return every_lake_address
+
+
+def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    _all_is_as_before(lake_address, oracle, "")
+
+
+def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
+
+
+def _all_is_as_before(lake_address: LakeAddress, oracle: Callable[..., Any], options: str) -> None:
+    write_deleted(lake_address, options)
+    before, told = readings(lake_address), changes_told(lake_address)
+    lake = DuckLake.connect(lake_address.url)
+    newest = lake.snapshot().id
+    plan = lake.rewrite_data_files(delete_threshold=0.0, dry_run=True)
+    done = lake.rewrite_data_files(delete_threshold=0.0)
+    assert done.failed_steps == ()
+    assert [(s.target, s.files, s.rows, s.bytes, s.reason) for s in done.steps] == [
+        (s.target, s.files, s.rows, s.bytes, s.reason) for s in plan.steps
+    ]
+    assert {t.table: t.files_rewritten for t in done.tables} == {"main.t": 3, "main.gone": 1, "main.flushed": 1, "main.sorted": 2}
+    assert changes_told(lake_address) == told
+    after = readings(lake_address)
+    assert {key: rows for key, rows in after.items() if key in before} == before
+    last = lake.snapshot().id
+    assert {name: after[last, name] for number, name in before if number == newest} == {
+        name: rows for (number, name), rows in before.items() if number == newest
+    }
+    assert lake.rewrite_data_files(delete_threshold=0.0).files_rewritten == 0
+    with lake.reader() as reader:
+        files = reader.catalog["data_file"]
+        live = reader.connection.execute(select(files.c.path).where(files.c.end_snapshot.is_(None), files.c.begin_snapshot > newest)).all()
+    assert len(live) == sum(t.files_created for t in done.tables)
+    keys = lake.table("sorted").scan(columns=["k"]).to_arrow()["k"].to_pylist()
+    assert keys == sorted(keys, reverse=True)
+    # The old files go with the snapshots that read them, and nothing else does.
+    expired = lake.expire_snapshots(older_than=NOW, min_age=NOW)
+    lake.cleanup_old_files(older_than=NOW, min_age=NOW)
+    assert {file.kind for file in expired.files} == {"data", "delete"}
+    lake.close()
+    final = readings(lake_address)
+    assert {name: rows for (_, name), rows in final.items()} == {name: after[last, name] for number, name in before if number == newest}
+    with oracle(lake_address, options) as duck:
+        duck.run("UPDATE t SET extra = 0 WHERE id = 141", "DELETE FROM sorted WHERE k = 4", "CALL ducklake_flush_inlined_data('lake')")
+        if not options:  # DuckDB cannot compact encrypted partitions: "Files have different hive partition path".
+            duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)", "CALL ducklake_merge_adjacent_files('lake')")
+        assert duck.value("SELECT count(*) FROM t") == len(final[last, '"main"."t"'])
+
+
+def test_thresholds_and_scopes(sqlite_address: LakeAddress) -> None:
+    write_deleted(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    assert lake.rewrite_data_files("gone", dry_run=True).files_rewritten == lake.rewrite_data_files(dry_run=True).files_rewritten == 1
+    lake.set_option("rewrite_delete_threshold", 0.5, table="t")
+    plan = {t.table: t for t in lake.rewrite_data_files(dry_run=True).tables}
+    assert (plan["main.t"].files_rewritten, plan["main.t"].left) == (1, (("less than 50% of their rows are deleted", 2),))
+    assert plan["main.sorted"].left == (("less than 95% of their rows are deleted", 2),)
+    assert [t.table for t in lake.rewrite_data_files("sorted", delete_threshold=0.3, dry_run=True).tables] == ["main.sorted"]
+    lake.set_option("auto_compact", False, schema="main")
+    assert {t.skipped for t in lake.rewrite_data_files(delete_threshold=0).tables} == {"its option auto_compact is false"}
+    with pytest.raises(UsageError, match="delete_threshold"):
+        lake.rewrite_data_files(delete_threshold=1.5)
+    with pytest.raises(NotFoundError):
+        lake.rewrite_data_files(schema="nothing")
+    lake.close()
+
+
+@pytest.mark.parametrize(("by", "gone", "looks"), [("us", 40, 1), ("us", 25, 2), ("DuckDB", 25, 2)])
+def test_what_others_do_meanwhile_is_kept(
+    lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str, gone: int, looks: int
+) -> None:
+    """Rows that come in are no matter, nor are our deletes from other files; a delete from the same file makes it look again."""
+    from ducklake_core.maintenance import rewrite
+
+    with attached(lake_address, FILES_ONLY) as duck:
+        duck.run(
+            "CREATE TABLE t (id INTEGER)", "INSERT INTO t SELECT range FROM range(30)", "INSERT INTO t SELECT range FROM range(30, 60)"
+        )
+        duck.run("DELETE FROM t WHERE id < 20")
+    lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
+    real, calls = rewrite.rewrite_files, []
+
+    def meanwhile(task: Any) -> Any:
+        written = real(task)
+        calls.append(task)
+        if len(calls) == 1 and by == "us":
+            other.table("t").append(pa.table({"id": pa.array([101], pa.int32())}))
+            other.table("t").delete(f"id = {gone}")
+        elif len(calls) == 1:
+            with attached(lake_address) as duck:
+                duck.run("INSERT INTO t VALUES (101)", f"DELETE FROM t WHERE id = {gone}")
+        return written
+
+    monkeypatch.setattr(rewrite, "rewrite_files", meanwhile)
+    on_disk = files_on_disk(lake_address)
+    (done,) = lake.rewrite_data_files("t", delete_threshold=0.5).tables
+    monkeypatch.undo()
+    assert (done.failure, done.files_rewritten, len(calls)) == (None, 1, looks)
+    expected = [number for number in (*range(20, 60), 101) if number != gone]
+    assert sorted(lake.table("t").scan().to_arrow()["id"].to_pylist()) == expected
+    known = {name for name in files_on_disk(lake_address) - on_disk if "-delete" not in name}
+    assert len(known) == done.files_created, "files of the first look are gone"
+    lake.close()
+    other.close()
+    with attached(lake_address) as duck:
+        assert [row[0] for row in duck.rows("SELECT id FROM t ORDER BY id")] == expected
+
+
+def test_a_table_that_cannot_be_rewritten_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
+    write_deleted(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    bad = next(path for path in Path(sqlite_address.data_path).rglob("flushed/*.parquet") if "-delete" not in path.name)
+    bad.write_bytes(b"PAR1" + b"?" * 400 + b"PAR1")
+    on_disk = files_on_disk(sqlite_address)
+    done = lake.rewrite_data_files(delete_threshold=0)
+    assert [step.target for step in done.failed_steps] == ["main.flushed"]
+    assert bad.name in done.failed_steps[0].reason
+    assert {t.table: t.snapshot is not None for t in done.tables} == {
+        "main.flushed": False, "main.gone": True, "main.sorted": True, "main.t": True,
+    }  # fmt: skip
+    assert not any("/flushed/" in name for name in files_on_disk(sqlite_address) - on_disk)
+    lake.close()
+
+
+def test_a_group_that_fails_leaves_no_delete_file(sqlite_address: LakeAddress) -> None:
+    """Its deletes are gathered before its rows are read; other groups are committed without it."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", pa.table({"part": [1] * 50 + [2] * 50, "n": range(100)}), partition_by=["part"])
+    lake.table("t").delete("n % 2 = 0")
+    lake.set_option("data_inlining_row_limit", 5)
+    lake.table("t").delete("n IN (1, 51)")
+    (bad,) = (path for path in Path(sqlite_address.data_path).rglob("part=1/*.parquet"))
+    bad.write_bytes(b"PAR1 is no footer PAR1")
+    before = {path for path in files_on_disk(sqlite_address) if path.endswith("-delete.parquet")}
+    done = lake.rewrite_data_files(delete_threshold=0.0)
+    assert [step.outcome for step in done.steps] == ["failed", "done"]
+    made = {path for path in files_on_disk(sqlite_address) if path.endswith("-delete.parquet")} - before
+    assert len(made) == 1
+    assert lake.table("t").scan(where="part = 2").count() == 24
+    lake.close()

@@ -1,0 +1,84 @@
+"""Two lakes that go through the same steps: one is changed by this library, the other by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ducklake_core import DuckLake
+from tests.support.catalog_dump import dump_catalog
+from tests.support.oracle import LakeAddress, Oracle, sqlite_lake
+from tests.support.postgres import PostgresServer
+
+
+@dataclass
+class Twins:
+    """Our lake and its twin, each with DuckDB attached."""
+
+    lake: DuckLake
+    ours: Oracle
+    theirs: Oracle
+
+    def both(self, *statements: str) -> None:
+        """Run statements with DuckDB on both lakes."""
+        self.ours.run(*statements)
+        self.theirs.run(*statements)
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        """A query's rows on our lake, as DuckDB reads them; the same as on the twin."""
+        found, expected = self.ours.rows(query), self.theirs.rows(query)
+        # NaN is not equal to itself.
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+        return found
+
+    def same(self, table: str) -> None:
+        """The table has the same rows with the same row ids for DuckDB on both lakes, and for this library."""
+        found = self.rows(f"SELECT rowid, * FROM {table}")
+        names = ["rowid", *self.lake.table(table).schema.names]
+        mine = self.lake.table(table).scan(columns=names).to_arrow().to_pylist()
+        assert sorted(repr(tuple(row.values())) for row in mine) == sorted(map(repr, found))
+
+    def same_changes(self, table: str, start: int = 1, end: int | None = None) -> None:
+        """Every snapshot changed the same rows."""
+        newest = self.lake.snapshot().id if end is None else end
+        changes = f"FROM ducklake_table_changes('lake', 'main', '{table}', {start}, {newest}) ORDER BY ALL"
+        found = self.rows(changes)
+        mine = self.lake.table(table).changes(start, newest).to_arrow().to_pylist()
+        assert sorted(repr(tuple(row.values())) for row in mine) == sorted(map(repr, found))
+
+    def same_catalog(self, *, apart_from: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Both catalogs hold the same rows, but for tables and columns that are named with ``apart_from``."""
+        ours, theirs = dump_catalog(self.ours.address), dump_catalog(self.theirs.address)
+        left_out = apart_from or {}
+        for name in sorted(ours.keys() | theirs.keys()):
+            if name in left_out and not left_out[name]:
+                continue
+            drop = set(left_out.get(name, ()))
+            mine, his = (
+                sorted(repr({key: value for key, value in row.items() if key not in drop}) for row in dump.get(name, []))
+                for dump in (ours, theirs)
+            )
+            assert mine == his, name
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def twins(request: pytest.FixtureRequest, tmp_path: Path, oracle: Callable[..., AbstractContextManager[Oracle]]) -> Iterator[Twins]:
+    """Lakes on SQLite and on PostgreSQL, in which nothing is inlined."""
+
+    def place(name: str) -> LakeAddress:
+        folder = tmp_path / name
+        folder.mkdir()
+        if request.param == "sqlite":
+            return sqlite_lake(folder)
+        server: PostgresServer = request.getfixturevalue("postgres")
+        return server.lake(folder)
+
+    with ExitStack() as stack:
+        ours, theirs = (stack.enter_context(oracle(place(name), "DATA_INLINING_ROW_LIMIT 0")) for name in ("ours", "theirs"))
+        twins = Twins(DuckLake.connect(ours.address.url), ours, theirs)
+        twins.both("CALL lake.set_option('data_inlining_row_limit', 0)")
+        yield twins

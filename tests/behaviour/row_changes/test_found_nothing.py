@@ -1,0 +1,178 @@
+"""Calls of a transaction that find nothing to do: they are looked at again after other commits, as those that find something.
+
+One rule is tested for every verb and every change of others: what the block leaves behind is what it leaves behind when it is run
+after the other change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import CommitConflictError
+from ducklake_core.merge_builder import Merge
+from ducklake_core.transaction import Transaction
+from tests.support.oracle import LakeAddress, attached
+
+Verb = Callable[[Transaction, str, int], object]
+Change = Callable[[DuckLake, LakeAddress, str], object]
+
+COLUMNS = pa.schema([("i", pa.int64()), ("v", pa.int64())])
+NO_ROWS = COLUMNS.empty_table()
+
+
+def rows(*pairs: tuple[int, int]) -> pa.Table:
+    return pa.table({"i": [i for i, _ in pairs], "v": [v for _, v in pairs]}, schema=COLUMNS)
+
+
+def merge(tx: Transaction, name: str, *pairs: tuple[int, int]) -> Merge[None]:
+    return tx.merge(name, rows(*pairs), on=["i"])
+
+
+def by_duckdb(address: LakeAddress, *statements: str) -> None:
+    with attached(address) as duck:
+        duck.run(*statements)
+
+
+VERBS: dict[str, Verb] = {
+    "delete": lambda tx, name, _: tx.delete(name, "i = 7"),
+    "delete all": lambda tx, name, _: tx.delete(name, None),
+    "update": lambda tx, name, _: tx.update(name, {"v": "v + 100"}, where="i = 7"),
+    "merge, matched update": lambda tx, name, _: merge(tx, name, (7, 700)).when_matched_update({"v": "s.v"}).execute(),
+    "merge, matched delete": lambda tx, name, _: merge(tx, name, (7, 700)).when_matched_delete().execute(),
+    "merge, by source": lambda tx, name, _: merge(tx, name, (1, 0)).when_not_matched_by_source_update({"v": -1}, where="t.i = 7").execute(),
+    "merge, insert": lambda tx, name, _: (
+        merge(tx, name, (1, 10), (7, 70)).when_matched_update({"v": "s.v"}, where="t.v < 0").when_not_matched_insert("all").execute()
+    ),
+    "overwrite where": lambda tx, name, _: tx.overwrite(name, NO_ROWS, where="i = 7"),
+    "overwrite partition": lambda tx, name, _: tx.overwrite(name, NO_ROWS, partitions=[{"i": 7}]),
+    "overwrite all": lambda tx, name, _: tx.overwrite(name, NO_ROWS),
+    "upsert": lambda tx, name, _: tx.upsert(name, rows((7, 700)), on=["i"]),
+    "restore": lambda tx, name, start: tx.restore(name, at=start),
+    "delete, then append": lambda tx, name, _: (tx.delete(name, "i = 7"), tx.append(name, rows((8, 8)))),
+    "append, then delete": lambda tx, name, _: (tx.append(name, rows((7, 77))), tx.delete(name, "i = 7")),
+}
+CHANGES: dict[str, Change] = {
+    "append few": lambda lake, _, name: lake.table(name).append(rows((7, 7)), inline=True),
+    "update": lambda lake, _, name: lake.table(name).update({"i": 7}, where="i = 3"),
+    "delete": lambda lake, _, name: lake.table(name).delete("i = 1"),
+}
+MORE_CHANGES: dict[str, Change] = {
+    "nothing": lambda *_: None,
+    "append": lambda lake, _, name: lake.table(name).append(rows((7, 7)), inline=False),
+    "delete few": lambda lake, _, name: lake.table(name).delete("i = 4"),
+    "append others": lambda lake, _, name: lake.table(name).append(rows((9, 9))),
+    "overwrite": lambda lake, _, name: lake.table(name).overwrite(rows((7, 7))),
+    "upsert": lambda lake, _, name: lake.table(name).upsert(rows((7, 7)), on=["i"]),
+    "merge files": lambda lake, _, name: lake.merge_adjacent_files(name),
+    "twice": lambda lake, _, name: [lake.table(name).append(rows((7, v))) for v in (7, 8)],
+    "insert by DuckDB": lambda _, address, name: by_duckdb(address, f'INSERT INTO "{name}" VALUES (7, 7)'),
+    "update by DuckDB": lambda _, address, name: by_duckdb(address, f'UPDATE "{name}" SET i = 7 WHERE i >= 3'),
+    "flush by DuckDB": lambda _, address, name: by_duckdb(address, f"CALL ducklake_flush_inlined_data('lake', table_name => '{name}')"),
+}
+DEFINITIONS: dict[str, Change] = {
+    "drop": lambda lake, _, name: lake.drop_table(name),
+    "add column": lambda lake, _, name: lake.table(name).add_column("w", "int64", default=7),
+}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def address(request: pytest.FixtureRequest) -> LakeAddress:
+    if request.param == "postgresql":
+        found: LakeAddress = request.getfixturevalue("postgres").lake(request.getfixturevalue("tmp_path"))
+        return found
+    given: LakeAddress = request.getfixturevalue("sqlite_address")
+    return given
+
+
+@pytest.fixture
+def lake(address: LakeAddress) -> Iterator[DuckLake]:
+    made = DuckLake.create(address.url, data_path=address.data_path)
+    made.create_table("other", COLUMNS)
+    yield made
+    made.close()
+
+
+def make(lake: DuckLake, name: str) -> int:
+    """A table with rows in two files and one in the catalog, and the snapshot that has them."""
+    lake.create_table(name, COLUMNS, partition_by=["i"] if "partition" in name else [])
+    table = lake.table(name)
+    table.append(rows((1, 1), (2, 2)), inline=False)
+    table.append(rows((3, 3)), inline=False)
+    return table.append(rows((4, 4)), inline=True).snapshot.id
+
+
+def found(lake: DuckLake, name: str) -> list[dict[str, object]]:
+    return sorted(lake.table(name).scan().to_arrow().to_pylist(), key=lambda row: (row["i"], row["v"]))
+
+
+def afterwards(lake: DuckLake, address: LakeAddress, name: str, verb: Verb, change: Change) -> list[dict[str, object]]:
+    start = make(lake, name)
+    change(lake, address, name)
+    with lake.transaction() as tx:
+        verb(tx, name, start)
+    return found(lake, name)
+
+
+def meanwhile(lake: DuckLake, address: LakeAddress, name: str, verb: Verb, change: Change, *, beside: bool) -> list[dict[str, object]]:
+    start = make(lake, name)
+    with lake.transaction() as tx:
+        if beside:
+            tx.append("other", rows((1, 1)))
+        verb(tx, name, start)
+        change(lake, address, name)
+    return found(lake, name)
+
+
+def check(lake: DuckLake, address: LakeAddress, verb: str, changes: dict[str, Change]) -> None:
+    for number, (label, change) in enumerate(changes.items()):
+        expected = afterwards(lake, address, f"{verb} {number}", VERBS[verb], change)
+        for beside in (True, False):
+            name = f"{verb} {number} {beside}"
+            assert meanwhile(lake, address, name, VERBS[verb], change, beside=beside) == expected, (label, beside)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_as_if_begun_afterwards(lake: DuckLake, address: LakeAddress, verb: str) -> None:
+    check(lake, address, verb, CHANGES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", VERBS)
+def test_as_if_begun_after_less_common_changes(lake: DuckLake, address: LakeAddress, verb: str) -> None:
+    check(lake, address, verb, MORE_CHANGES)
+
+
+@pytest.mark.parametrize("change", DEFINITIONS)
+@pytest.mark.parametrize("verb", ["delete", "update", "merge, matched update", "overwrite where", "upsert"])
+def test_another_definition_is_a_conflict(lake: DuckLake, address: LakeAddress, verb: str, change: str) -> None:
+    with pytest.raises(CommitConflictError):
+        meanwhile(lake, address, "t", VERBS[verb], DEFINITIONS[change], beside=True)
+    assert found(lake, "other") == []
+
+
+def test_an_alteration_that_changes_nothing_at_first(lake: DuckLake) -> None:
+    """The comment that a transaction asks for is there when it is committed, also where it was there when it began."""
+    make(lake, "t")
+    lake.set_comment("t", "ours")
+    for beside in (True, False):
+        with lake.transaction() as tx:
+            if beside:
+                tx.append("other", rows((1, 1)))
+            tx.set_comment("t", "ours")
+            lake.set_comment("t", "theirs")
+        assert lake.table_info("t").comment == "ours"
+
+
+def test_a_call_that_finds_nothing_asks_once(lake: DuckLake) -> None:
+    """Whoever finds nothing on the newest snapshot is done, however many others go on writing."""
+    make(lake, "t")
+    before = lake.snapshot().id
+    with lake.transaction() as tx:
+        tx.delete("t", "i = 7")
+        lake.table("t").append(rows((9, 9)))
+    assert tx.result.snapshot is None
+    assert lake.snapshot().id == before + 1

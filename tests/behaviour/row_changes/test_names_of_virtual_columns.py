@@ -1,0 +1,37 @@
+"""Columns that are called like virtual ones, by which rows are found: every verb finds the same rows as in any other table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.planning.virtual import VIRTUAL_COLUMNS
+from tests.support.oracle import LakeAddress, attached
+
+
+def numbers(name: str, *rows: tuple[int | None, int]) -> pa.Table:
+    return pa.table({name: pa.array([key for key, _ in rows], pa.int32()), "v": pa.array([value for _, value in rows], pa.int32())})
+
+
+@pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 10])
+def test_every_verb(sqlite_address: LakeAddress, limit: int) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.set_option("data_inlining_row_limit", limit)
+    with attached(sqlite_address) as duck:
+        for name in VIRTUAL_COLUMNS:
+            duck.run(f'CREATE TABLE "{name}" ("{name}" INTEGER, v INTEGER)')
+            table = lake.table(name)
+            table.append(numbers(name, (1, 10), (2, 20), (3, 30), (None, 40)))
+            first = lake.snapshot().id
+            table.upsert(numbers(name, (2, 21), (5, 51)), on=[name])
+            table.upsert(numbers(name, (5, 51), (6, 61)), on=[name, "v"])
+            merge = table.merge(numbers(name, (2, 22), (7, 71)), on=[name])
+            merge.when_matched_update({"v": "s.v + 1"}).when_not_matched_insert("all").execute()
+            table.update({name: f'"{name}" + 100'}, where=f'"{name}" = 1')
+            table.delete(f'"{name}" = 3')
+            table.overwrite(numbers(name, (6, 0)), where=f'"{name}" = 6')
+            lake.merge_adjacent_files()
+            assert set(duck.rows(f'SELECT "{name}", v FROM "{name}"')) == {(101, 10), (2, 23), (5, 51), (6, 0), (7, 71), (None, 40)}
+            table.restore(first)
+            assert set(duck.rows(f'SELECT "{name}", v FROM "{name}"')) == {(1, 10), (2, 20), (3, 30), (None, 40)}

@@ -1,0 +1,150 @@
+"""Updates in this process: the rows, row ids, changes and catalog rows of DuckDB's own UPDATE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from tests.behaviour.row_changes.conftest import Twins
+from tests.support.oracle import LakeAddress
+
+TABLE = (
+    "CREATE TABLE t (a INTEGER, g VARCHAR, v DOUBLE, day DATE)",
+    "INSERT INTO t SELECT i, 'g' || i % 5, i / 4 + 1, DATE '1969-12-30' + i::INTEGER FROM range(1, 100) r(i)",
+    "INSERT INTO t SELECT i, NULL, 'nan', NULL FROM range(100, 110) r(i)",
+    "DELETE FROM t WHERE a % 10 = 3",
+)
+
+
+def test_updates_are_those_of_the_reference(twins: Twins) -> None:
+    twins.both(*TABLE)
+    table = twins.lake.table("t")
+    first = table.update({"v": "v * 2 + a", "g": "coalesce(g, '-') || '!'"}, where="a BETWEEN 95 AND 104")
+    twins.theirs.run("UPDATE t SET v = v * 2 + a, g = coalesce(g, '-') || '!' WHERE a BETWEEN 95 AND 104")
+    assert (first.rows_updated, first.rows_added, first.rows_deleted) == (9, 0, 0)
+    twins.same("t")
+    twins.same_changes("t")
+    # All rows of a file, and rows that were updated before; a swap reads the old values.
+    table.update({"A": "CAST(v AS INTEGER)", "v": "a", "day": "DATE '2020-01-01'"}, where="g LIKE 'g4%' OR a < 3")
+    before = twins.lake.snapshot().id
+    assert before == first.snapshot_id + 1
+    twins.theirs.run("UPDATE t SET a = v::INTEGER, v = a, day = DATE '2020-01-01' WHERE (g LIKE 'g4%' OR a < 3)")
+    twins.same("t")
+    table.update({"g": None})
+    twins.theirs.run("UPDATE t SET g = NULL")
+    twins.same("t")
+    twins.same_changes("t")
+    for version in range(2, before + 1):
+        twins.rows(f"SELECT rowid, * FROM t AT (VERSION => {version}) ORDER BY ALL")
+    # DuckDB numbers delete files before data files, and gives distinct numbers all the same.
+    ids = ["data_file_id", "delete_file_id"]
+    files = ("data_file", "delete_file", "file_column_stats", "file_partition_value", "files_scheduled_for_deletion")
+    # Bounds of a column with a file of NaN alone: nobody reads them, and ours are unknown.
+    bounds = {"table_column_stats": ["min_value", "max_value"]}
+    twins.same_catalog(apart_from=dict.fromkeys(files, ids) | bounds)
+
+
+def test_rows_move_between_partitions_and_keep_their_ids(twins: Twins) -> None:
+    twins.both(
+        "CREATE TABLE p (k BIGINT, region VARCHAR, day DATE)",
+        "ALTER TABLE p SET PARTITIONED BY (region, year(day))",
+        "INSERT INTO p SELECT i, CASE i % 2 WHEN 0 THEN 'eu' ELSE 'us' END, DATE '2020-06-01' + (i * 100)::INTEGER FROM range(12) r(i)",
+    )
+    twins.lake.table("p").update({"region": "CASE WHEN k < 4 THEN 'asia' END", "day": "day + 366"}, where="k % 3 = 0")
+    twins.theirs.run("UPDATE p SET region = CASE WHEN k < 4 THEN 'asia' END, day = day + 366 WHERE k % 3 = 0")
+    twins.same("p")
+    twins.same_changes("p")
+    assert twins.rows("SELECT count(*) FROM p WHERE region = 'asia'") == [(2,)]
+    scan = twins.lake.table("p").scan(columns=["k"], where="region = 'asia'")
+    assert sorted(scan.to_arrow().column("k").to_pylist()) == [0, 3]
+
+
+def test_nothing_to_update_makes_no_snapshot(twins: Twins) -> None:
+    twins.both(*TABLE)
+    before = twins.lake.snapshot().id
+    done = twins.lake.table("t").update({"a": "a + 1"}, where="a > 1000")
+    assert (done.committed, done.rows_updated, twins.lake.snapshot().id) == (False, 0, before)
+
+
+@pytest.mark.parametrize(
+    ("values", "where", "error", "message"),
+    [
+        ({"missing": "1"}, None, NotFoundError, "missing"),
+        ({"a": "missing + 1"}, None, NotFoundError, "missing"),
+        ({"a": "1"}, "missing = 1", NotFoundError, "missing"),
+        ({}, None, UsageError, "no column"),
+        ({"a": "1", "A": "2"}, None, UsageError, "twice"),
+        ({"a": "max(a)"}, None, UsageError, "aggregate"),
+        ({"a": "'x'"}, None, (SchemaError, UsageError), "x"),
+        ({"a": "a * 100000000"}, None, SchemaError, "range"),
+        ({"g": "regexp_replace(g, 'g', 'h')"}, None, UnsupportedFeatureError, "(?i)regexp_replace.*spark="),
+        ({"a": None}, None, SchemaError, "NOT NULL"),
+    ],
+)
+def test_refused_updates_leave_nothing(
+    twins: Twins, values: dict[str, object], where: str | None, error: type[Exception], message: str
+) -> None:
+    twins.both(*TABLE)
+    twins.ours.run("ALTER TABLE t ALTER a SET NOT NULL")
+    before, files = twins.lake.snapshot().id, set(twins.lake.storage.list(twins.ours.address.data_path))
+    with pytest.raises(error, match=message):
+        twins.lake.table("t").update(values, where=where)
+    assert twins.lake.snapshot().id == before
+    assert set(twins.lake.storage.list(twins.ours.address.data_path)) == files
+
+
+def test_inlined_rows_are_updated_too(twins: Twins) -> None:
+    twins.both(
+        "CALL lake.set_option('data_inlining_row_limit', 10)",
+        "CREATE TABLE i (a INTEGER, s VARCHAR)",
+        "INSERT INTO i VALUES (1, 'x'), (2, NULL)",
+    )
+    twins.both("INSERT INTO i SELECT i, 'f' FROM range(3, 30) r(i)", "UPDATE i SET s = 'once' WHERE a IN (2, 3)")
+    twins.lake.table("i").update({"s": "concat(s, '?')"}, where="a < 5")
+    twins.theirs.run("UPDATE i SET s = concat(s, '?') WHERE a < 5")
+    twins.same("i")
+    twins.same_changes("i")
+    twins.both("CALL ducklake_flush_inlined_data('lake')")
+    twins.same("i")
+    twins.same_changes("i", end=4)
+
+
+def test_an_update_meets_other_writers(twins: Twins) -> None:
+    twins.both(*TABLE)
+    lake = twins.lake
+    with lake.transaction() as tx:
+        tx.update("t", {"v": "-1"}, where="a >= 50")
+        # Rows that come in between are updated as if the update had begun after them.
+        lake.table("t").append(pa.table({"a": pa.array([200, 7], pa.int32()), "g": ["new", "new"], "v": [0.0, 0.0]}))
+        lake.table("t").delete("a = 60")
+    assert tx.result.writes[0].rows_updated == 45 + 9 + 1 - 1
+    rows = {row["a"]: row for row in lake.table("t").scan().to_arrow().to_pylist()}
+    assert rows[200]["v"] == -1
+    assert 60 not in rows
+    assert all((row["v"] == -1) == (a >= 50) for a, row in rows.items())
+    assert twins.ours.value("SELECT count(*) FROM t WHERE v = -1") == sum(1 for a in rows if a >= 50)
+    twins.ours.run("UPDATE t SET g = 'duck' WHERE a < 10")
+    lake.table("t").update({"g": "g || '!'"}, where="a < 20")
+    assert twins.ours.rows("SELECT g, count(*) FROM t WHERE a < 10 GROUP BY ALL") == [("duck!", 9)]
+
+
+def test_encrypted_lakes_are_changed_too(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, encrypted=True)
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.write("t", pa.table({"a": pa.array(range(20), pa.int32()), "s": ["x"] * 20}))
+    table = lake.table("t")
+    table.update({"s": "'even'"}, where="a % 2 = 0")
+    table.merge(
+        pa.table({"a": pa.array([1, 50], pa.int32()), "s": ["one", "new"]}), on=["a"]
+    ).when_matched_update().when_not_matched_insert().execute()
+    table.restore(2)
+    table.update({"a": "a + 1"}, where="s = 'even'")
+    with oracle(sqlite_address) as duck:
+        rows = duck.rows("SELECT a, s FROM t ORDER BY ALL")
+    assert rows == sorted([(a + 1, "even") if a % 2 == 0 else (a, "x") for a in range(20)])
+    assert lake.table("t").scan().to_arrow().num_rows == 20

@@ -1,0 +1,64 @@
+"""Conditions of very many terms: planning, and reading one file of a million rows, against DuckDB.
+
+Run with ``python -m tests.benchmarks.bench_conditions``.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ducklake_core import DuckLake
+from tests.benchmarks.harness import Result, compare, report
+from tests.support.oracle import attached, sqlite_lake
+
+ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
+TERMS = int(os.environ.get("BENCH_TERMS", "10000"))
+# Branches that DuckDB still reads in seconds: it compares every row with every one of them.
+BRANCHES = 100
+CONDITIONS = {
+    f"{TERMS:,} values": " OR ".join(f"a = {n}" for n in range(TERMS)),
+    f"{TERMS:,} ranges": " OR ".join(f"(v >= {2 * n} AND v < {2 * n + 1})" for n in range(TERMS)),
+    f"{TERMS:,} branches": " OR ".join(f"(a = {n} AND v > {n % 90})" for n in range(TERMS)),
+    f"{BRANCHES} branches": " OR ".join(f"(a = {n} AND v > {n % 90})" for n in range(BRANCHES)),
+}
+
+
+def run() -> list[Result]:
+    """Each condition planned, and read where DuckDB reads it in reasonable time."""
+    results: list[Result] = []
+    random = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as folder:
+        address = sqlite_lake(Path(folder))
+        lake = DuckLake.create(address.url, data_path=address.data_path)
+        lake.write("t", pa.table({"a": random.integers(0, 1000, ROWS), "v": random.integers(0, 30_000, ROWS)}))
+        table = lake.table("t")
+        with attached(address) as duck:
+            for name, where in CONDITIONS.items():
+
+                def plan(where: str = where) -> object:
+                    return table.scan(where=where).plan()
+
+                def read(where: str = where) -> object:
+                    return table.scan(where=where).to_arrow()
+
+                def explain(where: str = where) -> object:
+                    return duck.rows(f"EXPLAIN SELECT count(*) FROM t WHERE {where}")
+
+                def query(where: str = where) -> object:
+                    return duck.rows(f"SELECT count(*) FROM t WHERE {where}")
+
+                if len(where) < 10_000:
+                    results.append(compare(f"read, {name}", {"ours": read, "DuckDB": query}, baseline="DuckDB", promised_ratio=3, rounds=3))
+                else:
+                    results.append(compare(f"read, {name}", {"ours": read}, baseline="ours", promised_ratio=1, rounds=3))
+                results.append(compare(f"plan, {name}", {"ours": plan, "DuckDB": explain}, baseline="DuckDB", promised_ratio=5, rounds=3))
+    return results
+
+
+if __name__ == "__main__":
+    report(*run())

@@ -1,0 +1,210 @@
+"""Everybody changes the same rows at once, DuckDB and maintenance among them: what was acknowledged happened once.
+
+Each worker keeps a ledger of the changes whose commit it was told of. At the end the lake must be the sum of all ledgers.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import CommitConflictError
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
+
+SECONDS = float(os.environ.get("DUCKLAKE_MIXED_SECONDS", "60"))
+COUNTERS = 6
+NOW = timedelta(0)
+
+
+class OurWorker:
+    """Random changes of ours."""
+
+    def __init__(self, url: str, number: int, seed: int) -> None:
+        self.lake = DuckLake.connect(url)
+        self.number = number
+        self.random = random.Random(f"{seed}-{number}")
+        self.made = 0
+        self.mine: set[int] = set()
+        self.ledger: Counter[tuple[str, int]] = Counter()
+        self.conflicts = 0
+
+    def step(self) -> None:
+        verb = self.random.choice(
+            [self.append, self.append, self.delete, self.count, self.merge, self.transfer, self.upsert, self.maintain]
+        )
+        try:
+            verb()
+        except CommitConflictError:
+            self.conflicts += 1
+
+    def _new_keys(self) -> list[int]:
+        # Some above the inlining limit of ten rows.
+        keys = [self.number * 1_000_000 + self.made + i for i in range(self.random.choice([1, 3, 15]))]
+        self.made += len(keys)
+        return keys
+
+    def append(self) -> None:
+        keys = self._new_keys()
+        self.lake.table("events").append(pa.table({"k": keys, "v": keys}))
+        self.mine.update(keys)
+
+    def upsert(self) -> None:
+        old = self.random.sample(sorted(self.mine), min(len(self.mine), 2))
+        keys = [*old, *self._new_keys()]
+        self.lake.table("events").upsert(pa.table({"k": keys, "v": keys}), on=["k"])
+        self.mine.update(keys)
+
+    def delete(self) -> None:
+        gone = self.random.sample(sorted(self.mine), min(len(self.mine), self.random.choice([1, 4, 20])))
+        if gone:
+            result = self.lake.table("events").delete(f"k IN ({', '.join(map(str, gone))})")
+            assert result.rows_deleted == len(gone), (result, gone)
+            self.mine.difference_update(gone)
+
+    def count(self) -> None:
+        key = self.random.randrange(COUNTERS)
+        self.lake.table("counters").update({"n": "n + 1"}, where=f"k = {key}")
+        self.ledger["counters", key] += 1
+
+    def merge(self) -> None:
+        key = self.random.randrange(COUNTERS)
+        source = pa.table({"k": [key, 1000 + self.number], "n": [1, 1]})
+        merge = self.lake.table("counters").merge(source, on=["k"])
+        merge.when_matched_update({"n": "t.n + s.n"}).when_not_matched_insert().execute()
+        self.ledger["counters", key] += 1
+        self.ledger["counters", 1000 + self.number] += 1
+
+    def transfer(self) -> None:
+        key = self.random.randrange(COUNTERS)
+        with self.lake.transaction() as tx:
+            tx.update("counters", {"n": "n - 1"}, where=f"k = {key}")
+            tx.update("others", {"n": "n + 1"}, where=f"k = {key}")
+        self.ledger["counters", key] -= 1
+        self.ledger["others", key] += 1
+
+    def maintain(self) -> None:
+        self.lake.merge_adjacent_files(self.random.choice(["events", "counters"]))
+        self.lake.expire_snapshots(older_than=timedelta(seconds=5), min_age=NOW)
+        self.lake.cleanup_old_files(older_than=timedelta(seconds=5), min_age=NOW)
+
+
+class TheirWorker:
+    """Random changes of DuckDB; a failure is no acknowledgement."""
+
+    def __init__(self, address: LakeAddress, number: int, seed: int) -> None:
+        self.address = address
+        self.number = number
+        self.random = random.Random(f"{seed}-{number}")
+        self.made = 0
+        self.mine: set[int] = set()
+        self.ledger: Counter[tuple[str, int]] = Counter()
+        self.conflicts = 0
+
+    def step(self) -> None:
+        key = self.random.randrange(COUNTERS)
+        new = self.number * 1_000_000 + self.made
+        gone = self.random.choice(sorted(self.mine)) if self.mine else None
+        verb = self.random.choice(["append", "append", "delete", "count", "flush", "merge"])
+        self.made += 20
+        keys = range(new, new + self.random.choice([2, 20]))
+        try:
+            with attached(self.address) as duck:
+                duck.run("SET ducklake_max_retry_count = 100", "SET ducklake_retry_wait_ms = 5", "SET ducklake_retry_backoff = 1.0")
+                match verb:
+                    case "append":
+                        duck.run(f"INSERT INTO events SELECT i, i FROM range({keys.start}, {keys.stop}) r(i)")
+                        self.mine.update(keys)
+                    case "delete" if gone is not None:
+                        duck.run(f"DELETE FROM events WHERE k = {gone}")
+                        self.mine.discard(gone)
+                    case "count":
+                        duck.run(f"UPDATE counters SET n = n + 1 WHERE k = {key}")
+                        self.ledger["counters", key] += 1
+                    case "flush":
+                        duck.run("CALL ducklake_flush_inlined_data('lake')")
+                    case "merge":
+                        duck.run("CALL ducklake_merge_adjacent_files('lake')")
+        except duckdb.Error:
+            self.conflicts += 1
+        time.sleep(0.05)
+
+
+def work(kind: type[OurWorker | TheirWorker], place: Any, number: int, seed: int, seconds: float, ready: Any, done: Any) -> None:
+    """One process: random changes for a time, then its ledger."""
+    worker = kind(place, number, seed)
+    ready.wait()
+    until, steps = time.monotonic() + seconds, 0
+    problem = None
+    try:
+        while time.monotonic() < until:
+            worker.step()
+            steps += 1
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is reported
+        problem = repr(error)
+    done.put((number, worker.mine, worker.ledger, steps, worker.conflicts, problem))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
+    """A DuckDB file belongs to one process at a time."""
+    if request.param == "sqlite":
+        return sqlite_lake(tmp_path)
+    found: LakeAddress = request.getfixturevalue("postgres").lake(tmp_path)
+    return found
+
+
+@pytest.fixture
+def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
+    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    made.write("events", pa.table({"k": pa.array([], pa.int64()), "v": pa.array([], pa.int64())}))
+    for name in ("counters", "others"):
+        made.write(name, pa.table({"k": range(COUNTERS), "n": [0] * COUNTERS}))
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(int(SECONDS) * 2 + 300)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_acknowledged_change_happened_once(lake: DuckLake, lake_address: LakeAddress, seed: int) -> None:
+    context = multiprocessing.get_context("spawn")
+    ours = [(OurWorker, lake_address.url, number) for number in range(1, 5)]
+    workers = [*ours, (TheirWorker, lake_address, 9)]
+    ready, done = context.Barrier(len(workers)), context.Queue()
+    running = [context.Process(target=work, args=(*worker, seed, SECONDS, ready, done)) for worker in workers]
+    for process in running:
+        process.start()
+    found = [done.get(timeout=SECONDS + 200) for _ in workers]
+    for process in running:
+        process.join()
+    assert [problem for *_, problem in found if problem] == []
+    assert all(conflicts < steps for _, _, _, steps, conflicts, _ in found), "a worker never got through"
+    total: Counter[tuple[str, int]] = Counter()
+    for _, _, each, *_ in found:
+        for key, change in each.items():
+            total[key] += change
+    keys = sorted(key for _, mine, *_ in found for key in mine)
+    for name in ("counters", "others"):
+        expected = sorted({**dict.fromkeys(range(COUNTERS), 0), **{key: n for (table, key), n in total.items() if table == name}}.items())
+        rows = lake.table(name).scan().to_arrow()
+        assert sorted(zip(rows["k"].to_pylist(), rows["n"].to_pylist(), strict=True)) == expected
+        with attached(lake_address) as duck:
+            assert duck.rows(f"SELECT k, n FROM {name} ORDER BY k") == expected
+    events = lake.table("events").scan(columns=["k", "v", "rowid"]).to_arrow()
+    assert sorted(events["k"].to_pylist()) == keys
+    assert events["k"].to_pylist() == events["v"].to_pylist()
+    assert len(set(events["rowid"].to_pylist())) == len(keys)
+    with attached(lake_address) as duck:
+        assert [k for (k,) in duck.rows("SELECT k FROM events ORDER BY k")] == keys

@@ -1,0 +1,125 @@
+"""We and DuckDB write the same table at the same time, each in processes of its own."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ducklake_core import DuckLake
+from tests.support.lakes import lake_of_files
+from tests.support.oracle import LakeAddress, sqlite_lake
+
+TURNS = 8
+
+OURS = """
+import sys
+import pyarrow as pa
+from ducklake_core import DuckLake
+url, number, turns = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+lake = DuckLake.connect(url)
+for turn in range(turns):
+    keys = [number * 1000 + turn * 10 + i for i in range(5)]
+    data = pa.table({"k": pa.array(keys, pa.int64()), "owner": pa.array([number] * 5, pa.int32())})
+    lake.table("t").append(data)
+    if turn % 2 == 0:
+        slice_of_mine = pa.table({"k": pa.array([turn], pa.int64()), "owner": pa.array([number], pa.int32())})
+        lake.table("slices").overwrite(slice_of_mine, where=f"owner = {number}")
+lake.close()
+"""
+THEIRS = """
+import sys
+from tests.support.oracle import LakeAddress, attached
+address, turns = LakeAddress(*sys.argv[1:5]), int(sys.argv[5])
+with attached(address, "DATA_INLINING_ROW_LIMIT 3") as duck:
+    duck.run("SET ducklake_max_retry_count = 100")
+    for turn in range(turns):
+        rows = 5 if turn % 2 else 2
+        duck.run(f"INSERT INTO t SELECT 900000 + {turn} * 10 + range, 9 FROM range({rows})")
+"""
+
+
+KILLED = """
+import os, sys
+import pyarrow as pa
+from ducklake_core import DuckLake
+lake = DuckLake.connect(sys.argv[1])
+with lake.transaction() as tx:
+    tx.append("t", pa.table({"k": [1], "owner": pa.array([1], pa.int32())}))
+    os._exit(9)
+"""
+
+
+def _start(script: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, cwd=Path(__file__).parents[2])
+
+
+def _finish(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        _, errors = process.communicate(timeout=250)
+        assert process.returncode == 0, errors
+
+
+def _prepare(address: LakeAddress) -> DuckLake:
+    lake = lake_of_files(address)
+    empty = pa.schema([("k", pa.int64()), ("owner", pa.int32())])
+    lake.create_table("t", empty)
+    lake.create_table("slices", empty)
+    return lake
+
+
+def _check_history(lake: DuckLake) -> None:
+    snapshots = lake.snapshots()
+    assert [snapshot.id for snapshot in snapshots] == list(range(len(snapshots)))
+    for before, after in itertools.pairwise(snapshots):
+        assert after.time >= before.time
+        assert after.next_file_id >= before.next_file_id
+
+
+def test_we_and_the_reference_on_postgresql(postgres: Any, tmp_path: Path, oracle: Callable[..., Any]) -> None:
+    address: LakeAddress = postgres.lake(tmp_path)
+    lake = _prepare(address)
+    ours = [_start(OURS, address.url, number, TURNS) for number in (1, 2)]
+    theirs = _start(THEIRS, address.url, address.attach, address.data_path, address.backend, TURNS)
+    _finish([*ours, theirs])
+    with oracle(address) as duck:
+        expected = 2 * TURNS * 5 + sum(5 if turn % 2 else 2 for turn in range(TURNS))
+        assert duck.rows("SELECT count(*), count(DISTINCT k), count(DISTINCT rowid) FROM t") == [(expected, expected, expected)]
+        assert duck.rows("SELECT owner, k FROM slices ORDER BY owner") == [(1, TURNS - 2), (2, TURNS - 2)]
+        ours_read = lake.table("t").scan(columns=["k", "rowid"]).to_arrow().sort_by("rowid").to_pydict()
+        assert duck.rows("SELECT k, rowid FROM t ORDER BY rowid") == list(zip(ours_read["k"], ours_read["rowid"], strict=True))
+    _check_history(lake)
+    lake.close()
+
+
+def test_three_of_ours_on_sqlite(tmp_path: Path, oracle: Callable[..., Any]) -> None:
+    # DuckDB does not retry a locked SQLite catalog, so only our own writers can share one.
+    address = sqlite_lake(tmp_path)
+    lake = _prepare(address)
+    _finish([_start(OURS, address.url, number, TURNS) for number in (1, 2, 3)])
+    with oracle(address) as duck:
+        expected = 3 * TURNS * 5
+        assert duck.rows("SELECT count(*), count(DISTINCT k), max(rowid) FROM t") == [(expected, expected, expected - 1)]
+        assert duck.value("SELECT count(*) FROM slices") == 3
+    _check_history(lake)
+    lake.close()
+
+
+def test_a_killed_writer_leaves_only_orphans(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    lake = _prepare(sqlite_address)
+    before = lake.snapshot()
+    process = _start(KILLED, sqlite_address.url)
+    process.communicate(timeout=250)
+    assert process.returncode == 9
+    assert lake.snapshot() == before
+    assert len(list(Path(sqlite_address.data_path).rglob("*.parquet"))) == 1
+    lake.table("t").append(pa.table({"k": [2], "owner": pa.array([1], pa.int32())}))
+    with oracle(sqlite_address) as duck:
+        assert duck.rows("SELECT k, rowid FROM t") == [(2, 0)]
+    lake.close()

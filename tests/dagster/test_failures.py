@@ -1,0 +1,89 @@
+"""Failures as the page of a run shows them, and what is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from ducklake_core.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CorruptFileError,
+    DuckLakeError,
+    NotFoundError,
+    SchemaError,
+    StorageError,
+    UsageError,
+)
+from ducklake_dagster import DuckLakeResource
+from ducklake_dagster.failures import may_pass
+
+Run = Callable[..., dg.ExecuteInProcessResult]
+
+
+def test_what_no_retry_can_mend_is_not_tried_again_and_says_what_to_do(run: Run, lake_resource: DuckLakeResource) -> None:
+    computed: list[int] = []
+
+    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=2))
+    def things() -> pa.Table:
+        computed.append(1)
+        return pa.table({"n": ["text"]})
+
+    lake_resource.connect().write("things", pa.table({"n": [1]}))
+    result = run([things], raise_on_error=False)
+    assert len(computed) == 1
+    (event,) = [event for event in result.all_events if event.is_step_failure]
+    failure = event.step_failure_data.user_failure_data
+    assert failure is not None
+    assert failure.description.splitlines()[0].startswith("table main.things") or "main.things" in failure.description
+    metadata = {key: value.value for key, value in failure.metadata.items()}
+    assert (metadata["table"], metadata["error_code"]) == ("main.things", "schema")
+
+
+def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:
+    @dg.asset
+    def upstream() -> None: ...
+
+    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=2))
+    def reader(upstream: pa.Table) -> None: ...
+
+    source = dg.AssetSpec("upstream")
+    result = run([source, reader], raise_on_error=False)
+    (event,) = [event for event in result.all_events if event.is_step_failure]
+    assert "main.upstream" in event.step_failure_data.user_failure_data.description
+    assert not [event for event in result.all_events if event.is_step_up_for_retry]
+
+
+def test_what_may_pass_is_tried_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ducklake_dagster.table_output import TableOutput
+
+    computed: list[int] = []
+    real = TableOutput.write
+
+    def conflicting(self: Any, *args: Any) -> Any:
+        if len(computed) < 2:
+            raise CommitConflictError("someone else was faster")
+        return real(self, *args)
+
+    monkeypatch.setattr(TableOutput, "write", conflicting)
+
+    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=2))
+    def things() -> pa.Table:
+        computed.append(1)
+        return pa.table({"n": [1]})
+
+    assert run([things]).success
+    assert len(computed) == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [(UsageError, False), (SchemaError, False), (NotFoundError, False), (CorruptFileError, False), (StorageError, True),
+     (CommitConflictError, True), (CommitOutcomeUnknownError, True)],
+)  # fmt: skip
+def test_which_errors_may_pass(kind: type[DuckLakeError], expected: bool) -> None:
+    assert may_pass(kind("x")) is expected

@@ -1,0 +1,141 @@
+"""Every kind of frame is written and loaded, by partitions too; what is not Spark starts no JVM."""
+
+# No `from __future__ import annotations`: Dagster resolves the annotations of assets that are made in functions here.
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from ducklake_dagster import DuckLakeResource
+from tests.dagster.test_io_manager import cause
+
+Run = Callable[..., dg.ExecuteInProcessResult]
+DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-04-01")
+SCHEMA = pa.schema([("day", pa.date32()), ("n", pa.int64()), ("name", pa.string())])
+
+
+class Exporter:
+    """What an unknown library gives: a stream, and nothing else."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.rows.__arrow_c_stream__(requested_schema)
+
+
+def batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    for number in range(rows.num_rows):
+        yield from rows.slice(number, 1).to_batches()
+
+
+MAKE: dict[str, Callable[[pa.Table], Any]] = {
+    "table": lambda rows: rows,
+    "batch": lambda rows: rows.combine_chunks().to_batches()[0],
+    "stream": lambda rows: pa.RecordBatchReader.from_batches(rows.schema, batches(rows)),
+    "pandas": lambda rows: rows.to_pandas(),
+    "polars": pl.DataFrame,
+    "lazy polars": lambda rows: pl.DataFrame(rows).lazy(),
+    "exporter": Exporter,
+}
+READ: dict[Any, Callable[[Any], list[dict[str, Any]]]] = {
+    pa.Table: lambda rows: rows.to_pylist(),
+    pa.RecordBatchReader: lambda rows: rows.read_all().to_pylist(),
+    pd.DataFrame: lambda rows: rows.to_dict("records"),
+    pl.DataFrame: lambda rows: rows.to_dicts(),
+    pl.LazyFrame: lambda rows: rows.collect().to_dicts(),
+}
+
+
+def rows_of(days: list[int]) -> pa.Table:
+    return pa.table({"day": [date(2026, 3, day) for day in days], "n": days, "name": [f"d{day}" for day in days]}, SCHEMA)
+
+
+def asset(kind: str, days: list[int], **metadata: Any) -> dg.AssetsDefinition:
+    @dg.asset(name="numbers", partitions_def=DAYS, metadata={"partition_expr": "day", **metadata})
+    def build() -> Any:
+        return MAKE[kind](rows_of(days))
+
+    return build
+
+
+def stored(lake: DuckLakeResource) -> list[int]:
+    return sorted(lake.connect().table("numbers").scan().to_arrow()["n"].to_pylist())
+
+
+QUICK = ("stream", "pandas", "polars")
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in MAKE])
+def test_partitions_are_written_and_rows_outside_refused_or_left_out(run: Run, lake_resource: DuckLakeResource, kind: str) -> None:
+    range_of_two = {"dagster/asset_partition_range_start": "2026-03-28", "dagster/asset_partition_range_end": "2026-03-29"}
+    run([asset(kind, [28, 29])], tags=range_of_two)
+    run([asset(kind, [29, 29])], partition_key="2026-03-29")
+    assert stored(lake_resource) == [28, 29, 29]
+    upsert = {"write_mode": "upsert", "upsert_keys": ["n"]}
+    for how in ({}, {"write_mode": "append"}, upsert):
+        text = cause(run([asset(kind, [29, 30], **how)], partition_key="2026-03-29", raise_on_error=False))
+        assert "outside the partitions of this run" in text
+        assert "out_of_slice" in text
+    assert stored(lake_resource) == [28, 29, 29]
+    run([asset(kind, [28, 30], out_of_slice="filter", **upsert)], partition_key="2026-03-30")
+    run([asset(kind, [28, 31], out_of_slice="filter")], partition_key="2026-03-31")
+    assert stored(lake_resource) == [28, 29, 29, 30, 31]
+
+
+@pytest.mark.parametrize("wanted", READ)
+def test_inputs_are_loaded_as_their_annotation_says(run: Run, lake_resource: DuckLakeResource, wanted: Any) -> None:
+    seen: list[Any] = []
+    schema = dg.TableSchema(columns=[dg.TableColumn("day", "date"), dg.TableColumn("n", "bigint"), dg.TableColumn("name", "varchar")])
+
+    @dg.asset(
+        partitions_def=DAYS,
+        metadata={"partition_expr": "day", "dagster/column_schema": schema},
+        ins={"numbers": dg.AssetIn(partition_mapping=dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1))},
+    )
+    def numbers(context, numbers: wanted) -> pa.Table:
+        found = READ[wanted](numbers)
+        columns = pa.table(numbers).column_names if isinstance(numbers, pa.Table) else None
+        seen.append((type(numbers) is wanted or isinstance(numbers, wanted), columns, [row["name"] for row in found]))
+        return rows_of([int(context.partition_key[-2:])])
+
+    run([numbers], partition_key="2026-03-27")
+    run([numbers], partition_key="2026-03-28")
+    named = SCHEMA.names if wanted is pa.Table else None
+    assert seen == [(True, named, []), (True, named, ["d27"])], "the first partition has the declared columns and no rows"
+    assert stored(lake_resource) == [27, 28]
+
+
+def test_a_frame_whose_labels_would_get_lost_is_refused(run: Run) -> None:
+    @dg.asset
+    def labelled() -> pd.DataFrame:
+        return pd.DataFrame({"n": [1]}, index=pd.Index([7], name="key"))
+
+    assert "whose index is named (key)" in cause(run([labelled], raise_on_error=False))
+
+
+def test_a_project_without_spark_starts_no_jvm(tmp_path: Path) -> None:
+    program = (
+        "import sys, dagster as dg, pandas as pd, pyarrow as pa\n"
+        "from ducklake_dagster import *\n"
+        f"lake = DuckLakeResource(catalog=SqliteCatalog(path={str(tmp_path / 'l')!r}), storage=LocalStorage(data_path={str(tmp_path)!r}),\n"
+        "    create_if_missing=True)\n"
+        "@dg.asset\n"
+        "def numbers(): return pd.DataFrame({'n': [1, 2]})\n"
+        "@dg.asset\n"
+        "def unannotated(numbers):\n"
+        "    assert isinstance(numbers, pa.Table), type(numbers)\n"
+        "    return numbers\n"
+        "dg.materialize([numbers, unannotated], resources={'io_manager': DuckLakeIOManager(lake=lake)})\n"
+        "assert 'pyspark' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,113 @@
+"""Runs that repeat others: what was committed before the worker was lost is not committed again, and what is asked for anew is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog, io_manager
+from tests.dagster.conftest import QUIET
+
+
+def lake_of(file: str, files: str) -> DuckLakeResource:
+    return DuckLakeResource(catalog=SqliteCatalog(path=file), storage=LocalStorage(data_path=files), create_if_missing=True)
+
+
+def events_job() -> dg.JobDefinition:
+    """Two assets that append, of which the second needs the first."""
+
+    @dg.asset(metadata={"write_mode": "append"})
+    def first() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    @dg.asset(metadata={"write_mode": "append"}, deps=[first])
+    def events() -> pa.Table:
+        return pa.table({"n": [1, 2]})
+
+    manager = DuckLakeIOManager(lake=lake_of(dg.EnvVar("LAKE_FILE"), dg.EnvVar("LAKE_FILES")), default_frame="arrow")
+    job = dg.define_asset_job("events_job", selection="*", executor_def=dg.in_process_executor)
+    return dg.Definitions(assets=[first, events], jobs=[job], resources={"io_manager": manager}).resolve_job_def("events_job")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    # Dagster makes a job that can be made again only once in a process.
+    monkeypatch.setenv("LAKE_FILE", f"{tmp_path}/lake.sqlite")
+    monkeypatch.setenv("LAKE_FILES", f"{tmp_path}/files/")
+    return str(tmp_path)
+
+
+@pytest.fixture
+def stored() -> Iterator[dg.DagsterInstance]:
+    with dg.instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture
+def lost(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """``lost.append(True)``: the next commit of ``events`` is the last thing that its worker does."""
+    real, lose = io_manager.commit_metadata, []
+
+    def describe(lake: Any, output: Any, *args: Any, **how: Any) -> Any:
+        if output.subject == "events" and lose and lose.pop():
+            raise ConnectionError("lost after the commit")
+        return real(lake, output, *args, **how)
+
+    monkeypatch.setattr(io_manager, "commit_metadata", describe)
+    return lose
+
+
+def execute(instance: dg.DagsterInstance, **how: Any) -> dg.JobExecutionResult:
+    return dg.execute_job(dg.reconstructable(events_job), instance=instance, run_config=QUIET, **how)
+
+
+def counts(home: str) -> tuple[int, int]:
+    lake = lake_of(f"{home}/lake.sqlite", f"{home}/files/").connect()
+    return lake.table_info("first").row_count, lake.table_info("events").row_count
+
+
+RESUMED = {"dagster/is_resume_retry": "true"}
+
+
+def from_failure(instance: dg.DagsterInstance, run: dg.JobExecutionResult, **tags: str) -> dg.JobExecutionResult:
+    options = dg.ReexecutionOptions.from_failure(run.run_id, instance)
+    return execute(instance, reexecution_options=options, tags={**RESUMED, **tags})
+
+
+def test_resuming_a_run_that_was_lost_after_its_commit_adds_nothing(stored: dg.DagsterInstance, home: str, lost: list[bool]) -> None:
+    lost.append(True)
+    first = execute(stored)
+    assert not first.success
+    assert counts(home) == (1, 2)
+    lost.append(True)
+    second = from_failure(stored, first)
+    assert not second.success
+    third = from_failure(stored, second)
+    assert third.success
+    assert counts(home) == (1, 2)
+    (event,) = third.asset_materializations_for_node("events")
+    assert event.metadata["ducklake/repeated"].value is True
+
+
+def test_reexecuting_all_steps_is_a_new_materialisation_also_when_it_is_retried(
+    stored: dg.DagsterInstance, home: str, lost: list[bool]
+) -> None:
+    first = execute(stored)
+    lost.append(True)
+    again = execute(stored, reexecution_options=dg.ReexecutionOptions(parent_run_id=first.run_id))
+    assert not again.success
+    assert counts(home) == (2, 4)
+    assert from_failure(stored, again, **{"dagster/retry_number": "1"}).success
+    assert counts(home) == (2, 4), "the retry is one of the second materialisation, not of the first"
+
+
+def test_a_step_that_succeeded_and_is_selected_again_is_a_new_materialisation(stored: dg.DagsterInstance, home: str) -> None:
+    first = execute(stored)
+    options = dg.ReexecutionOptions(parent_run_id=first.run_id, step_selection=["events"])
+    assert execute(stored, reexecution_options=options).success
+    assert counts(home) == (1, 4)

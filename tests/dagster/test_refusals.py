@@ -1,0 +1,199 @@
+"""What used to pass in silence: every difference between what was asked for and what is there is refused, said or written down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from ducklake_core.errors import NotALakeError
+from ducklake_dagster import DuckDBCatalog, DuckLakeResource, LocalStorage, SqliteCatalog, ducklake_metadata
+from tests.dagster.test_io_manager import cause
+
+Run = Callable[..., dg.ExecuteInProcessResult]
+TWO = dg.StaticPartitionsDefinition(["1", "2"])
+ROWS = pa.table({"n": [1, 1], "b": ["x", "y"]})
+
+
+def asset(frame: Any, partitions: dg.PartitionsDefinition[str] | None = None, **metadata: Any) -> dg.AssetsDefinition:
+    @dg.asset(name="things", partitions_def=partitions, metadata=metadata)
+    def build() -> Any:
+        return frame
+
+    return build
+
+
+def facts(result: dg.ExecuteInProcessResult, name: str = "things") -> dict[str, Any]:
+    (event,) = result.asset_materializations_for_node(name)
+    return {key: value.value for key, value in event.metadata.items()}
+
+
+@pytest.mark.parametrize("metadata", [{"partition_by": ["b"]}, {"partition_by": "bucket(4, n)"}])
+def test_other_partition_keys_become_the_tables_in_the_same_commit(
+    run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: Any, metadata: dict[str, Any]
+) -> None:
+    run([asset(ROWS)])
+    wanted = asset(ROWS, **metadata)
+    told = facts(run([wanted]))
+    lake = lake_resource.connect()
+    keys = [metadata["partition_by"]] if isinstance(metadata["partition_by"], str) else metadata["partition_by"]
+    assert list(lake.table_info("things").partition_by) == keys
+    assert told["ducklake/layout_change"].startswith(f"partitioned by {', '.join(keys)}, was by nothing")
+    assert told["ducklake/snapshot_id"] == lake.snapshot().id == 2, "one commit"
+    assert "ducklake/layout_change" not in facts(run([wanted]))
+    assert list(lake.table_info("things").partition_by) == keys
+    run([asset(ROWS)])
+    assert list(lake.table_info("things").partition_by) == keys, "an asset that names no keys leaves them alone"
+    with oracle(sqlite_address) as duck:
+        assert duck.rows("SELECT n, b FROM lake.things ORDER BY b") == [(1, "x"), (1, "y")]
+
+
+def test_a_retried_step_whose_commit_changed_the_layout_commits_once(
+    run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ducklake_dagster import io_manager
+
+    real, failures = io_manager.commit_metadata, iter([True])
+
+    def lose_the_process_after_the_commit(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        if next(failures, False):
+            lake_resource.connect().table("things").reset_partitioned_by()
+            raise ConnectionError("lost after the commit")
+        return real(*args, **kwargs)
+
+    run([asset(ROWS)])
+    monkeypatch.setattr(io_manager, "commit_metadata", lose_the_process_after_the_commit)
+
+    @dg.asset(metadata={"partition_by": ["b"], "write_mode": "append"}, retry_policy=dg.RetryPolicy(max_retries=1))
+    def things() -> Any:
+        """Described."""
+        return ROWS
+
+    assert facts(run([things]))["ducklake/repeated"] is True
+    assert lake_resource.connect().table_info("things").row_count == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [("ducklake/write_mod", "(did you mean 'write_mode'?)"), ("ducklake/partition_by", "'partition_by'"), ("Ducklake/zzz", "the keys are")],
+)
+def test_unknown_keys_of_an_asset_are_refused(run: Run, lake_resource: DuckLakeResource, key: str, near: str) -> None:
+    text = cause(run([asset(ROWS, **{key: "append"})], raise_on_error=False))
+    assert f"asset things: there is no metadata key {key!r}" in text
+    assert near in text
+    assert not lake_resource.connect().has_table("things")
+
+
+@pytest.mark.parametrize(
+    ("key", "near"), [("ducklake/as_of", "the keys are columns, ducklake/where"), ("ducklake/were", "'ducklake/where'")]
+)
+def test_unknown_keys_of_an_input_are_refused(run: Run, key: str, near: str) -> None:
+    @dg.asset(ins={"things": dg.AssetIn(metadata={key: "n > 1"})})
+    def reader(things: pa.Table) -> None: ...
+
+    text = cause(run([asset(ROWS, mine="left alone"), reader], raise_on_error=False))
+    assert f"input things: there is no metadata key {key!r}" in text
+    assert near in text
+
+
+@pytest.mark.parametrize("mode", ["append", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("overwrite", "upsert"))])
+def test_columns_that_the_frame_lacks_are_said(
+    run: Run, lake_resource: DuckLakeResource, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    def lacking(**how: Any) -> dg.AssetsDefinition:
+        return asset(pa.table({"n": [7]}), **how, write_mode=mode, upsert_keys=["n"])
+
+    run([asset(pa.table({"n": [1], "b": ["x"], "c": [True]}))])
+    text = cause(run([lacking(missing_columns="error")], raise_on_error=False))
+    assert "the frame for main.things lacks columns of the table: b, c" in text
+    assert lake_resource.connect().snapshot().id == 1
+    assert "lacks columns" in cause(run([lacking()], io={"missing_columns": "error"}, raise_on_error=False))
+    with caplog.at_level(logging.WARNING, logger="dagster"):
+        told = facts(run([lacking()]))
+    assert told["ducklake/missing_columns"] == "b, c"
+    rows = lake_resource.connect().table("things").scan(where="n = 7").to_arrow().to_pylist()
+    assert rows == [{"n": 7, "b": None, "c": None}]
+    assert "ducklake/missing_columns" not in facts(run([asset(pa.table({"n": [1], "B": ["x"], "c": [True]}))]))
+
+
+def test_a_frame_without_columns_empties_nothing(run: Run, lake_resource: DuckLakeResource) -> None:
+    run([asset(ROWS)])
+    assert "cannot write a pyarrow Table without columns" in cause(run([asset(pa.table({}))], raise_on_error=False))
+    assert lake_resource.connect().table_info("things").row_count == 2
+
+
+@pytest.mark.parametrize(
+    ("frame", "metadata", "expected"),
+    [
+        (pa.table({"n": ["x"], "b": ["x"]}), {}, ["column 'n' is int64 in the table and varchar in the frame"]),
+        (pa.table({"n": [1], "b": ["x"], "c": [1]}), {}, ["column 'c' is new"]),
+        (ROWS, {"write_mode": "upsert", "upsert_keys": ["n"]}, ["whose key (n) occurs more than once"]),
+        (pa.table({"n": [1, 3], "b": ["x", "y"]}), {"partition_expr": "n"}, ["asset things returned the row with n = 3", "out_of_slice"]),
+        (pa.table({"n": [1, 3], "b": ["x", "y"]}), {"partition_expr": "n", "write_mode": "append"}, ["1 of 2 rows", "out_of_slice"]),
+    ],
+)  # fmt: skip
+def test_errors_name_the_table_and_the_setting(run: Run, frame: pa.Table, metadata: dict[str, Any], expected: list[str]) -> None:
+    partitions = TWO if "partition_expr" in metadata else None
+    run([asset(ROWS)])
+    how = {"partition_key": "1"} if partitions else {}
+    result = run([asset(frame, partitions, **metadata)], raise_on_error=False, **how)
+    (event,) = [event for event in result.all_events if event.is_step_failure]
+    text = event.step_failure_data.user_failure_data.description
+    assert "things" in text
+    assert event.step_failure_data.user_failure_data.metadata["table"].value == "main.things"
+    for part in expected:
+        assert part in text
+
+
+@pytest.mark.parametrize("catalog", [SqliteCatalog, DuckDBCatalog])
+@pytest.mark.parametrize("made", [False, True])
+def test_a_missing_lake_recommends_what_the_resource_has(tmp_path: Path, catalog: Any, made: bool) -> None:
+    file = tmp_path / "lake.db"
+    if made and catalog is SqliteCatalog:
+        import sqlite3
+
+        sqlite3.connect(file).execute("CREATE TABLE other (n)").connection.close()
+    elif made:
+        import duckdb
+
+        duckdb.connect(str(file)).close()
+    lake = DuckLakeResource(catalog=catalog(path=str(file)), storage=LocalStorage(data_path=f"{tmp_path}/files/"))
+    with pytest.raises(NotALakeError) as failure:
+        lake.connect()
+    assert "create_if_missing=True on the resource" in str(failure.value)
+    assert "DuckLake." not in str(failure.value)
+
+
+def test_descriptions_become_comments_in_the_same_commit_when_they_change(run: Run, lake_resource: DuckLakeResource) -> None:
+    schema = dg.TableSchema(columns=[dg.TableColumn("B", description="the letter"), dg.TableColumn("zzz", description="no column")])
+
+    def described(text: str | None, **metadata: Any) -> dg.AssetsDefinition:
+        @dg.asset(name="things", description=text, metadata={**ducklake_metadata(), **metadata})
+        def build() -> Any:
+            return ROWS
+
+        return build
+
+    def seen() -> tuple[str | None, dict[str, str], int]:
+        table = lake_resource.connect().table("things")
+        return table.comment, table.column_comments, lake_resource.connect().snapshot().id
+
+    told = facts(run([described("first", **{"dagster/column_schema": schema})]))
+    assert seen() == ("first", {"b": "the letter"}, 1)
+    assert [column.description for column in told["dagster/column_schema"].columns] == [None, "the letter"]
+    run([described("first", **{"dagster/column_schema": schema})])
+    assert seen() == ("first", {"b": "the letter"}, 2)
+    changes = lake_resource.connect().snapshot().changes
+    assert "altered" not in changes
+    run([described(None)])
+    assert seen()[:2] == ("first", {"b": "the letter"}), "what a definition does not say is left alone"
+    run([described("second")])
+    assert seen()[:2] == ("second", {"b": "the letter"})
+    lake_resource.connect().set_comment("things", "by hand")
+    run([described("second")], io={"comments": False})
+    assert seen()[0] == "by hand"

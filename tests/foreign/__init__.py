@@ -1,1 +1,0 @@
-"""Files that others wrote, read as the reference reads them."""

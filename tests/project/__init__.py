@@ -1,0 +1,1 @@
+"""Documentation, imports and packaging."""

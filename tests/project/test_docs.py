@@ -1,0 +1,74 @@
+"""What the documents say exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ducklake_core import errors
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("0*.md"))
+
+
+def error_classes(base: type[errors.DuckLakeError] = errors.DuckLakeError) -> Iterator[type[errors.DuckLakeError]]:
+    yield base
+    for subclass in base.__subclasses__():
+        yield from error_classes(subclass)
+
+
+def documented() -> dict[str, str]:
+    rows = re.findall(r"^\| `([a-z-]+)` \| `(\w+)`(.*?)\|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    return {code: name + rest for code, name, rest in rows}
+
+
+def test_every_error_is_documented_under_its_code() -> None:
+    classes = {error.code: error for error in error_classes() if error.__module__ == "ducklake_core.errors"}
+    listed = documented()
+    assert listed.keys() == classes.keys()
+    for code, error in classes.items():
+        assert listed[code].startswith(error.__name__)
+        assert ("retriable" in listed[code]) == error.retriable
+
+
+def test_codes_are_unique() -> None:
+    codes = [error.code for error in error_classes() if error.__module__ == "ducklake_core.errors"]
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), target
+
+
+def test_python_examples_of_the_readme_are_python() -> None:
+    examples = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert examples
+    for example in examples:
+        compile(example, "README.md", "exec")
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    numbers = [int(path.name[:4]) for path in DECISIONS]
+    assert numbers == list(range(1, len(DECISIONS) + 1))
+    for path, number in zip(DECISIONS, numbers, strict=True):
+        assert path.read_text().startswith(f"# {number}. ")
+
+
+def test_every_decision_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    listed = re.findall(r"^- \[(\d+)\. (.*)\]\((\S+)\)$", index, re.MULTILINE)
+    titles = [(path.read_text().splitlines()[0].removeprefix("# "), path.name) for path in DECISIONS]
+    assert sorted((f"{number}. {title}", name) for number, title, name in listed) == sorted(titles)
+
+
+def test_make_targets_that_documents_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for document in DOCUMENTS for name in re.findall(r"`make ([a-z-]+)`|^make ([a-z-]+)", document.read_text(), re.MULTILINE)}
+    assert {one or other for one, other in named} <= targets

@@ -1,0 +1,63 @@
+"""Importing is cheap, and what runs on executors loads neither the catalog's libraries nor Dagster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXECUTOR_SIDE = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for room in ("format", "storage", "engines/arrow")
+    for path in (ROOT / "ducklake_core" / room).rglob("*.py")
+)
+
+
+def loaded_by(*modules: str) -> set[str]:
+    """Top-level names of everything that a fresh interpreter has loaded after importing some modules."""
+    program = f"import sys, json\nimport {', '.join(modules)}\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    ("modules", "never"),
+    [
+        (("ducklake_core",), {"pyspark", "duckdb", "sqlalchemy", "pyarrow", "dagster", "sqlglot"}),
+        (("ducklake_core.errors",), {"pyspark", "duckdb", "sqlalchemy", "pyarrow", "dagster", "sqlglot"}),
+        (("ducklake_core.lake", "ducklake_core.table"), {"pyspark", "duckdb", "dagster", "pandas"}),
+        (("ducklake_dagster",), {"pyspark", "duckdb"}),
+        (
+            ("ducklake_core.engines.arrow.read", "ducklake_core.engines.spark.read"),
+            {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography", "thrift"},
+        ),
+        (
+            tuple(f"ducklake_core.spark_source.{name}" for name in ("source", "reading", "batch_write", "stream_write")),
+            {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography", "thrift"},
+        ),
+        (tuple(EXECUTOR_SIDE), {"pyspark", "duckdb", "sqlalchemy", "psycopg", "dagster"}),
+    ],
+    ids=["core", "errors", "face", "dagster", "work unit", "data source", "executor side"],
+)
+def test_import_loads_no_more_than_needed(modules: tuple[str, ...], never: set[str]) -> None:
+    assert loaded_by(*modules) & never == set()
+
+
+def test_executor_side_is_found() -> None:
+    assert "ducklake_core.engines.arrow.read" in EXECUTOR_SIDE
+    assert len(EXECUTOR_SIDE) > 10
+
+
+def test_every_export_exists() -> None:
+    import ducklake_core
+    import ducklake_dagster
+
+    for package in (ducklake_core, ducklake_dagster):
+        for name in package.__all__:
+            assert getattr(package, name) is not None
+        assert set(package.__all__) <= set(dir(package))

@@ -1,0 +1,1 @@
+"""Random histories, machines and hostile catalogs."""

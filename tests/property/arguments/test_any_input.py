@@ -1,0 +1,180 @@
+"""Nothing but a DuckLakeError leaves a public call, whatever it is given; what catalogs hold is in tests/property/hostile_catalogs."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import DuckLakeError, UsageError
+from tests.property.arguments.hostile import VALUES
+from tests.property.arguments.surface import FEW, RESULTS, Method, Place, build, call, methods
+
+_COMMIT = ("author", "message", "extra_info", "commit_id", "nonsense")
+_CALLS = [
+    (method, name)
+    for method in methods()
+    if method.name != "to_spark"
+    for parameter in method.parameters
+    for name in (_COMMIT if parameter.kind is inspect.Parameter.VAR_KEYWORD else (parameter.name,))
+]
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("any-input")
+    return build(folder, f"sqlite:///{folder}/lake.sqlite")
+
+
+class Copies:
+    """A fresh copy of the lake for every call that got through."""
+
+    def __init__(self, template: Place, folder: Path) -> None:
+        self._template = template
+        self._folder = folder
+        self._spent = 0
+
+    def place(self) -> Place:
+        folder = self._folder / str(self._spent)
+        if not folder.exists():
+            shutil.copytree(self._template.folder, folder)
+        return Place(folder=folder, url=f"sqlite:///{folder}/lake.sqlite")
+
+    def spend(self) -> None:
+        self._spent += 1
+
+
+@pytest.fixture
+def copies(template: Place, tmp_path: Path) -> Copies:
+    return Copies(template, tmp_path)
+
+
+def attempt(copies: Copies, method: Method, changed: dict[str, Any]) -> None:
+    place = copies.place()
+    lake = DuckLake.connect(place.url, data_path=f"{place.folder}/files/", override_data_path=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ResourceWarning)
+            call(method, lake, method.valid(place) | changed)
+        copies.spend()
+    except DuckLakeError as error:
+        str(error)
+    finally:
+        lake.close()
+
+
+_texts = st.one_of(
+    st.text(max_size=40),
+    st.text(alphabet="\0\ud800\udfff\"'().,;-[]{}<>=%_ \n\u3000abAB19", max_size=40),
+    st.sampled_from([text for text in VALUES.values() if isinstance(text, str)]),
+)
+_plain = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([2**63, -(2**63), 2**70]),
+    st.floats(),
+    _texts,
+    st.binary(max_size=8),
+    st.datetimes(),
+    st.datetimes(timezones=st.timezones()),
+    st.timedeltas(),
+    st.dates(),
+    st.times(),
+    st.decimals(),
+    st.uuids(),
+    st.complex_numbers(),
+)
+_nested = st.recursive(
+    _plain,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.one_of(_texts, st.integers()), inner, max_size=3)),
+    max_leaves=6,
+)
+# Hostile values are drawn by their labels: Hypothesis prints what it draws, and some of them have no text.
+_values = st.one_of(st.tuples(st.just("plain"), _nested), st.tuples(st.just("hostile"), st.sampled_from(list(VALUES))))
+
+
+def _check(copies: Copies, data: st.DataObject) -> None:
+    method, first = data.draw(st.sampled_from(_CALLS))
+    names = {first, *data.draw(st.lists(st.sampled_from([name for one, name in _CALLS if one == method]), max_size=1))}
+    attempt(copies, method, {name: _meant(*data.draw(_values, label=name)) for name in sorted(names)})
+
+
+def _meant(kind: str, value: Any) -> Any:
+    return VALUES[value] if kind == "hostile" else value
+
+
+_ANY = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+
+
+@given(data=st.data())
+@settings(max_examples=200, derandomize=True, **_ANY)
+def test_some_calls(copies: Copies, data: st.DataObject) -> None:
+    _check(copies, data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@given(data=st.data())
+@settings(max_examples=5000, **_ANY)
+def test_many_calls(copies: Copies, data: st.DataObject) -> None:
+    _check(copies, data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("method", methods(), ids=str)
+def test_every_parameter_with_every_hostile_value(copies: Copies, method: Method) -> None:
+    for one, name in _CALLS:
+        for value in VALUES.values():
+            if one == method:
+                attempt(copies, method, {name: value})
+
+
+@pytest.mark.parametrize("method", [method for method in methods() if method.name != "to_spark"], ids=str)
+def test_valid_arguments_are_valid(copies: Copies, method: Method) -> None:
+    """Otherwise the tests above would only see refusals of something else."""
+    place = copies.place()
+    lake = DuckLake.connect(place.url, data_path=f"{place.folder}/files/", override_data_path=True)
+    expected = {"Transaction.drop_not_null", "Table.drop_not_null", "DuckLake.migrate", "Merge.execute"}
+    try:
+        call(method, lake, method.valid(place))
+    except UsageError:
+        assert str(method) in expected
+    finally:
+        lake.close()
+
+
+def test_unknown_names_are_refused_by_name(copies: Copies) -> None:
+    place = copies.place()
+    lake = DuckLake.connect(place.url, data_path=f"{place.folder}/files/", override_data_path=True)
+    for method in methods():
+        if any(parameter.name == "commit" for parameter in method.parameters):
+            with pytest.raises(UsageError, match=r"'nonsense'.*author, message, extra_info, commit_id"):
+                call(method, lake, method.valid(place) | {"nonsense": 1})
+        else:
+            with pytest.raises((TypeError, UsageError), match="nonsense"):
+                call(method, lake, method.valid(place) | {"nonsense": 1})
+    # These belong to the creation of a table, which none of them does.
+    for name, value in (("comment", "x"), ("partition_by", ["id"]), ("create", True), ("mode", "append")):
+        with pytest.raises((UsageError, TypeError), match=name):
+            lake.table("t").append(FEW, **{name: value})
+    lake.close()
+
+
+def test_results_take_nothing() -> None:
+    """What is returned has no method with parameters, which would need checks."""
+    taking = [
+        f"{cls.__name__}.{name}"
+        for cls in RESULTS
+        for name, function in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_") and len(inspect.signature(function).parameters) > 1
+    ]
+    assert not taking

@@ -1,0 +1,164 @@
+"""Everywhere a list of names is taken, one text is one name: on, columns, partition_by, keys, paths, tables ..."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
+from ducklake_core.format import argument_checks as checks
+from ducklake_dagster import DuckLakeResource as Resource
+from ducklake_dagster import SqliteCatalog, build_compaction_sensor, build_maintenance_job, ducklake_metadata
+from ducklake_dagster.resources import LocalStorage
+from tests.property.arguments.surface import methods
+from tests.support.oracle import LakeAddress, attached
+
+ROWS = pa.table({"ab": [1, 2], "a": [1, 1], "b": [7, 7]})
+NEW = pa.table({"ab": [2, 3], "a": [1, 1], "b": [7, 7]})
+
+
+@pytest.fixture
+def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
+    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    made.write("t", ROWS)
+    yield made
+    made.close()
+
+
+def test_every_parameter_of_every_method_is_checked() -> None:
+    """A new parameter gets its check in argument_checks.py before it is public."""
+    unchecked = [
+        f"{method}({parameter.name})"
+        for method in methods()
+        for parameter in method.parameters
+        if checks.check_for(method.name, parameter.name) is None
+    ]
+    assert not unchecked
+
+
+def test_every_method_is_wrapped() -> None:
+    assert not [str(method) for method in methods() if not hasattr(method.function, "__wrapped__")]
+
+
+def _takes_names(parameter: inspect.Parameter) -> bool:
+    annotation = str(parameter.annotation).replace("Mapping[str, Sequence[str]]", "")
+    return any(several in annotation for several in ("Sequence[str]", "ColumnName", "Paths", "Iterable[int]"))
+
+
+def test_names_by_text_may_be_one_text_each() -> None:
+    assert checks.check_for("changed_tables", "tables")("tables", {"t": "ab", "u": ["a", "b"]}) == {"t": ("ab",), "u": ("a", "b")}
+    with pytest.raises(UsageError, match="tables"):
+        checks.check_for("changed_tables", "tables")("tables", {"t": 1})
+
+
+def test_every_list_of_names_may_be_one_text() -> None:
+    """Told by the annotations, so that a new parameter is looked at too."""
+    found = {(method.name, one.name) for method in methods() for one in method.parameters if _takes_names(one)}
+    assert {("upsert", "on"), ("merge", "on"), ("scan", "columns"), ("write", "partition_by"), ("add_data_files", "paths")} <= found
+    for method, parameter in found:
+        check = checks.check_for(method, parameter)
+        assert check is not None
+        one = 7 if parameter == "versions" else "ab"
+        assert check(parameter, one) in (one, (one,)), (method, parameter)
+        assert check(parameter, [one, one]) == (one, one), (method, parameter)
+        for wrong in (b"ab", {"ab": 1}, 1.5, [1.5], [None]):
+            with pytest.raises(UsageError, match=parameter):
+                check(parameter, wrong)
+
+
+def test_keys_of_an_upsert(lake: DuckLake, lake_address: LakeAddress) -> None:
+    calls: list[Callable[[], Any]] = [
+        lambda: lake.table("t").upsert(NEW, on="ab"),
+        lambda: lake.write("t", NEW, mode="upsert", on="ab"),
+        lambda: _in_transaction(lake, lambda tx: tx.upsert("t", NEW, on="ab")),
+        lambda: _in_transaction(lake, lambda tx: tx.write("t", NEW, mode="upsert", on="ab")),
+        lambda: lake.table("t").merge(NEW, on="ab").when_matched_update().when_not_matched_insert().execute(),
+        lambda: lake.table("t").merge(NEW, on='"AB"').when_matched_update().when_not_matched_insert().execute(),
+        lambda: _in_transaction(lake, lambda tx: tx.merge("t", NEW, on="ab").when_matched_update().when_not_matched_insert().execute()),
+    ]
+    for call in calls:
+        call()
+        assert sorted(lake.table("t").scan(columns="ab").to_arrow().column("ab").to_pylist()) == [1, 2, 3]
+    with attached(lake_address) as duck:
+        assert duck.value("SELECT list(ab ORDER BY ab) FROM t") == [1, 2, 3]
+    with pytest.raises(NotFoundError, match="ba"):
+        lake.table("t").merge(NEW, on="ba").when_matched_delete().execute()
+
+
+def _in_transaction(lake: DuckLake, work: Callable[[Any], Any]) -> None:
+    with lake.transaction() as tx:
+        work(tx)
+
+
+def test_columns_of_reads(lake: DuckLake) -> None:
+    table = lake.table("t")
+    assert table.scan("ab").to_arrow().column_names == ["ab"]
+    for feed in (table.changes(0, columns="ab"), table.insertions(0, columns="ab"), table.deletions(0, columns="ab")):
+        assert feed.to_arrow().column_names == ["ab"]
+    with lake.transaction() as tx:
+        assert tx.table("t").scan("ab").to_arrow().column_names == ["ab"]
+
+
+def test_partition_and_sort_keys(lake: DuckLake) -> None:
+    lake.write("w", ROWS, partition_by="ab")
+    lake.create_table("c", ROWS.schema, partition_by="ab")
+    lake.create_table_as("d", ROWS, partition_by="bucket(4, ab)")
+    lake.table("t").set_partitioned_by("ab")
+    lake.table("t").set_sorted_by("ab DESC")
+    assert [lake.table_info(name).partition_by for name in ("w", "c", "d", "t")] == [("ab",), ("ab",), ("bucket(4, ab)",), ("ab",)]
+    assert [key.expression for key in lake.table("t").sort_keys] == ["ab"]
+    lake.create_view("v", "SELECT b FROM t", columns="ab")
+    assert lake.view("v").column_aliases == ("ab",)
+
+
+def test_paths_and_versions(lake: DuckLake, tmp_path: Path) -> None:
+    file = tmp_path / "elsewhere" / "f.parquet"
+    file.parent.mkdir()
+    pq.write_table(ROWS, file)
+    assert lake.add_data_files("t", str(file)).files_added == 1
+    assert lake.expire_snapshots(versions=0, dry_run=True).snapshot_ids == (0,)
+    address = lake.database.address.url.render_as_string(hide_password=False)
+    for allowed in (str(tmp_path), [str(tmp_path)]):
+        opened = DuckLake.connect(address, allowed_paths=allowed)
+        assert opened.info.allowed_paths == (str(tmp_path),)
+        opened.close()
+
+
+def test_metadata_of_assets_and_jobs() -> None:
+    metadata = ducklake_metadata(upsert_keys="ab", partition_by="day")
+    assert (metadata["upsert_keys"], metadata["partition_by"]) == (["ab"], ["day"])
+    job = build_maintenance_job(tables="ab", expire_older_than="7 days", cleanup_older_than="36 hours")
+    config = job.run_config
+    assert config is not None
+    assert config["ops"]["merge_adjacent_files"]["config"]["tables"] == ["ab"]
+    assert config["ops"]["expire_snapshots"]["config"]["older_than_days"] == 7
+    assert config["ops"]["cleanup_old_files"]["config"]["older_than_days"] == 1.5
+    compaction = build_compaction_sensor(tables="ab").job.run_config
+    assert compaction is not None
+    assert compaction["ops"]["merge_adjacent_files"]["config"]["tables"] == ["ab"]
+    for wrong in (7, timedelta(1)):
+        with pytest.raises(DuckLakeError, match="upsert_keys"):
+            ducklake_metadata(upsert_keys=wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expire_older_than"):
+        build_maintenance_job(expire_older_than="soon")
+
+
+def test_a_resource_keeps_the_allowed_paths_of_the_lake_that_it_creates(tmp_path: Path) -> None:
+    places = [f"{tmp_path}/landing/"]
+    made = Resource(
+        catalog=SqliteCatalog(path=str(tmp_path / "lake.sqlite")),
+        storage=LocalStorage(data_path=str(tmp_path / "files")),
+        allowed_paths=places[0],  # type: ignore[arg-type]
+        create_if_missing=True,
+    )
+    first = made.connect().info.allowed_paths
+    again = Resource(catalog=made.catalog, storage=made.storage, allowed_paths=places).connect().info.allowed_paths
+    assert first == again == tuple(places)

@@ -1,0 +1,277 @@
+"""An expression evaluated by us and by DuckDB over the same rows: equal, or refused by name before any row is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from ducklake_core.engines.arrow.evaluate import evaluate
+from ducklake_core.engines.arrow.scalars import assigned, evaluate_scalar
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
+from ducklake_core.format.expressions.comparison import round_to_float32
+from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.predicates import needs_sql
+from ducklake_core.format.expressions.scalar_parser import parse_expression
+from ducklake_core.format.expressions.scalars import Scalar
+from ducklake_core.format.types.data_types import BOOLEAN, FLOAT32, FLOATS, DataType, DecimalType, Field, children_of
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import parse_leaf_type
+from ducklake_core.format.values.leaf_values import python_values
+from ducklake_core.format.values.value_text import to_cast_text
+from tests.property.expressions.edge_values import SCHEMA, TYPE_NAMES, edge_batch, load
+from tests.property.expressions.generator import Node, smaller
+
+_TYPES = {**TYPE_NAMES, "TIMESTAMP WITH TIME ZONE": TYPE_NAMES["TIMESTAMPTZ"], '"NULL"': None}
+
+
+_COMPARES = re.compile(r"[=<>]|IS (NOT )?NULL|\bIN\b|BETWEEN|DISTINCT|nullif|CASE (?!WHEN)")
+_NO_COMMON_TYPE = re.compile(
+    r"Casting value|Could not cast value|Malformed JSON|Cannot compare values of type|"
+    r"Could not convert Timestamp|Date and time not in timestamp range|can't be cast (because|to the destination)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a comparison ended: ``equal``, ``refused`` by us, ``error`` in both, or what is wrong."""
+
+    kind: str
+    text: str = ""
+
+    @property
+    def is_wrong(self) -> bool:
+        return self.kind not in ("equal", "refused", "error")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What DuckDB gives: text forms by row, and the rows that it has an error for."""
+
+    type: DataType | None
+    texts: list[object]
+    failing: tuple[int, ...]
+    error: str = ""
+
+
+class Prepared:
+    """What we evaluate an expression with: its values and their type, None where only its values count."""
+
+    def __init__(self, run: Callable[[pa.RecordBatch], tuple[Any, DataType | None]]) -> None:
+        self.run = run
+
+
+class _Refusal(Exception):  # noqa: N818 - never leaves this module
+    """What we do not evaluate, by name."""
+
+
+def connection() -> duckdb.DuckDBPyConnection:
+    """DuckDB with the table of edge values, computing every part of an expression as it is written."""
+    duck = duckdb.connect(config={"threads": 1})
+    duck.execute("SET TimeZone = 'UTC'")
+    # What it leaves out of an expression depends on its plans: so does then whether a part of it is an error.
+    duck.execute("PRAGMA disable_optimizer")
+    load(duck)
+    return duck
+
+
+def expected(sql: str, duck: duckdb.DuckDBPyConnection, table: str = "t") -> Expected:
+    """What DuckDB gives for each row."""
+    described = f'SELECT typeof({sql}), CAST({sql} AS VARCHAR) FROM {table} ORDER BY "row"'
+    try:
+        try:
+            rows = duck.execute(described).fetchall()
+            return Expected(type=_type(rows[0][0]), texts=[row[1] for row in rows], failing=())
+        except (duckdb.ConversionException, duckdb.OutOfRangeException, duckdb.InvalidInputException) as problem:
+            error = str(problem)
+        query = f'SELECT TRY(({sql}) IS NULL), TRY(CAST(({sql}) AS VARCHAR)) FROM {table} ORDER BY "row"'
+        rows = duck.execute(query).fetchall()
+        kind = duck.execute(f"DESCRIBE SELECT {sql} FROM {table}").fetchall()[0][1]
+        return Expected(
+            type=_type(kind), texts=[row[1] for row in rows], failing=tuple(i for i, row in enumerate(rows) if row[0] is None), error=error
+        )
+    except duckdb.Error as problem:
+        return Expected(type=None, texts=[], failing=tuple(range(edge_batch().num_rows)), error=str(problem))
+
+
+def _type(name: str) -> DataType | None:
+    if name in _TYPES:
+        return _TYPES[name]
+    return parse_leaf_type(name) if name.startswith("DECIMAL") else None
+
+
+def texts_of(array: Any, data_type: DataType | None) -> list[object]:
+    """Our values as DuckDB's casts to text write them."""
+    if data_type is None or children_of(data_type):
+        return [None if value is None else "nested" for value in array.to_pylist()]
+    return [None if value is None else to_cast_text(value, data_type) for value in python_values(array, data_type)]
+
+
+def as_scalar(sql: str) -> Prepared:
+    """As an UPDATE or MERGE evaluates it."""
+    expression = parse_expression(sql, SCHEMA)
+    if expression.scalar is None:
+        raise _Refusal(expression.obstacle)
+    scalar: Scalar = expression.scalar
+    return Prepared(lambda batch: evaluate_scalar(scalar, batch))
+
+
+def as_value_of(column: Field) -> Callable[[str], Prepared]:
+    """As it is assigned to a column."""
+
+    def prepared(sql: str) -> Prepared:
+        expression = parse_expression(sql, SCHEMA)
+        if expression.scalar is None:
+            raise _Refusal(expression.obstacle)
+        scalar: Scalar = expression.scalar
+        return Prepared(lambda batch: (assigned(scalar, column, batch), column.type))
+
+    return prepared
+
+
+def as_predicate(sql: str) -> Prepared:
+    """As ``where=`` evaluates it."""
+    predicate = parse_predicate(sql, SCHEMA)
+    if needs_sql(predicate):
+        raise _Refusal("it needs SQL")
+    return Prepared(lambda batch: (evaluate(predicate, batch), BOOLEAN))
+
+
+@cache
+def _none() -> pa.RecordBatch:
+    return edge_batch().slice(0, 0)
+
+
+def judge(
+    sql: str, theirs: str, duck: duckdb.DuckDBPyConnection, prepare: Callable[[str], Prepared], draw: Random, failing: int = 3
+) -> Verdict:
+    """Compare our evaluation of an expression with DuckDB's of ``theirs``.
+
+    Args:
+        failing: How many of the rows for which DuckDB has an error we have to have one for.
+    """
+    wanted, batch = expected(theirs, duck), edge_batch()
+    all_fail = len(wanted.failing) == batch.num_rows
+    try:
+        prepared = prepare(sql)
+        prepared.run(_none())
+    except _Refusal as refusal:
+        return Verdict(kind="refused", text=str(refusal))
+    except UnsupportedFeatureError as refusal:
+        return Verdict(kind="refused", text=refusal.message)
+    except DuckLakeError as error:
+        # Without rows only a constant can be one that cannot be read.
+        if "is not a condition" in error.message or "cannot be read as a value" in error.message:
+            return Verdict(kind="refused", text=error.message)
+        return Verdict(kind="error") if all_fail else Verdict(kind="needless error", text=f"{error!r}, DuckDB: {_some(wanted)}")
+    except Exception as crash:  # noqa: BLE001 - that is what is looked for
+        return Verdict(kind="crash", text=f"{type(crash).__name__}: {crash}")
+    good = [row for row in range(batch.num_rows) if row not in set(wanted.failing)]
+    if good:
+        rows = batch if len(good) == batch.num_rows else batch.take(pa.array(good))
+        verdict = _values(prepared, rows, good, wanted)
+        if verdict is not None:
+            return verdict
+    if _is_forgiven(sql, wanted.error):
+        return Verdict(kind="equal")
+    for row in draw.sample(wanted.failing, min(failing, len(wanted.failing))):
+        try:
+            array, kind = prepared.run(batch.slice(row, 1))
+        except UnsupportedFeatureError as error:
+            return Verdict(kind="late refusal", text=f"row {row}: {error!r}")
+        except DuckLakeError:
+            continue
+        except Exception as crash:  # noqa: BLE001 - that is what is looked for
+            return Verdict(kind="crash", text=f"row {row} {_row(sql, row)}: {type(crash).__name__}: {crash}")
+        return Verdict(kind="no error", text=f"row {row} {_row(sql, row)}: {texts_of(array, kind)} but DuckDB has {wanted.error!r}")
+    return Verdict(kind="error" if all_fail else "equal")
+
+
+def _is_forgiven(sql: str, error: str) -> bool:
+    """Whether we may have a value where DuckDB has this error: it cannot bring to one type what we compare exactly."""
+    # A condition with FALSE in it is FALSE, whatever type the rest of it has.
+    is_folded = "Unimplemented type for cast" in error and re.search(r"\b(FALSE|TRUE|NULL)\b", sql)
+    return bool(_COMPARES.search(sql) and _NO_COMMON_TYPE.search(error)) or bool(is_folded)
+
+
+def _values(prepared: Prepared, rows: pa.RecordBatch, places: Sequence[int], wanted: Expected) -> Verdict | None:
+    try:
+        array, kind = prepared.run(rows)
+        found = texts_of(array, kind)
+    except UnsupportedFeatureError as error:
+        return Verdict(kind="late refusal", text=repr(error))
+    except DuckLakeError as error:
+        return Verdict(kind="needless error", text=f"{error!r}, DuckDB: {_some(wanted)}")
+    except Exception as crash:  # noqa: BLE001 - that is what is looked for
+        return Verdict(kind="crash", text=f"{type(crash).__name__}: {crash}")
+    if len(found) != len(places):
+        return Verdict(kind="length", text=f"{len(found)} values for {len(places)} rows")
+    expected_texts = [wanted.texts[place] for place in places]
+    if kind is not None and children_of(kind):
+        expected_texts = [None if text is None else "nested" for text in expected_texts]
+    if kind in FLOATS:
+        # The sign of NaN is seen in texts only.
+        expected_texts = ["nan" if text == "-nan" else text for text in expected_texts]
+    if kind == FLOAT32:
+        # DuckDB's text of a float32 is not always the shortest one, which ours is.
+        found, expected_texts = (
+            [None if v is None else repr(round_to_float32(float(str(v)))) for v in texts] for texts in (found, expected_texts)
+        )
+    wrong = [(place, ours, text) for place, ours, text in zip(places, found, expected_texts, strict=True) if ours != text]
+    if wrong:
+        shown = "; ".join(f"row {place}: ours {ours!r}, DuckDB {text!r}" for place, ours, text in wrong[:4])
+        return Verdict(kind="values", text=f"{len(wrong)} of {len(places)} rows: {shown}")
+    if kind != wanted.type and wanted.type is not None and kind is not None:
+        return Verdict(kind="type", text=f"ours {kind}, DuckDB {wanted.type}")
+    return None
+
+
+def _some(wanted: Expected) -> str:
+    return f"{wanted.type} {wanted.texts[:3]}"
+
+
+def _row(sql: str, row: int) -> dict[str, object]:
+    columns = parse_expression(sql, SCHEMA).columns
+    batch = edge_batch()
+    return {
+        column.path[0]: texts_of(batch.column(column.path[0]).slice(row, 1), SCHEMA.column(column.path[0]).type)[0] for column in columns
+    }
+
+
+def minimised(node: Node, fails: Callable[[Node], Verdict]) -> tuple[Node, Verdict]:
+    """The smallest expression found that fails in the same way."""
+    verdict = fails(node)
+    for _ in range(12):
+        for candidate in smaller(node):
+            other = fails(candidate)
+            if other.is_wrong and other.kind == verdict.kind:
+                node, verdict = candidate, other
+                break
+        else:
+            break
+    return node, verdict
+
+
+def columns_to_set() -> list[Field]:
+    """The columns that expressions are assigned to."""
+    return [field for field in SCHEMA if not field.children]
+
+
+__all__ = [
+    "DecimalType",
+    "Schema",
+    "as_predicate",
+    "as_scalar",
+    "as_value_of",
+    "columns_to_set",
+    "connection",
+    "expected",
+    "judge",
+    "minimised",
+]

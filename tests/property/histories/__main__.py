@@ -1,0 +1,74 @@
+"""Hunt: ``python -m tests.property.histories 100 120 --steps 40`` lives through 20 random histories and shortens those that fail."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from tests.property.histories.actions import Action, script
+from tests.property.histories.play import Lake, live, replay
+from tests.support.oracle import LakeAddress, sqlite_lake
+from tests.support.postgres import start_server
+
+Place = Callable[[Path], LakeAddress]
+
+
+def outcome(place: Place, limit: int, act: Callable[[Lake], None]) -> tuple[str, list[Action]]:
+    """What is wrong after ``act`` on a new lake (nothing: ''), and what was done to the lake."""
+    with tempfile.TemporaryDirectory() as folder:
+        lake = Lake(place(Path(folder)), f"DATA_INLINING_ROW_LIMIT {limit}")
+        try:
+            with lake:
+                act(lake)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what we are looking for
+            notes = "; ".join(note for note in getattr(error, "__notes__", []) if len(note) < 500)
+            return f"{type(error).__name__}: {str(error)[:600]} ({notes})", lake.done
+        return "", lake.done
+
+
+def shortened(place: Place, limit: int, actions: list[Action]) -> list[Action]:
+    """Fewer of the actions that still end in an error of the same kind."""
+
+    def kind(some: list[Action]) -> str:
+        return outcome(place, limit, lambda lake: replay(lake, some))[0].split(":")[0]
+
+    wanted = kind(actions)
+    size = len(actions) // 2 if wanted else 0
+    while size:
+        start = len(actions)
+        while start > 0:
+            start = max(0, start - size)
+            fewer = actions[:start] + actions[start + size :]
+            if kind(fewer) == wanted:
+                actions = fewer
+        size //= 2
+    return actions
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--catalog", choices=["sqlite", "postgresql"], default="sqlite")
+    chosen = parser.parse_args()
+    server = start_server() if chosen.catalog == "postgresql" else None
+    place: Place = server.lake if server else sqlite_lake
+    for number in range(chosen.first, chosen.last):
+        limit = Random(number).choice((0, 10))
+        seeds = [number * 1000 + step for step in range(chosen.steps)]
+        wrong, actions = outcome(place, limit, lambda lake, seeds=seeds: live(lake, seeds))
+        print(number, wrong or "right", flush=True)
+        if wrong:
+            short = shortened(place, limit, actions)
+            print(f"inlining limit {limit}\n{script(short)}", flush=True)
+            print(outcome(place, limit, lambda lake, short=short: replay(lake, short))[0], flush=True)
+    if server:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Our reading of a lake against the oracle's: every row as text, both ways at once, and what else a reader can ask."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from random import Random
+
+import duckdb
+import pyarrow as pa
+from duckdb.sqltypes import DuckDBPyType
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.changes import parse_changes
+from ducklake_core.format.types.data_types import DataType, DecimalType, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.names import split_name
+from ducklake_core.table import Table
+from tests.property.histories.conditions import condition
+from tests.property.histories.sketch import Column, TableSketch, quoted
+from tests.support.oracle import Oracle
+
+VIRTUAL = ("rowid", "snapshot_id", "filename")
+_SQL_NAMES = {
+    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "int128": "HUGEINT",
+    "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "uint128": "UHUGEINT",
+    "float32": "FLOAT", "float64": "DOUBLE",
+}  # fmt: skip
+
+
+def sql_type(data_type: DataType) -> str:
+    """The oracle's name of a type of ours."""
+    match data_type:
+        case PrimitiveType(name=name):
+            return _SQL_NAMES.get(name, name.upper())
+        case DecimalType(precision=precision, scale=scale):
+            return f"DECIMAL({precision},{scale})"
+        case ListType(element=element):
+            return f"{sql_type(element.type)}[]"
+        case MapType(key=key, value=value):
+            return f"MAP({sql_type(key.type)}, {sql_type(value.type)})"
+        case StructType(fields=fields):
+            return "STRUCT(" + ", ".join(f"{quoted(field.name)} {sql_type(field.type)}" for field in fields) + ")"
+    raise AssertionError(data_type)
+
+
+def at_snapshot(at: int | datetime | None) -> str:
+    if at is None:
+        return ""
+    return f" AT (VERSION => {at})" if isinstance(at, int) else f" AT (TIMESTAMP => TIMESTAMPTZ '{at.isoformat()}')"
+
+
+def remember(duck: Oracle, name: str, query: str) -> list[Column]:
+    """Keep a query's rows in a temporary table, out of reach of the lake's statistics; gives its columns."""
+    duck.connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+    return columns_of(duck, name)
+
+
+def columns_of(duck: Oracle, source: str) -> list[Column]:
+    return [Column(column[0], column[1]) for column in duck.connection.execute(f"SELECT * FROM {source} LIMIT 0").description]
+
+
+def as_text(column: Column, wanted: DuckDBPyType) -> str:
+    return f"CAST(CAST({column.sql} AS {wanted}) AS VARCHAR)"
+
+
+def differences(duck: Oracle, ours: str, theirs: str) -> list[tuple[object, ...]]:
+    """Rows that one of two relations has more often: how often more (negative: we miss them), and the row as text."""
+    wanted = columns_of(duck, theirs)
+    held = columns_of(duck, ours)
+    assert [c.name for c in held] == [c.name for c in wanted]
+    # Struct fields are compared by position as well, so their names are compared apart, with the types.
+    mine = ", ".join(f"{as_text(a, b.type)} AS c{n}" for n, (a, b) in enumerate(zip(held, wanted, strict=True)))
+    other = ", ".join(f"CAST({c.sql} AS VARCHAR) AS c{n}" for n, c in enumerate(wanted))
+    names = ", ".join(f"c{n}" for n in range(len(wanted)))
+    return duck.rows(
+        f"SELECT sum(side) AS surplus, {names} FROM (SELECT 1 AS side, {mine} FROM {ours} UNION ALL SELECT -1, {other} FROM {theirs}) "
+        f"GROUP BY {names} HAVING sum(side) <> 0 ORDER BY ALL LIMIT 8"
+    )
+
+
+def register(duck: Oracle, name: str, table: pa.Table) -> None:
+    """Give the oracle a table of ours; decimals that it cannot take from Arrow go as text."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_decimal256(field.type):
+            table = table.set_column(index, field.name, table.column(index).cast(pa.string()))
+    duck.connection.register(name, table)
+
+
+def compare_table(duck: Oracle, lake: DuckLake, table: TableSketch, at: int | datetime | None, draw: Random, conditions: int) -> None:
+    """Columns, rows, row ids, counts, and rows under conditions, of one table at one snapshot."""
+    source = f"{table.sql}{at_snapshot(at)}"
+    hidden = ", ".join(f'{name} AS "${name}"' for name in VIRTUAL)
+    theirs = remember(duck, "theirs", f"SELECT *, {hidden} FROM {source}")
+    wanted = theirs[: -len(VIRTUAL)]
+    opened = lake.table(table.sql, at=at)
+    assert [c.name for c in wanted] == list(opened.schema.names), "column names"
+    assert [duckdb.sqltype(sql_type(field.type)) for field in opened.schema] == [c.type for c in wanted], "column types"
+    found = opened.scan(columns=[*opened.schema.names, *VIRTUAL]).to_arrow()
+    register(duck, "ours", found.rename_columns([*opened.schema.names, *(f"${name}" for name in VIRTUAL)]))
+    try:
+        assert differences(duck, "ours", "theirs") == [], "rows (surplus of ours, row, rowid, snapshot_id, filename)"
+    finally:
+        duck.connection.unregister("ours")
+    if draw.random() < 0.5:
+        assert opened.scan().count() == len(found), "count"
+    there = TableSketch(table.schema, table.name, tuple(wanted))
+    for _ in range(conditions):
+        compare_condition(duck, opened, condition(draw, there), draw)
+
+
+def compare_condition(duck: Oracle, opened: Table, where: str, draw: Random) -> None:
+    """Row ids under a condition, of ours and of what :func:`compare_table` kept of theirs."""
+    try:
+        ours = opened.scan(columns=["rowid"], where=where).to_arrow().column("rowid").to_pylist()
+    except UnsupportedFeatureError as error:
+        assert "to_spark" in str(error), error
+        return
+    except Exception as error:
+        error.add_note(f"WHERE {where}")
+        raise
+    theirs = [row[0] for row in duck.rows(f'SELECT "$rowid" FROM theirs WHERE {where}')]
+    assert Counter(ours) == Counter(theirs), f"row ids WHERE {where}"
+    if draw.random() < 0.3:
+        assert opened.scan(where=where).count() == len(theirs), f"count WHERE {where}"
+
+
+def compare_listing(duck: Oracle, lake: DuckLake) -> None:
+    """Snapshots with their changes, schemas, tables and their row counts."""
+    theirs = duck.rows("SELECT snapshot_id, snapshot_time, schema_version, author, commit_message FROM lake.snapshots() ORDER BY 1")
+    ours = lake.snapshots()
+    assert [(s.id, s.time, s.schema_version, s.author, s.message) for s in ours] == theirs, "snapshots"
+    for snapshot in ours:
+        assert parse_changes(snapshot.changes).unknown == (), snapshot
+    names = duck.rows("SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = 'lake' ORDER BY ALL")
+    infos = {split_name(info.table): info for info in lake.tables()}
+    assert sorted(infos) == names, "tables"
+    for (schema, name), info in infos.items():
+        counted = duck.value(f"SELECT count(*) FROM (SELECT rowid FROM {quoted(schema)}.{quoted(name)})")
+        assert info.row_count == counted, f"row count of {info.table}"
+
+
+def tables_at(duck: Oracle, snapshot: int) -> list[TableSketch]:
+    """Tables that a snapshot has, from the catalog's own rows."""
+    meta = "__ducklake_metadata_lake"
+    live = "{0}.begin_snapshot <= {1} AND ({0}.end_snapshot IS NULL OR {1} < {0}.end_snapshot)"
+    query = (
+        f"SELECT s.schema_name, t.table_name FROM {meta}.ducklake_table t JOIN {meta}.ducklake_schema s USING (schema_id) "
+        f"WHERE {live.format('t', snapshot)} AND {live.format('s', snapshot)} ORDER BY ALL"
+    )
+    return [TableSketch(str(schema), str(name), ()) for schema, name in duck.rows(query)]

@@ -1,0 +1,61 @@
+"""A lake to spoil, on each catalog database; made once and copied for each test."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.property.hostile_catalogs.spoiled import SpoiledLake, build
+from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
+from tests.support.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
+    """The untouched lake, its catalog in SQLite."""
+    return build(sqlite_lake(tmp_path_factory.mktemp("hostile-sqlite")))
+
+
+@pytest.fixture(scope="session")
+def postgres_template(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> LakeAddress:
+    """The untouched lake, its catalog in PostgreSQL."""
+    return build(postgres.lake(tmp_path_factory.mktemp("hostile-postgres"), keep=True))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def spoiled(request: pytest.FixtureRequest, tmp_path: Path) -> SpoiledLake:
+    """A copy of the lake that the test may spoil, on each catalog database."""
+    if request.param == "sqlite":
+        return _sqlite_copy(request.getfixturevalue("sqlite_template"), tmp_path)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    template: LakeAddress = request.getfixturevalue("postgres_template")
+    address = server.lake(tmp_path, template=template)
+    return SpoiledLake(address).moved_from(template)
+
+
+@pytest.fixture
+def spoiled_sqlite(sqlite_template: LakeAddress, tmp_path: Path) -> SpoiledLake:
+    """The copy in SQLite, for what only its untyped cells can hold."""
+    return _sqlite_copy(sqlite_template, tmp_path)
+
+
+def _sqlite_copy(template: LakeAddress, folder: Path) -> SpoiledLake:
+    address = sqlite_lake(folder)
+    shutil.copy(template.url.removeprefix("sqlite:///"), address.url.removeprefix("sqlite:///"))
+    return SpoiledLake(address).moved_from(template)
+
+
+@pytest.fixture(scope="session")
+def duckdb_template(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
+    """The untouched lake, its catalog in a DuckDB file."""
+    return build(file_lake("duckdb", tmp_path_factory.mktemp("hostile-duckdb")))
+
+
+@pytest.fixture
+def spoiled_duckdb(duckdb_template: LakeAddress, tmp_path: Path) -> SpoiledLake:
+    """The copy in a DuckDB file."""
+    address = file_lake("duckdb", tmp_path)
+    shutil.copy(duckdb_template.url.removeprefix("duckdb:///"), address.url.removeprefix("duckdb:///"))
+    return SpoiledLake(address).moved_from(duckdb_template)

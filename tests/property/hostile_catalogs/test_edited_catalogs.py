@@ -1,0 +1,36 @@
+"""Every edit of ``edits.py``: right rows for every filter, or the error that says what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.property.hostile_catalogs.edits import EDITS, SQLITE_EDITS, Edit
+from tests.property.hostile_catalogs.spoiled import SpoiledLake
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
+def test_either_database(edit: Edit, spoiled: SpoiledLake) -> None:
+    _check(edit, spoiled)
+
+
+@pytest.mark.parametrize("edit", SQLITE_EDITS, ids=lambda edit: edit.name)
+def test_cells_of_any_type(edit: Edit, spoiled_sqlite: SpoiledLake) -> None:
+    _check(edit, spoiled_sqlite)
+
+
+_SOME = ("11: value_count 0", "13: bounds that are no", "16: record_count NULL", "19:", "33:")
+_IN_DUCKDB = [edit for edit in EDITS if edit.name.startswith(_SOME) or "begin_snapshot" in edit.name]
+
+
+@pytest.mark.parametrize("edit", _IN_DUCKDB, ids=lambda edit: edit.name)
+def test_some_in_a_duckdb_file(edit: Edit, spoiled_duckdb: SpoiledLake) -> None:
+    _check(edit, spoiled_duckdb)
+
+
+def _check(edit: Edit, lake: SpoiledLake) -> None:
+    lake.edit(*edit.statements)
+    if edit.error is None:
+        lake.assert_right()
+        return
+    with pytest.raises(edit.error, match=edit.says):
+        lake.assert_right()

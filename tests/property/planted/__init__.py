@@ -1,0 +1,1 @@
+"""Faults planted in a sound lake: each is found by its code, and nothing else is."""

@@ -1,0 +1,261 @@
+"""In lakes that DuckDB and we made nothing is found but what DuckDB makes wrong; a repair mends that, on every catalog."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import UsageError
+from tests.behaviour.maintenance.lakes import write_history
+from tests.property.histories.actions import Sql
+from tests.property.histories.play import NOT_COMPARED, Lake, Reattach, live
+from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.property.hostile_catalogs.test_pruning_in_sql import _build as write_partitions
+from tests.property.planted import lake as planted
+from tests.support.old_lakes import VERSIONS, old_lake
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
+
+_LEFT_BY_DUCKDB = {"table-bounds-narrow", "table-bounds-unknown", "orphaned-file"}
+"""Bounds that rewrites, changes of types and additions of files leave too narrow; files of statements that failed."""
+
+
+def _ours(address: LakeAddress) -> None:
+    lake = DuckLake.create(address.url, data_path=address.data_path, encrypted=True)
+    rows = pa.table({"a": range(200), "s": ["x" * (n * 3) for n in range(200)], "l": [[n, None] for n in range(200)]})
+    lake.write("t", rows, partition_by=["bucket(3, a)"])
+    lake.write("t", rows.slice(0, 3))
+    lake.table("t").update({"s": "'new'"}, where="a < 20")
+    lake.table("t").delete("a BETWEEN 50 AND 60")
+    lake.table("t").add_column("n", "double")
+    lake.write("t", pa.table({"a": [1000], "s": [None], "l": [None], "n": [float("nan")]}))
+    lake.merge_adjacent_files()
+    lake.table("t").overwrite(rows.slice(0, 50).append_column("n", pa.array([1.5] * 50)), where="a < 50")
+    lake.rename_table("t", "u")
+    lake.table("u").restore(at=3, columns="now")
+    lake.close()
+
+
+def _theirs_encrypted(address: LakeAddress) -> None:
+    with attached(address, "ENCRYPTED, DATA_INLINING_ROW_LIMIT 5") as duck:
+        duck.run(
+            "CREATE TABLE t AS SELECT i AS a, {'x': i, 'y': [i, NULL]} AS s, i::DOUBLE / 3 AS d FROM range(100) r(i)",
+            "DELETE FROM t WHERE a < 20",
+            "INSERT INTO t VALUES (1000, NULL, 'nan'), (1001, {'x': 1, 'y': NULL}, 'inf')",
+            "UPDATE t SET d = -0.0 WHERE a > 30",
+            "ALTER TABLE t ALTER a TYPE HUGEINT",
+            "INSERT INTO t SELECT i, NULL, 0.0 FROM range(50) r(i)",
+            "CALL ducklake_flush_inlined_data('lake')",
+            "CALL ducklake_merge_adjacent_files('lake')",
+        )
+
+
+def _expired(address: LakeAddress) -> None:
+    write_history(address)
+    with attached(address) as duck:
+        duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')")
+        duck.run("CALL ducklake_expire_snapshots('lake', versions => [3, 4, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26])")
+
+
+@pytest.mark.slow_on("postgresql", "duckdb")
+@pytest.mark.parametrize("make", [_ours, _theirs_encrypted, _expired, write_partitions, planted.build], ids=lambda make: make.__name__)
+def test_nothing_is_found_in_sound_lakes(make: Callable[[LakeAddress], object], every_lake_address: LakeAddress) -> None:
+    make(every_lake_address)
+    lake = DuckLake.connect(every_lake_address.url)
+    for level in ("catalog", "rows"):
+        found = lake.check(level=level)  # type: ignore[arg-type]
+        assert found.by_code == {}, str(found)
+        assert found.is_sound
+    assert lake.check(repair=True).repairs == ()
+    assert lake.snapshot().id == found.snapshot_id
+    lake.close()
+
+
+@pytest.mark.slow_on("0.2", "0.3-dev1", "0.4-dev1")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_earlier_versions_are_checked(version: str, tmp_path: Path) -> None:
+    old = old_lake(version, "sqlite", tmp_path / version, None)
+    lake = DuckLake.connect(old.address.url)
+    assert lake.check(level="rows").errors == (), str(lake.check(level="rows"))
+    lake.close()
+
+
+def _check_history(seed: int, steps: int) -> None:
+    draw = Random(seed)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Lake(sqlite_lake(Path(folder)), f"DATA_INLINING_ROW_LIMIT {draw.choice((10, 0))}") as lake,
+    ):
+        live(lake, [draw.randrange(2**20) for _ in range(steps)], conditions=NOT_COMPARED)
+        if lake.in_transaction:
+            lake.perform(Sql("COMMIT"))
+        lake.perform(Reattach())
+        found = lake.ours.check(level="rows")
+        assert set(found.by_code) <= _LEFT_BY_DUCKDB, str(found)
+        lake.ours.check(level="rows", repair=True)
+        assert set(lake.ours.check(level="rows").by_code) <= {"orphaned-file"}
+
+
+@pytest.mark.slow_on("107")
+@pytest.mark.parametrize("seed", [107, 122])
+def test_histories_are_sound(seed: int) -> None:
+    _check_history(seed, 25)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_many_histories_are_sound(start: int) -> None:
+    for seed in range(start, start + 20):
+        _check_history(1000 + seed, 40)
+
+
+@pytest.mark.slow_on("duckdb")
+def test_bounds_that_duckdb_narrowed_are_mended(every_lake_address: LakeAddress) -> None:
+    """Its rewrite makes table bounds those of the rows that are left, by which it loses rows of earlier snapshots."""
+    with attached(every_lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i AS a, 'v' || i AS b FROM range(100) r(i)", "DELETE FROM t WHERE a >= 40")
+        before = duck.value("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")
+        duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.1)")
+    past = f"SELECT count(*) FROM t AT (VERSION => {int(str(before)) - 1}) WHERE a = 77"
+    with attached(every_lake_address) as duck:
+        assert duck.value(past) == 0
+    lake = DuckLake.connect(every_lake_address.url)
+    found = lake.check(repair=True)
+    assert found.by_code == {"table-bounds-narrow": 2}
+    assert found.repair_snapshot_id == lake.snapshot().id
+    assert lake.snapshot().message is not None
+    assert len(found.repairs) == 3
+    assert lake.check(level="rows").by_code == {}
+    lake.close()
+    with attached(every_lake_address) as duck:
+        assert duck.value(past) == 1
+        assert duck.value("SELECT max(a) FROM t") == 39
+        assert duck.value("SELECT count(*) FROM t WHERE a < 40") == 40
+        duck.run("INSERT INTO t SELECT i, 'w' FROM range(500, 550) r(i)")
+        assert duck.value("SELECT max(a) FROM t") == 549
+
+
+def test_repairs_are_made_on_every_catalog(every_lake_address: LakeAddress) -> None:
+    planted.build(every_lake_address)
+    spoiled = SpoiledLake(every_lake_address)
+    flag = "1" if every_lake_address.backend == "sqlite" else "true"
+    spoiled.edit(
+        "UPDATE ducklake_file_column_stats SET min_value = 'w' WHERE column_id = 2 AND max_value = 'v149'",
+        "UPDATE ducklake_table_column_stats SET max_value = '120' WHERE column_id = 1 AND max_value = '202'",
+        "INSERT INTO ducklake_file_column_stats (data_file_id, table_id, column_id) VALUES (888, 1, 1)",
+        "UPDATE ducklake_table_stats SET record_count = 1",
+        "CREATE TABLE ducklake_inlined_data_888_1 (row_id BIGINT)",
+        f"INSERT INTO ducklake_files_scheduled_for_deletion SELECT data_file_id, 'main/f/theirs.parquet', {flag}, "
+        "'2024-01-01 00:00:00+00' FROM ducklake_data_file WHERE path = 'theirs.parquet'",
+    )
+    lake = DuckLake.connect(every_lake_address.url)
+    codes = {
+        "statistics-invalid",
+        "statistics-orphaned",
+        "table-bounds-narrow",
+        "table-statistics-stale",
+        "inlined-table-dead",
+        "scheduled-live",
+    }
+    found = lake.check(repair=True)
+    assert set(found.by_code) == codes
+    assert lake.check(level="rows").by_code == {}, str(lake.check())
+    assert [line for line in found.lines() if line.startswith("mended:")]
+    lake.write("t", pa.table({"a": [1], "b": ["x"], "x": [0.5]}))
+    assert lake.check(level="rows").is_sound
+    lake.close()
+    with attached(every_lake_address) as duck:
+        assert duck.value("SELECT count(*) FROM t WHERE a = 149") == 1
+        duck.run("INSERT INTO t SELECT i, 'z', 1 FROM range(300, 320) r(i)")
+
+
+def test_a_repair_beside_a_commit_narrows_nothing(every_lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are widened to those of the files that were checked; a file that came since must be in them as well."""
+    from ducklake_core.maintenance.check import run
+
+    lake = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+    lake.write("t", pa.table({"a": range(100)}))
+    SpoiledLake(every_lake_address).edit("UPDATE ducklake_table_column_stats SET max_value = '50'")
+    other, carry_out = DuckLake.connect(every_lake_address.url), run.carry_out
+
+    def late(*arguments: object) -> object:
+        other.write("t", pa.table({"a": range(5000, 5100)}))
+        return carry_out(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run, "carry_out", late)
+    lake.check(repair=True)
+    assert lake.check(level="rows").by_code == {}
+    assert lake.table("t").scan(where="a = 5050").count() == 1
+    lake.close()
+    other.close()
+    with attached(every_lake_address) as duck:
+        assert duck.rows("SELECT a FROM t WHERE a IN (77, 5050) ORDER BY a") == [(77,), (5050,)]
+
+
+def test_faults_of_encrypted_and_added_files(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    _theirs_encrypted(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    SpoiledLake(sqlite_address).edit("UPDATE ducklake_data_file SET encryption_key = NULL WHERE data_file_id = 0")
+    assert set(lake.check(level="footers").by_code) == {"encryption-key-missing"}
+    SpoiledLake(sqlite_address).edit("UPDATE ducklake_data_file SET encryption_key = 'no key' WHERE data_file_id = 0")
+    assert set(lake.check(level="footers").by_code) == {"encryption-key-missing"}
+    other = "(SELECT encryption_key FROM ducklake_data_file WHERE data_file_id <> 0 LIMIT 1)"
+    SpoiledLake(sqlite_address).edit(f"UPDATE ducklake_data_file SET encryption_key = {other} WHERE data_file_id = 0")
+    assert set(lake.check(level="footers").by_code) == {"footer-unreadable"}
+    with pytest.raises(UsageError, match="level must be one of"):
+        lake.check(level="deep")  # type: ignore[arg-type]
+    lake.close()
+    with pytest.raises(UsageError, match="read_only"):
+        DuckLake.connect(sqlite_address.url, read_only=True).check(repair=True)
+
+
+def test_a_file_that_was_added_twice(sqlite_address: LakeAddress) -> None:
+    planted.build(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    path = str(Path(sqlite_address.data_path) / "main" / "f" / "theirs.parquet")
+    lake.table("f").add_data_files(path, allow_duplicates=True)
+    assert lake.check(level="rows").by_code == {"file-added-twice": 1}
+    lake.close()
+
+
+def test_unreachable_files_are_findings(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One store that does not answer stops nothing, and nothing is called missing for it."""
+    from ducklake_core.errors import StorageError
+    from ducklake_core.storage.filesystems import Storage
+
+    planted.build(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    real = Storage.open_input
+
+    def refuse(self: Storage, path: str) -> object:
+        if path.endswith("theirs.parquet"):
+            raise StorageError("the store is tired")
+        return real(self, path)
+
+    monkeypatch.setattr(Storage, "open_input", refuse)
+    assert lake.check(level="rows").by_code == {"file-unreachable": 1}
+    lake.close()
+
+
+def test_a_commit_during_the_check_leaves_no_orphans(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ducklake_core.storage.filesystems import Storage
+
+    planted.build(lake_address)
+    lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
+    real = Storage.list
+
+    def late(self: Storage, prefix: str) -> object:
+        other.write("t", pa.table({"a": range(50), "b": ["x"] * 50, "x": [0.5] * 50}))
+        other.merge_adjacent_files("t")
+        return real(self, prefix)
+
+    monkeypatch.setattr(Storage, "list", late)
+    assert lake.check(level="rows").by_code == {}
+    lake.close()
+    other.close()

@@ -1,0 +1,223 @@
+"""Batch writes, planned, carried out and committed as Spark does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.cloudpickle import dumps
+
+from ducklake_core import DuckLake
+from ducklake_core.commit.committer import Committer
+from ducklake_core.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, NotFoundError, SchemaError
+from tests.spark.source.processes import data_source, on_an_executor, passed_on, schema_of, write_function
+from tests.support.oracle import LakeAddress, Oracle
+
+COLUMNS = schema_of("a bigint, b string")
+pytestmark = pytest.mark.usefixtures("notes")
+
+
+def new_lake(address: LakeAddress, **how: Any) -> DuckLake:
+    lake = DuckLake.create(address.url, data_path=address.data_path, **how)
+    lake.create_table("t", pa.schema([("a", pa.int64()), ("b", pa.string())]))
+    return lake
+
+
+def batch(*values: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"a": pa.array(values, pa.int64()), "b": [f"r{value}" for value in values]})
+
+
+def files(address: LakeAddress) -> list[Path]:
+    return sorted(Path(address.data_path).rglob("*.parquet"))
+
+
+def test_tasks_write_files_and_the_driver_makes_one_snapshot(
+    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], notes: Path, tmp_path: Path
+) -> None:
+    lake = new_lake(lake_address)
+    before = lake.snapshot().id
+    writer = data_source(lake_address, author="me", message="it's done", commitId="job-7").writer(COLUMNS, False)
+    function = write_function(writer)
+    # Spark pickles the same writer for executors and for the process that commits.
+    shipped, (note,) = dumps((function, writer)), notes.iterdir()
+    for told in (shipped, note.read_bytes()):
+        assert lake_address.url.encode() not in told
+        assert b"sqlite" not in told
+        assert b"postgres" not in told
+    assert note.stat().st_mode & 0o077 == 0
+    first, loaded = on_an_executor(function, [batch(1, 2), batch(3)], tmp_path)
+    assert loaded == []
+    messages = [first, passed_on(function)([batch(4)]), passed_on(function)([])]
+    passed_on(writer).commit(passed_on(messages))
+    snapshot = lake.snapshot()
+    assert (snapshot.id, snapshot.author, snapshot.message) == (before + 1, "me", "it's done")
+    with oracle(lake_address) as duck:
+        assert duck.rows("SELECT * FROM t ORDER BY a") == [(value, f"r{value}") for value in (1, 2, 3, 4)]
+    assert list(notes.iterdir()) == []
+    # The same job again, with its commit id: nothing comes twice, and nothing stays.
+    written = files(lake_address)
+    again = data_source(lake_address, commitId="job-7").writer(COLUMNS, False)
+    passed_on(again).commit([passed_on(write_function(again))([batch(1)])])
+    assert lake.snapshot().id == before + 1
+    assert files(lake_address) == written
+
+
+def test_overwriting_replaces_all_rows_in_one_snapshot(
+    sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
+) -> None:
+    lake = new_lake(sqlite_address, encrypted=True)
+    lake.write("t", pa.table({"a": [1, 2], "b": ["x", None]}))
+    writer = data_source(sqlite_address).writer(COLUMNS, True)
+    # Rows that another writer adds meanwhile were there before the overwrite is committed.
+    lake.write("t", pa.table({"a": list(range(100)), "b": ["y"] * 100}))
+    before = lake.snapshot().id
+    passed_on(writer).commit([passed_on(write_function(writer))([batch(7)])])
+    with oracle(sqlite_address, "ENCRYPTED") as duck:
+        assert duck.rows("SELECT * FROM t") == [(7, "r7")]
+    assert lake.snapshot().id == before + 1
+    assert lake.table("t", at=before).scan().to_arrow().num_rows == 102
+
+
+def test_nothing_written_is_no_snapshot(sqlite_address: LakeAddress, notes: Path) -> None:
+    lake = new_lake(sqlite_address)
+    before = lake.snapshot().id
+    writer = data_source(sqlite_address).writer(COLUMNS, False)
+    passed_on(writer).commit([passed_on(write_function(writer))([])])
+    assert lake.snapshot().id == before
+    assert list(notes.iterdir()) == []
+
+
+def test_another_writer_adds_rows_meanwhile(sqlite_address: LakeAddress) -> None:
+    lake = new_lake(sqlite_address)
+    writer = data_source(sqlite_address).writer(COLUMNS, False)
+    message = passed_on(write_function(writer))([batch(1)])
+    lake.write("t", pa.table({"a": [2], "b": ["x"]}))
+    passed_on(writer).commit([message])
+    assert sorted(lake.table("t").scan().to_arrow().column("a").to_pylist()) == [1, 2]
+
+
+def test_another_writer_changes_the_columns_meanwhile(sqlite_address: LakeAddress) -> None:
+    lake = new_lake(sqlite_address)
+    writer = data_source(sqlite_address).writer(COLUMNS, False)
+    message = passed_on(write_function(writer))([batch(1)])
+    lake.write("t", pa.table({"c": [2]}), schema_evolution="additive")
+    with pytest.raises(CommitConflictError, match="changed while its rows were written"):
+        passed_on(writer).commit([message])
+    passed_on(writer).abort([message])
+    assert files(sqlite_address) == []
+
+
+def test_an_abort_leaves_no_file_of_any_task(sqlite_address: LakeAddress, notes: Path) -> None:
+    lake = new_lake(sqlite_address)
+    writer = data_source(sqlite_address).writer(COLUMNS, False)
+    passed_on(write_function(writer))([batch(1)])
+    assert len(files(sqlite_address)) == 1
+    # Spark lost what the task said.
+    passed_on(writer).abort([None])
+    assert files(sqlite_address) == []
+    assert list(notes.iterdir()) == []
+    with pytest.raises(CommitError, match="note of its planning is gone"):
+        passed_on(writer).commit([])
+    assert lake.table("t").scan().count() == 0
+
+
+def test_an_abort_waits_for_tasks_that_still_write(sqlite_address: LakeAddress, patience: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark aborts a cancelled write before it has ended its tasks."""
+    new_lake(sqlite_address)
+    writer = data_source(sqlite_address).writer(COLUMNS, False)
+    function, waited = write_function(writer), []
+
+    def late(seconds: float) -> None:
+        passed_on(function)([batch(1)])
+        assert len(files(sqlite_address)) == 1
+        waited.append(seconds)
+
+    monkeypatch.setattr("ducklake_core.spark_source.writing.time", SimpleNamespace(sleep=late))
+    passed_on(writer).abort([])
+    assert waited == [patience]
+    assert files(sqlite_address) == []
+
+
+def test_an_abort_after_a_commit_of_unknown_outcome_deletes_nothing(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = new_lake(sqlite_address)
+    writer = data_source(sqlite_address).writer(COLUMNS, False)
+    message = passed_on(write_function(writer))([batch(1)])
+    commit = Committer.commit
+
+    def cut(self: Committer, transaction: Any) -> Any:
+        commit(self, transaction)
+        raise CommitOutcomeUnknownError("the line was cut")
+
+    monkeypatch.setattr(Committer, "commit", cut)
+    with pytest.raises(CommitOutcomeUnknownError):
+        passed_on(writer).commit([message])
+    # Spark aborts whatever did not commit.
+    passed_on(writer).abort([message])
+    monkeypatch.undo()
+    assert lake.table("t").scan().to_arrow().to_pydict() == {"a": [1], "b": ["r1"]}
+
+
+def test_files_of_attempts_that_lost_are_deleted(sqlite_address: LakeAddress) -> None:
+    lake = new_lake(sqlite_address)
+    writer = data_source(sqlite_address).writer(COLUMNS, False)
+    passed_on(write_function(writer))([batch(1)])
+    message = passed_on(write_function(writer))([batch(1)])
+    retried = type(message)(plan=message.plan, files=message.files, attempt=1)
+    passed_on(writer).commit([retried])
+    assert len(files(sqlite_address)) == 1
+    assert lake.table("t").scan().count() == 1
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(sqlite_address: LakeAddress, notes: Path) -> None:
+    new_lake(sqlite_address)
+    for columns, said in (("a bigint, c string", "'c' is new"), ("a string", "'a'")):
+        with pytest.raises(SchemaError, match=said):
+            data_source(sqlite_address).writer(schema_of(columns), False)
+    assert list(notes.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "overwrite"), [("made", True), ('"näme \'""; DROP"', False)])
+def test_a_table_that_is_missing_is_made_with_its_rows(
+    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], name: str, overwrite: bool
+) -> None:
+    lake = new_lake(lake_address)
+    before = lake.snapshot().id
+    frame = schema_of("a bigint, b string, c date")
+    writer = data_source(lake_address, name).writer(frame, overwrite)
+    assert not lake.has_table(name)
+    # The lake moves on meanwhile, and the options with it.
+    lake.write("t", pa.table({"a": [1], "b": ["x"]}))
+    passed_on(writer).commit([passed_on(write_function(writer))([batch(1, 2)])])
+    assert lake.snapshot().id == before + 2
+    with oracle(lake_address) as duck:
+        assert duck.rows(f"SELECT * FROM {name} ORDER BY a") == [(1, "r1", None), (2, "r2", None)]
+    again = data_source(lake_address, name).writer(frame, False)
+    passed_on(again).commit([passed_on(write_function(again))([batch(3)])])
+    assert lake.table(name).scan().count() == 3
+    # Another process makes it while rows are written.
+    late = data_source(lake_address, "late").writer(frame, overwrite)
+    message = passed_on(write_function(late))([batch(1)])
+    lake.create_table("late", pa.schema([("z", pa.int32())]))
+    written = files(lake_address)
+    with pytest.raises(CommitConflictError, match="late"):
+        passed_on(late).commit([message])
+    assert len(files(lake_address)) == len(written) - 1
+    # A write without rows makes the table, a write that fails does not.
+    empty = data_source(lake_address, "empty").writer(frame, overwrite)
+    passed_on(empty).commit([passed_on(write_function(empty))([])])
+    assert lake.table("empty").scan().count() == 0
+    data_source(lake_address, "failed").writer(frame, overwrite).abort([])
+    assert not lake.has_table("failed")
+
+
+def test_tables_that_are_not_made(sqlite_address: LakeAddress) -> None:
+    new_lake(sqlite_address)
+    with pytest.raises(NotFoundError, match=r"main\.nothing|nothing"):
+        data_source(sqlite_address, "nothing", createTable="false").writer(COLUMNS, False)
+    with pytest.raises(NotFoundError, match="away"):
+        data_source(sqlite_address, "away.t").writer(COLUMNS, False)

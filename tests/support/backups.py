@@ -1,0 +1,89 @@
+"""Backups of catalogs, put back under whoever has the lake open, and lakes that are made anew in the place of another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import make_url
+
+from tests.support.oracle import LakeAddress
+
+_LISTED = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
+
+
+@dataclass(kw_only=True)
+class Backup:
+    """A copy of a catalog. The lake's data files are not part of it.
+
+    Attributes:
+        moved: Whether a file is put back as another file, and not copied into the one that is there.
+    """
+
+    address: LakeAddress
+    moved: bool = False
+    restore: Callable[[], None] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.restore = _of_server(self.address) if self.address.backend == "postgresql" else _of_file(self.address, moved=self.moved)
+
+
+def remove_catalog(address: LakeAddress) -> None:
+    """Make room for a new lake at the same address."""
+    if address.backend != "postgresql":
+        _file(address).unlink()
+        return
+    with _connected(address) as connection:
+        for (name,) in connection.execute(_LISTED, ["public"]).fetchall():
+            connection.execute(sql.SQL("DROP TABLE public.{}").format(sql.Identifier(name)))
+
+
+def _file(address: LakeAddress) -> Path:
+    return Path(str(make_url(address.url).database))
+
+
+def _of_file(address: LakeAddress, *, moved: bool) -> Callable[[], None]:
+    file = _file(address)
+    copy = file.with_suffix(".backup")
+    shutil.copyfile(file, copy)
+
+    def restore() -> None:
+        if moved:
+            shutil.copyfile(copy, file.with_suffix(".new"))
+            os.replace(file.with_suffix(".new"), file)
+        else:
+            shutil.copyfile(copy, file)
+
+    return restore
+
+
+def _connected(address: LakeAddress) -> psycopg.Connection[Any]:
+    url = make_url(address.url)
+    return psycopg.connect(host=str(url.query["host"]), user=url.username, dbname=url.database)
+
+
+def _of_server(address: LakeAddress) -> Callable[[], None]:
+    with _connected(address) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS backup CASCADE")
+        connection.execute("CREATE SCHEMA backup")
+        _copy_all(connection, "public", "backup")
+
+    def restore() -> None:
+        remove_catalog(address)
+        with _connected(address) as connection:
+            _copy_all(connection, "backup", "public")
+
+    return restore
+
+
+def _copy_all(connection: psycopg.Connection[Any], source: str, target: str) -> None:
+    for (name,) in connection.execute(_LISTED, [source]).fetchall():
+        names = {"old": sql.Identifier(source, name), "new": sql.Identifier(target, name)}
+        connection.execute(sql.SQL("CREATE TABLE {new} (LIKE {old} INCLUDING ALL)").format(**names))
+        connection.execute(sql.SQL("INSERT INTO {new} SELECT * FROM {old}").format(**names))

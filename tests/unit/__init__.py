@@ -1,0 +1,1 @@
+"""What needs no whole lake: codecs, predicates, plans, commits, files, by room."""

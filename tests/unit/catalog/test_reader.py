@@ -1,0 +1,216 @@
+"""What DuckDB wrote, as we read it, against DuckDB's own answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
+from ducklake_core.format.state import InlinedCounts
+from ducklake_core.format.types.data_types import DATE, FLOAT64, INT32, INT64, VARCHAR, DecimalType, Field, ListType, MapType, StructType
+from ducklake_core.format.types.schema import Schema
+from tests.support.oracle import LakeAddress
+from tests.unit.catalog.places import reading
+
+OracleFactory = Callable[..., Any]
+
+
+def plain(schema: Schema) -> list[tuple[int, str, str]]:
+    """Ids, names and types of all nodes, without defaults."""
+    return [(node.id, node.name, str(node.type)) for node in schema.walk()]
+
+
+def test_snapshots_are_the_references(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run("CREATE TABLE t (a INT)", "BEGIN", "INSERT INTO t VALUES (1)")
+        duck.run("CALL lake.set_commit_message('Ann', 'first rows', extra_info => '{\"k\": 1}')", "COMMIT", "CREATE SCHEMA s")
+        theirs = duck.rows(
+            "SELECT snapshot_id, snapshot_time, schema_version, author, commit_message, commit_extra_info FROM lake.snapshots() ORDER BY 1"
+        )
+    with reading(lake_address) as reader:
+        ours = reader.snapshots()
+        assert [(s.id, s.time, s.schema_version, s.author, s.message, s.extra_info) for s in ours] == theirs
+        assert reader.latest_snapshot() == ours[-1]
+        assert reader.snapshot(version=2) == ours[2]
+        assert reader.snapshots(after=2) == ours[3:]
+    assert ours[0].changes == 'created_schema:"main"'
+    assert ours[2].author == "Ann"
+    assert all(s.time.tzinfo == UTC for s in ours)
+
+
+def test_snapshot_at_a_time_is_the_newest_not_after_it(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run(*(f"CREATE TABLE t{n} (a INT)" for n in range(4)))
+        for snapshot_id, at in duck.rows("SELECT snapshot_id, snapshot_time FROM lake.snapshots()"):
+            with reading(lake_address) as reader:
+                assert reader.snapshot(timestamp=at).id == snapshot_id
+                assert reader.snapshot(timestamp=at.astimezone() + timedelta(microseconds=1)).id == snapshot_id
+                if snapshot_id:
+                    assert reader.snapshot(timestamp=at - timedelta(microseconds=1)).id == snapshot_id - 1
+                else:
+                    with pytest.raises(NotFoundError):
+                        reader.snapshot(timestamp=at - timedelta(microseconds=1))
+
+
+def test_snapshot_refusals(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)", "CALL ducklake_expire_snapshots('lake', versions => [1])")
+    with reading(lake_address) as reader:
+        for missing in (1, 3, -1):
+            with pytest.raises(NotFoundError, match=f"snapshot {missing}"):
+                reader.snapshot(version=missing)
+        with pytest.raises(UsageError, match="zone"):
+            reader.snapshot(timestamp=datetime(2024, 1, 1))  # noqa: DTZ001
+        with pytest.raises(UsageError):
+            reader.snapshot()
+        with pytest.raises(UsageError):
+            reader.snapshot(version=0, timestamp=datetime.now(UTC))
+
+
+def test_schema_evolution_at_every_snapshot(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run("CREATE TABLE t (a INT NOT NULL, s STRUCT(x INT, y VARCHAR[]), m MAP(VARCHAR, DECIMAL(10, 2)))")
+        duck.run("ALTER TABLE t ADD COLUMN d DATE DEFAULT '2024-01-01'", "ALTER TABLE t RENAME a TO b", "ALTER TABLE t ALTER b TYPE BIGINT")
+        duck.run("ALTER TABLE t ADD COLUMN s.z DOUBLE", "ALTER TABLE t DROP COLUMN m", "ALTER TABLE t RENAME TO u")
+        duck.run("COMMENT ON TABLE u IS 'all of it'", "COMMENT ON COLUMN u.b IS 'the key'")
+    struct = StructType(
+        fields=(
+            Field(id=3, name="x", type=INT32),
+            Field(id=4, name="y", type=ListType(element=Field(id=5, name="element", type=VARCHAR))),
+        )
+    )
+    numbers = MapType(key=Field(id=7, name="key", type=VARCHAR), value=Field(id=8, name="value", type=DecimalType(precision=10, scale=2)))
+    first = Schema(columns=(Field(id=1, name="a", type=INT32), Field(id=2, name="s", type=struct), Field(id=6, name="m", type=numbers)))
+    with reading(lake_address) as reader:
+        state = reader.table("main", "T", 1)
+        assert plain(state.schema) == plain(first)
+        assert not state.schema.column("a").nullable
+        assert (state.next_column_id, state.schema_version, state.id) == (11, 1, 1), "ids are never reused, not even in the past"
+        added = reader.table("main", "t", 2).schema.column("D")
+        assert (added.id, added.type, added.initial_default, added.default) == (9, DATE, "2024-01-01", "2024-01-01")
+        assert reader.table("main", "t", 3).schema.names == ("b", "s", "m", "d")
+        assert reader.table("main", "t", 4).schema.column("b").type == INT64
+        nested = reader.table("main", "t", 5).schema.column("s")
+        assert [(child.id, child.name, child.type) for child in nested.children if child.name == "z"] == [(10, "z", FLOAT64)]
+        assert reader.table("main", "t", 6).schema.names == ("b", "s", "d")
+        with pytest.raises(NotFoundError):
+            reader.table("main", "t", 7)
+        last = reader.table("Main", "u", 9)
+        assert (last.id, last.qualified_name, last.comment, last.column_comments) == (1, "main.u", "all of it", {1: "the key"})
+        assert reader.table("main", "u", 7).comment is None
+        assert reader.table_by_id(1, 2).name == "t"
+        assert reader.table_by_id(1, 9) == last
+        assert last.next_column_id == 11
+        history = reader.column_history(1)
+        assert [(row.column_name, row.begin_snapshot, end) for row, end in history if row.column_id == 1] == [
+            ("a", 1, 3),
+            ("b", 3, 4),
+            ("b", 4, None),
+        ]
+
+
+def test_paths_are_full_at_every_level(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run('CREATE SCHEMA "we""ird, näme"', 'CREATE TABLE "we""ird, näme"."ta\'ble" (a INT)', "CREATE TABLE plain (a INT)")
+    with reading(lake_address) as reader:
+        odd = reader.table('we"ird, näme', "TA'BLE", 3)
+        (schema,) = (s for s in reader.schemas(3) if s.name != "main")
+        assert odd.path == f"{lake_address.data_path}{schema.uuid}/{odd.uuid}/"
+        assert schema.path == f"{lake_address.data_path}{schema.uuid}/"
+        assert reader.schema('WE"IRD, näme', 3) == schema
+        assert reader.table("main", "plain", 3).path == f"{lake_address.data_path}main/plain/"
+        with pytest.raises(NotFoundError):
+            reader.schema('we"ird, näme', 0)
+        with pytest.raises(NotFoundError):
+            reader.table("main", "PLAIN ", 3)
+
+
+def test_names_fold_ascii_letters_only(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run('CREATE TABLE "Ärger" (big INT)', 'CREATE TABLE "ärger" (small INT)')
+    with reading(lake_address) as reader:
+        assert reader.table("main", "ÄRGER", 2).schema.names == ("big",)
+        assert reader.table("main", "äRGER", 2).schema.names == ("small",)
+
+
+def test_partition_specs_sort_keys_and_options(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run("CREATE TABLE t (a INT, ts TIMESTAMP, s VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (s, year(ts), bucket(4, a))")
+        duck.run(
+            "ALTER TABLE t SET PARTITIONED BY (month(ts))", "ALTER TABLE t RESET PARTITIONED BY", "ALTER TABLE t SET SORTED BY (a DESC, ts)"
+        )
+        duck.run("CALL lake.set_option('target_file_size', '1MB')", "CALL lake.set_option('parquet_compression', 'zstd', schema => 'main')")
+        duck.run("CALL lake.set_option('target_file_size', '2MB', schema => 'main', table_name => 't')", "CREATE TABLE other (a INT)")
+    key = PartitionField
+    first = PartitionSpec(
+        id=2,
+        fields=(
+            key(column_id=3, column="s", transform="identity"),
+            key(column_id=2, column="ts", transform="year"),
+            key(column_id=1, column="a", transform="bucket", buckets=4),
+        ),
+    )
+    second = PartitionSpec(id=3, fields=(key(column_id=2, column="ts", transform="month"),))
+    with reading(lake_address) as reader:
+        assert reader.table("main", "t", 1).partition_spec is None
+        assert reader.table("main", "t", 2).partition_spec == first
+        assert reader.table("main", "t", 3).partition_spec == second
+        last = reader.table("main", "t", 5)
+        assert last.partition_spec is None
+        assert last.partition_specs == {2: first, 3: second}
+        assert [(k.expression, k.direction, k.null_order) for k in last.sort_keys] == [
+            ("a", "DESC", "NULLS_LAST"),
+            ("ts", "ASC", "NULLS_LAST"),
+        ]
+        assert last.options == {"target_file_size": "2000000", "parquet_compression": "zstd"}
+        assert reader.table("main", "other", 6).options == {"target_file_size": "1000000", "parquet_compression": "zstd"}
+        assert reader.options() == {"target_file_size": "1000000"}
+
+
+def test_listing_and_statistics(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run(
+            "CREATE TABLE files (a INT)", "INSERT INTO files SELECT range FROM range(100)", "INSERT INTO files SELECT range FROM range(50)"
+        )
+        duck.run("DELETE FROM files WHERE a >= 60", "DELETE FROM files WHERE a = 3", "CREATE SCHEMA s", "CREATE TABLE s.inlined (a INT)")
+        duck.run("INSERT INTO s.inlined VALUES (1), (2), (3)", "DELETE FROM s.inlined WHERE a = 2", "CREATE TABLE s.empty (a INT)")
+        count = duck.value("SELECT count(*) FROM files")
+        sizes = duck.rows(
+            "SELECT file_count, file_size_bytes, delete_file_count, delete_file_size_bytes "
+            "FROM ducklake_table_info('lake') WHERE table_name = 'files'"
+        )
+    with reading(lake_address) as reader:
+        last = reader.latest_snapshot().id
+        listing = reader.tables(last)
+        assert [item.qualified_name for item in listing] == ["main.files", "s.empty", "s.inlined"]
+        files, empty, inlined = listing
+        assert [(files.file_count, files.file_size_bytes, files.delete_file_count, files.delete_file_size_bytes)] == sizes
+        assert (files.record_count, files.delete_count, files.is_exact) == (150, 40, True)
+        assert (empty.record_count, empty.file_count) == (0, 0)
+        counts = reader.inlined_counts(listing, last)
+        assert counts == {files.id: InlinedCounts(deleted_count=2), inlined.id: InlinedCounts(row_count=2)}
+        assert files.record_count - files.delete_count - counts[files.id].deleted_count == count
+        assert [item.record_count for item in reader.tables(2)] == [100]
+        assert reader.tables(0) == []
+        (column,) = reader.column_statistics(files.id).values()
+        assert (column.column_id, column.min_value, column.max_value, column.contains_null) == (1, "0", "99", False)
+        assert reader.table("main", "files", last).has_inlined_deletes
+        assert not reader.table("s", "inlined", last).has_inlined_deletes
+        assert [t.schema_version for t in reader.table("s", "inlined", last).inlined_tables] == [3]
+
+
+def test_a_table_takes_six_round_trips(postgres: Any, tmp_path: Path, oracle: OracleFactory) -> None:
+    address = postgres.lake(tmp_path)
+    with oracle(address) as duck:
+        duck.run("CREATE TABLE t (a INT, s VARCHAR)", "ALTER TABLE t SET PARTITIONED BY (s)", "INSERT INTO t VALUES (1, 'x')")
+    with reading(address) as reader:
+        statements: list[str] = []
+        event.listen(reader.connection, "before_cursor_execute", lambda *given: statements.append(given[2]))
+        reader.table("main", "t", 3)
+    assert len(statements) == 6, statements

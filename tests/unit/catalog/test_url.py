@@ -1,0 +1,92 @@
+"""Catalog addresses in every spelling, and never a password in a text."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from ducklake_core.catalog.database.url import parse_catalog_url
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+
+SECRET = "hush/hush@1"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sqlite:///relative.sqlite", f"sqlite:///{Path('relative.sqlite').absolute()}"),
+        ("sqlite:relative.sqlite", f"sqlite:///{Path('relative.sqlite').absolute()}"),
+        ("ducklake:sqlite:/a b/lake.sqlite", "sqlite:////a b/lake.sqlite"),
+        ("duckdb:///relative.ducklake", f"duckdb:///{Path('relative.ducklake').absolute()}"),
+        ("duckdb:////lakes/lake.ducklake", "duckdb:////lakes/lake.ducklake"),
+        ("ducklake:/a b/lake.ducklake", "duckdb:////a b/lake.ducklake"),
+        ("ducklake:lake.db", f"duckdb:///{Path('lake.db').absolute()}"),
+        ("ducklake:duckdb:/lakes/lake.db", "duckdb:////lakes/lake.db"),
+        ("ducklake:duckdb:////lakes/lake.db", "duckdb:////lakes/lake.db"),
+        ("postgresql://me@db/lake", "postgresql+psycopg://me@db/lake"),
+        ("postgres://me@db/lake", "postgresql+psycopg://me@db/lake"),
+        ("postgresql+psycopg://me@db:5433/lake?sslmode=require", "postgresql+psycopg://me@db:5433/lake?sslmode=require"),
+        ("postgres:dbname=lake host=db port=5433 user=me", "postgresql+psycopg://me@db:5433/lake"),
+        ("ducklake:postgres:dbname=lake host=/run/pg user=me", "postgresql+psycopg://me@/lake?host=%2Frun%2Fpg"),
+        ("ducklake:postgres:postgresql://me@db/lake", "postgresql+psycopg://me@db/lake"),
+        ("ducklake:postgres:dbname=lake host=a,b port=1,2", "postgresql+psycopg:///lake?host=a%2Cb&port=1%2C2"),
+    ],
+)
+def test_spellings(text: str, shown: str) -> None:
+    address = parse_catalog_url(text)
+    assert str(address) == shown
+    assert parse_catalog_url(str(address)) == address
+    assert pickle.loads(pickle.dumps(address)) == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:hush%2Fhush%401@db/lake",
+        "postgresql://me@db/lake?password=hush%2Fhush%401",
+        f"ducklake:postgres:dbname=lake host=db user=me password={SECRET}",
+    ],
+)
+def test_passwords_are_kept_and_never_shown(text: str) -> None:
+    address = parse_catalog_url(text)
+    assert address.url.password == SECRET
+    assert address.secrets == (SECRET,)
+    assert SECRET not in str(address) + repr(address) + f"{address}"
+    assert "hush" not in str(address) + repr(address)
+
+
+@pytest.mark.parametrize("text", [
+    "mysql://root@db/lake", "ducklake:mysql:db=x", "ducklake:md:lakes", "ducklake:quack:lake", "ducklake:s3://bucket/lake.ducklake",
+    "ducklake:https://host/lake.ducklake", "postgresql+asyncpg://db/lake", "oracle://db/lake",
+])  # fmt: skip
+def test_other_databases_are_refused_by_name(text: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match=r"^(MySQL|MotherDuck|quack|s3|https|oracle) as |asyncpg"):
+        parse_catalog_url(text)
+
+
+@pytest.mark.parametrize("text", ["", "lake.sqlite", "sqlite://", "sqlite:///:memory:", "sqlite:", "ducklake:", "duckdb://",
+                                  "ducklake:duckdb::memory:", "postgresql://me:hush@db:port/lake",
+                                  "ducklake:postgres:dbname=lake hush nonsense", "s3:bucket"])  # fmt: skip
+def test_nonsense_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_catalog_url(text)
+    assert "hush" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_metadata_schema() -> None:
+    assert parse_catalog_url("postgresql://db/lake", "lakes").metadata_schema == "lakes"
+    assert parse_catalog_url("postgresql://db/lake?metadata_schema=lakes").metadata_schema == "lakes"
+    assert parse_catalog_url("postgresql://db/lake").metadata_schema is None
+    assert parse_catalog_url("ducklake:lake.ducklake", "lakes").metadata_schema == "lakes"
+    assert parse_catalog_url("duckdb:///lake.ducklake?metadata_schema=lakes").metadata_schema == "lakes"
+    with pytest.raises(UnsupportedFeatureError, match="lakes"):
+        parse_catalog_url("sqlite:lake.sqlite", "lakes")
+
+
+@pytest.mark.parametrize("text", ["duckdb://host/lake.ducklake", "duckdb:///lake.ducklake?read_only=true"])
+def test_options_of_a_duckdb_file_are_refused(text: str) -> None:
+    with pytest.raises(UnsupportedFeatureError, match="takes no options"):
+        parse_catalog_url(text)

@@ -1,0 +1,295 @@
+"""Commits against real catalogs: races, retries, and connections lost at COMMIT."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.retries import RetryPolicy
+from ducklake_core.catalog.database.statements import Statements
+from ducklake_core.catalog.database.writer_queue import Turn
+from ducklake_core.commit.actions import AppendFiles, EndFiles
+from ducklake_core.commit.committer import Committed, Committer
+from ducklake_core.commit.definition_actions import DropTable
+from ducklake_core.commit.request import commit_id_of
+from ducklake_core.errors import (
+    CatalogUnavailableError,
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    UsageError,
+)
+from tests.support.oracle import LakeAddress
+from tests.unit.commit.handmade import COLUMNS, HandmadeLake
+
+QUICK = RetryPolicy(tries=4, first_pause=0.001, growth=1.5, longest_pause=0.002, jitter=0.5)
+
+
+@pytest.fixture
+def lake(lake_address: LakeAddress) -> Iterator[HandmadeLake]:
+    handmade = HandmadeLake(lake_address)
+    yield handmade
+    handmade.database.close()
+
+
+class FaultyDatabase(Database):
+    """A database whose write transactions go wrong at COMMIT, as planned: ``after`` the commit, ``before`` it, or not at all."""
+
+    def __init__(self, real: Database, faults: list[str]) -> None:
+        super().__init__(real.address)
+        self.faults = faults
+
+    @contextmanager
+    def commit(self, *turn: Turn) -> Iterator[Statements]:
+        fault = self.faults.pop(0) if self.faults else ""
+        if fault == "down":
+            raise CatalogUnavailableError("no route to host", failure="unavailable")
+        lost = CatalogUnavailableError("server closed the connection", failure="outcome-unknown")
+        with super().commit(*turn) as statements:
+            yield statements
+            if fault == "before":
+                raise lost
+        if fault == "after":
+            raise lost
+
+
+def test_create_and_append_are_read_by_the_reference(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    created = committer.commit(lake.staged(lake.create(), lake.append(1, 2, 3, table_id=-1)))
+    assert created.ids == {-1: 1}
+    with oracle(lake.address) as duck:
+        assert duck.rows("SELECT rowid, a FROM t ORDER BY a") == [(0, 1), (1, 2), (2, 3)]
+        appended = committer.commit(lake.staged(lake.append(7, 8)))
+        # The session was open all the time: counters make it see the new rows, filters included.
+        assert duck.rows("SELECT rowid, a FROM t WHERE a > 5 ORDER BY a") == [(3, 7), (4, 8)]
+        duck.run("INSERT INTO t VALUES (9)")
+        assert duck.rows("SELECT rowid FROM t WHERE a = 9") == [(5,)]
+    assert lake.latest().id == appended.snapshot.id + 1
+
+
+def test_a_transaction_on_an_old_snapshot_is_resolved_on_the_new_one(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    base = committer.commit(lake.staged(lake.create(), lake.append(1, table_id=-1))).snapshot
+    late = lake.staged(lake.append(2), base=base)
+    committer.commit(lake.staged(lake.append(3)))
+    with oracle(lake.address) as duck:
+        duck.run("INSERT INTO t VALUES (4)", "CREATE TABLE other (x INT)")
+        committed = committer.commit(late)
+        assert committed.snapshot.id == base.id + 4
+        assert duck.rows("SELECT rowid, a FROM t ORDER BY rowid") == [(0, 1), (1, 3), (2, 4), (3, 2)]
+
+
+def test_conflicts_are_raised_at_once_and_change_nothing(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    base = committer.commit(lake.staged(lake.create(), lake.append(*range(20), table_id=-1))).snapshot
+    with oracle(lake.address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("DELETE FROM t WHERE a = 1")
+    with pytest.raises(CommitConflictError, match=r"insert into table main\.t.*deleted from it.*snapshot 2") as caught:
+        committer.commit(lake.staged(lake.append(2), base=base))
+    assert caught.value.details["rule"] == "insert-deleted_from_table"
+    with pytest.raises(CommitConflictError, match="same data file"):
+        committer.commit(lake.staged(EndFiles(table_id=1, data_file_ids=(0,), row_count=20), base=base))
+    with oracle(lake.address) as duck:
+        duck.run("ALTER TABLE t RENAME TO renamed")
+    with pytest.raises(CommitConflictError, match="renamed it"):
+        committer.commit(lake.staged(DropTable(table_id=1, schema_name="main", name="t"), base=base))
+    assert lake.latest().id == 3
+
+
+def test_expired_history_is_refused(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    base = committer.commit(lake.staged(lake.create())).snapshot
+    with oracle(lake.address) as duck:
+        duck.run("INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)", "CALL ducklake_expire_snapshots('lake', versions => [2])")
+    with pytest.raises(CommitConflictError, match=r"snapshot 2.*expired"):
+        committer.commit(lake.staged(lake.append(2), base=base))
+
+
+def test_commit_lost_before_it_arrived_is_tried_again(lake: HandmadeLake) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    faulty = FaultyDatabase(lake.database, ["before"])
+    committed = Committer(faulty, policy=QUICK).commit(lake.staged(lake.append(1)))
+    assert (committed.attempts, committed.repeated, committed.snapshot.id) == (2, False, 2)
+    assert lake.latest().id == 2
+
+
+def test_commit_lost_after_it_arrived_is_found_again(lake: HandmadeLake) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    faulty = FaultyDatabase(lake.database, ["after"])
+    transaction = lake.staged(lake.append(1))
+    committed = Committer(faulty, policy=QUICK).commit(transaction)
+    assert (committed.repeated, committed.snapshot.id) == (False, 2)
+    assert commit_id_of(lake.latest().extra_info) == transaction.commit_id
+    assert lake.latest().id == 2
+
+
+@pytest.mark.parametrize("ending", ["before", "after"])
+def test_outcome_is_unknown_when_nobody_can_be_asked(lake: HandmadeLake, ending: str) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    faulty = FaultyDatabase(lake.database, [ending, "down", "down", "down"])
+    transaction = lake.staged(lake.append(1))
+    with pytest.raises(CommitOutcomeUnknownError, match=transaction.commit_id):
+        Committer(faulty, policy=QUICK).commit(transaction)
+    found = Committer(lake.database).find_commit(transaction.commit_id)
+    assert (found is not None) == (ending == "after")
+
+
+def test_unreachable_catalog_is_a_sure_failure(lake: HandmadeLake) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    faulty = FaultyDatabase(lake.database, ["down"] * 9)
+    with pytest.raises(CommitRetriesExhaustedError, match=r"4 attempts.*no route to host"):
+        Committer(faulty, policy=QUICK).commit(lake.staged(lake.append(1)))
+    assert lake.latest().id == 1
+
+
+def test_an_unanswered_commit_that_another_commit_has_overtaken_surely_failed(lake: HandmadeLake) -> None:
+    Committer(lake.database).commit(lake.staged(lake.create()))
+
+    def overtake(_seconds: float) -> None:
+        if lake.latest().id == 1:
+            Committer(lake.database).commit(lake.staged(lake.append(9)))
+
+    faulty = FaultyDatabase(lake.database, ["before"])
+    committed = Committer(faulty, policy=QUICK, sleep=overtake).commit(lake.staged(lake.append(1)))
+    assert committed.snapshot.id == 3
+
+
+@pytest.mark.parametrize("ending", ["before", "after"])
+def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: HandmadeLake, oracle: Callable[..., Any], ending: str) -> None:
+    """Nobody can tell whether the snapshot that took its id was it: it is not committed again."""
+    Committer(lake.database).commit(lake.staged(lake.create()))
+
+    def expire(_seconds: float) -> None:
+        if lake.latest().id < 4:
+            with oracle(lake.address) as duck:
+                duck.run("INSERT INTO t VALUES (8)", "INSERT INTO t VALUES (9)", "CALL ducklake_expire_snapshots('lake', versions => [2])")
+
+    faulty = FaultyDatabase(lake.database, [ending])
+    transaction = lake.staged(lake.append(1))
+    with pytest.raises(CommitOutcomeUnknownError, match="snapshot 2 has been expired") as caught:
+        Committer(faulty, policy=QUICK, sleep=expire).commit(transaction)
+    assert caught.value.details == {"commit_id": transaction.commit_id, "snapshot_id": 2}
+    with oracle(lake.address) as duck:
+        assert duck.value("SELECT count(*) FROM t WHERE a = 1") == (ending == "after")
+    committer = Committer(lake.database)
+    for asked in ({}, {"snapshot_id": 2}):
+        with pytest.raises(CommitOutcomeUnknownError, match="expired"):
+            committer.look_for(transaction.commit_id, **asked)
+    assert committer.look_for(transaction.commit_id, 1) is None
+    assert committer.look_for(transaction.commit_id, 9) is None
+
+
+def test_expired_is_not_never(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    committer = Committer(lake.database)
+    created = committer.commit(lake.staged(lake.create(), commit_id="first")).snapshot
+    assert committer.look_for("never") is None
+    committer.commit(lake.staged(lake.append(1), commit_id="second"))
+    with oracle(lake.address) as duck:
+        duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{created.id}])")
+    found = committer.look_for("second")
+    assert found is not None
+    assert found.id == created.id + 1
+    for commit_id in ("first", "never"):
+        with pytest.raises(CommitOutcomeUnknownError, match="1 of 3 snapshots were expired"):
+            committer.look_for(commit_id)
+
+
+def test_the_base_must_be_a_snapshot_of_this_history(lake: HandmadeLake) -> None:
+    committer = Committer(lake.database)
+    committer.commit(lake.staged(lake.create()))
+    base = lake.latest()
+    for other in (
+        replace(base, time=base.time - timedelta(microseconds=1)),
+        replace(base, extra_info=None),
+        replace(base, changes='created_schema:"x"'),
+        replace(base, next_file_id=7),
+        replace(base, id=base.id + 1),
+    ):
+        with pytest.raises(CommitConflictError, match="catalog was replaced") as caught:
+            committer.commit(lake.staged(lake.append(1), base=other))
+        assert caught.value.details["rule"] == "base-gone"
+    assert lake.latest() == base
+    assert committer.commit(lake.staged(lake.append(1), base=replace(base, author="who", message="whatever"))).snapshot.id == 2
+
+
+def test_the_same_commit_id_commits_once(lake: HandmadeLake) -> None:
+    committer = Committer(lake.database)
+    base = committer.commit(lake.staged(lake.create())).snapshot
+    first = committer.commit(lake.staged(lake.append(1), base=base, commit_id='run "7"'))
+    second = committer.commit(lake.staged(lake.append(1), base=base, commit_id='run "7"'))
+    assert (first.repeated, second.repeated) == (False, True)
+    assert second.snapshot.id == first.snapshot.id == lake.latest().id
+    found = committer.find_commit('run "7"')
+    assert found is not None
+    assert found.id == first.snapshot.id
+    assert committer.find_commit("run") is None
+
+
+class KilledDatabase(Database):
+    """A database whose server process is terminated right before the first COMMIT."""
+
+    killed = False
+
+    @contextmanager
+    def commit(self, *turn: Turn) -> Iterator[Statements]:
+        with super().commit(*turn) as statements:
+            yield statements
+            if not self.killed:
+                self.killed = True
+                (row,) = statements.ask(None, lambda: select(func.pg_backend_pid().label("backend")))()
+                with super().read() as other:
+                    other.execute(select(func.pg_terminate_backend(row.backend, 5000)))
+
+
+def test_a_server_process_killed_at_commit(postgres: Any, tmp_path: Path) -> None:
+    lake = HandmadeLake(postgres.lake(tmp_path))
+    Committer(lake.database).commit(lake.staged(lake.create()))
+    killed = KilledDatabase(lake.database.address)
+    committed = Committer(killed, policy=QUICK).commit(lake.staged(lake.append(1)))
+    assert (killed.killed, committed.attempts, committed.snapshot.id) == (True, 2, 2)
+    assert lake.latest().id == 2
+    killed.close()
+    lake.database.close()
+
+
+def test_nothing_to_do_is_no_snapshot(lake: HandmadeLake) -> None:
+    with pytest.raises(UsageError, match="without changes"):
+        Committer(lake.database).commit(lake.staged())
+
+
+def test_many_writers_lose_nothing(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
+    base = Committer(lake.database).commit(lake.staged(lake.create())).snapshot
+    done: list[Committed] = []
+
+    def write(number: int) -> None:
+        database = Database(lake.database.address)
+        for turn in range(5):
+            append = lake.append(*range(number * 100 + turn * 10, number * 100 + turn * 10 + 3))
+            done.append(Committer(database).commit(lake.staged(append, base=base)))
+        database.close()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(committed.snapshot.id for committed in done) == list(range(2, 22))
+    with oracle(lake.address) as duck:
+        assert duck.rows("SELECT count(*), count(DISTINCT a), count(DISTINCT rowid), max(rowid) FROM t") == [(60, 60, 60, 59)]
+
+
+def test_appends_carry_the_schema_they_were_written_with(lake: HandmadeLake) -> None:
+    committer = Committer(lake.database)
+    committer.commit(lake.staged(lake.create()))
+    empty = AppendFiles(table_id=1, schema=COLUMNS, files=())
+    committed = committer.commit(lake.staged(empty, lake.append(5)))
+    assert committed.snapshot.changes == "inserted_into_table:1"

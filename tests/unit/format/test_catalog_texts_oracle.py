@@ -1,0 +1,200 @@
+"""Column rows, changes, paths and options as DuckDB writes them into a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import unquote
+
+from ducklake_core.format.changes import Changes, QualifiedName, encode_changes, parse_changes
+from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
+from ducklake_core.format.files.paths import directory_name, join, partition_directory
+from ducklake_core.format.options import Options, normalize_option
+from ducklake_core.format.types.data_types import INT32, VARCHAR, Field, ListType, MapType, StructType
+from ducklake_core.format.types.schema import Schema, with_ids
+from ducklake_core.format.types.type_names import ColumnRow, build_schema, flatten
+from tests.support.oracle import LakeAddress, Oracle
+from tests.unit.format.samples import SQL_TYPES
+
+OracleFactory = Callable[..., AbstractContextManager[Oracle]]
+META = "__ducklake_metadata_lake"
+_COLUMNS = (
+    "column_id, parent_column, column_order, column_name, column_type, nulls_allowed, initial_default, default_value, "
+    "default_value_type, default_value_dialect, begin_snapshot"
+)
+
+
+def _column_rows(duck: Oracle, table: str) -> list[ColumnRow]:
+    query = (
+        f"SELECT {_COLUMNS} FROM {META}.ducklake_column c JOIN {META}.ducklake_table t USING (table_id) "
+        "WHERE t.table_name = ? AND c.end_snapshot IS NULL ORDER BY column_id"
+    ).replace("begin_snapshot", "c.begin_snapshot")
+    names = [name.strip() for name in _COLUMNS.split(",")]
+    rows = []
+    for row in duck.rows(query, [table]):
+        values = dict(zip(names, row, strict=True))
+        values["nulls_allowed"] = bool(values["nulls_allowed"])
+        rows.append(ColumnRow(**values))  # type: ignore[arg-type]
+    return rows
+
+
+def _column(name: str, data_type: object, **rest: object) -> Field:
+    return Field(name=name, type=data_type, **rest)  # type: ignore[arg-type]
+
+
+def test_column_rows_of_every_leaf_type(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+    schema = with_ids(Schema(columns=tuple(_column(f"c{i}", data_type) for i, data_type in enumerate(SQL_TYPES))))
+    with oracle(lake_address) as duck:
+        duck.run(f"CREATE TABLE t ({', '.join(f'c{i} {sql}' for i, sql in enumerate(SQL_TYPES.values()))})")
+        rows = _column_rows(duck, "t")
+    assert {row.begin_snapshot for row in rows} == {1}
+    assert [row.column_type for row in flatten(schema)] == [row.column_type for row in rows]
+    built = build_schema(rows)
+    assert [field.type for field in built] == list(SQL_TYPES)
+    assert flatten(built) == tuple(rows)
+
+
+def test_column_rows_of_nested_types_defaults_and_hostile_names(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+    struct = StructType(
+        fields=(
+            _column("x", INT32),
+            _column("y", ListType(element=_column("element", VARCHAR))),
+            _column("z", MapType(key=_column("key", VARCHAR), value=_column("value", ListType(element=_column("element", INT32))))),
+        )
+    )
+    schema = with_ids(
+        Schema(
+            columns=(
+                _column("id", INT32, nullable=False),
+                _column('we"ird, näme', struct),
+                _column("d", VARCHAR, default="x'y", initial_default="x'y"),
+                _column("e", VARCHAR, default="upper('a')", default_is_expression=True),
+            )
+        )
+    )
+    with oracle(lake_address) as duck:
+        duck.run(
+            'CREATE TABLE t (id INTEGER NOT NULL, "we""ird, näme" STRUCT(x INTEGER, y VARCHAR[], z MAP(VARCHAR, INTEGER[])), '
+            "d VARCHAR DEFAULT 'x''y', e VARCHAR DEFAULT upper('a'))"
+        )
+        rows = _column_rows(duck, "t")
+        duck.run(
+            "ALTER TABLE t ADD COLUMN f INTEGER DEFAULT 42", 'ALTER TABLE t DROP COLUMN "we""ird, näme"', "ALTER TABLE t RENAME d TO dd"
+        )
+        later = build_schema(_column_rows(duck, "t"))
+    built = build_schema(rows)
+    assert flatten(built) == tuple(rows)
+    assert [(node.id, node.name, node.default, node.nullable) for node in built.walk()] == [
+        (node.id, node.name, node.default, node.nullable) for node in schema.walk()
+    ]
+    assert later.names == ("id", "dd", "e", "f")
+    assert (later.column("f").id, later.column("f").initial_default, later.column("f").default) == (12, "42", "42")
+
+
+STATEMENTS = (
+    'CREATE SCHEMA "s,1:""x"',
+    "CREATE TABLE a (i INTEGER, v VARCHAR)",
+    'CREATE TABLE "s,1:""x"."t,""u" (i INTEGER)',
+    "CREATE VIEW w AS SELECT 1 AS one",
+    "CREATE MACRO plus(x) AS x + 1",
+    "CREATE MACRO rows_of(x) AS TABLE SELECT x",
+    "INSERT INTO a SELECT i, 'x' FROM range(1000) t(i)",
+    "INSERT INTO a VALUES (1, 'inlined')",
+    "DELETE FROM a WHERE i = 500",
+    "UPDATE a SET v = 'y' WHERE i = 700",
+    "ALTER TABLE a ADD COLUMN k INTEGER",
+    "COMMENT ON VIEW w IS 'x'",
+    "BEGIN; CREATE TABLE B AS SELECT 1 AS i; CREATE TABLE c AS SELECT 2 AS i; INSERT INTO a (i) SELECT i FROM range(50) t(i); COMMIT",
+    "CALL ducklake_flush_inlined_data('lake')",
+    "INSERT INTO c SELECT i FROM range(50) t(i)",
+    "CALL ducklake_merge_adjacent_files('lake')",
+    "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)",
+    "ALTER TABLE c RENAME TO cc",
+    "DROP MACRO plus",
+    "DROP MACRO TABLE rows_of",
+    "DROP VIEW w",
+    "DROP TABLE B",
+    'DROP SCHEMA "s,1:""x" CASCADE',
+)
+
+
+def test_changes_are_read_and_written_as_by_the_reference(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+    with oracle(lake_address) as duck:
+        for statement in STATEMENTS:
+            duck.run(*statement.split("; "))
+        texts = [str(row[0]) for row in duck.rows(f"SELECT changes_made FROM {META}.ducklake_snapshot_changes ORDER BY snapshot_id")]
+    parsed = [parse_changes(text) for text in texts]
+    assert [encode_changes(changes) for changes in parsed] == texts
+    assert not any(changes.unknown for changes in parsed)
+    seen = {kind for changes in parsed for kind in Changes.__slots__ if getattr(changes, kind)}
+    assert seen == set(Changes.__slots__) - {"unknown"}
+    assert parsed[3].created_table == (QualifiedName(schema='s,1:"x', name='t,"u'),)
+
+
+def test_directories_of_schemas_tables_and_partitions(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+    names = ["plain_Name-1", "näme", 'we"ird, x', "a.b", "with space"]
+    values = ["a b", "ä/%=", "", None, "x~y.z-_", "2024"]
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        for name in names:
+            quoted = '"' + name.replace('"', '""') + '"'
+            duck.run(f"CREATE SCHEMA {quoted}", f"CREATE TABLE {quoted}.{quoted} (i INTEGER)")
+        schemas = duck.rows(f"SELECT schema_name, CAST(schema_uuid AS VARCHAR), path FROM {META}.ducklake_schema")
+        tables = duck.rows(f"SELECT table_name, CAST(table_uuid AS VARCHAR), path FROM {META}.ducklake_table")
+        duck.run(
+            'CREATE TABLE p ("A b" VARCHAR, ts TIMESTAMP, d DATE)',
+            'ALTER TABLE p SET PARTITIONED BY ("A b", year(ts), year(d), bucket(4, d))',
+        )
+        for value in values:
+            duck.rows("INSERT INTO p VALUES (?, '2013-05-01', '1999-01-01')", [value])
+        files = duck.rows(f"SELECT path FROM {META}.ducklake_data_file ORDER BY data_file_id")
+        buckets = duck.rows(f"SELECT partition_value FROM {META}.ducklake_file_partition_value WHERE partition_key_index = 3")
+    for name, uuid, path in [*schemas, *tables]:
+        assert path == directory_name(str(name), str(uuid))
+    spec = PartitionSpec(
+        fields=(
+            PartitionField(column_id=1, column="A b", transform="identity"),
+            PartitionField(column_id=2, column="ts", transform="year"),
+            PartitionField(column_id=3, column="d", transform="year"),
+            PartitionField(column_id=3, column="d", transform="bucket", buckets=4),
+        )
+    )
+    expected = [partition_directory(spec, (value, "2013", "1999", str(buckets[0][0]))) for value in values]
+    assert [str(path).rpartition("/")[0] + "/" for (path,) in files] == expected
+    assert unquote(expected[1].split("/", maxsplit=1)[0]) == "A b=ä/%="
+
+
+def test_paths_join_to_files_that_are_there(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run('CREATE SCHEMA "näme"', 'CREATE TABLE "näme".t AS SELECT 1 AS i')
+        ((schema_path, table_path, file_path),) = duck.rows(
+            f"SELECT s.path, t.path, f.path FROM {META}.ducklake_data_file f JOIN {META}.ducklake_table t USING (table_id) "
+            f"JOIN {META}.ducklake_schema s USING (schema_id)"
+        )
+        data_path = str(duck.value(f"SELECT value FROM {META}.ducklake_metadata WHERE key = 'data_path'"))
+    table = join(join(data_path, str(schema_path)), str(table_path))
+    assert Path(join(table, str(file_path))).is_file()
+
+
+OPTION_VALUES = {
+    "parquet_compression": "ZSTD", "parquet_version": "2", "parquet_compression_level": "7", "parquet_row_group_size": "5000",
+    "parquet_row_group_size_bytes": "10MB", "target_file_size": "1MiB", "data_inlining_row_limit": "0", "require_commit_message": "true",
+    "rewrite_delete_threshold": "0.5", "hive_file_pattern": "false", "delete_older_than": "7 days", "expire_older_than": "1 month",
+    "auto_compact": "false", "per_thread_output": "true", "sort_on_insert": "false",
+}  # fmt: skip
+
+
+def test_options_are_stored_and_read_as_by_the_reference(oracle: OracleFactory, lake_address: LakeAddress) -> None:
+    with oracle(lake_address) as duck:
+        for name, value in OPTION_VALUES.items():
+            sql = value if value in ("true", "false") else f"'{value}'"
+            duck.run(f"CALL lake.set_option('{name}', {sql})")
+        stored = {str(key): str(value) for key, value in duck.rows(f"SELECT key, value FROM {META}.ducklake_metadata WHERE scope IS NULL")}
+    assert {name: stored[name] for name in OPTION_VALUES} == dict(normalize_option(*item) for item in OPTION_VALUES.items())
+    assert Options.from_mapping(stored) == Options(
+        parquet_compression="zstd", parquet_version=2, parquet_compression_level=7, parquet_row_group_size=5000,
+        parquet_row_group_size_bytes=10_000_000, target_file_size=2**20, data_inlining_row_limit=0, require_commit_message=True,
+        rewrite_delete_threshold=0.5, hive_file_pattern=False, delete_older_than=timedelta(days=7),
+        expire_older_than=timedelta(days=30), auto_compact=False, per_thread_output=True, sort_on_insert=False,
+    )  # fmt: skip
