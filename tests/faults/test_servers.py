@@ -41,6 +41,13 @@ def session(postgres: PostgresServer, user: str | None = None) -> psycopg.Connec
     return psycopg.connect(f"host={postgres.socket} user={user or postgres.user} dbname=postgres", autocommit=True)
 
 
+def wait_for_room(postgres: PostgresServer, user: str | None) -> None:
+    """Wait until the server has ended the sessions that the user has closed, which it does a moment later."""
+    with session(postgres) as admin:
+        while admin.execute("SELECT 1 FROM pg_stat_activity WHERE usename = %s", [user]).fetchone() is not None:
+            time.sleep(0.01)
+
+
 def test_behind_a_pooler_of_transactions(address: LakeAddress, pooler: Pooler) -> None:
     model = prepare(address.url, address.data_path, 10)
     lake = DuckLake.connect(pooler.url(address))
@@ -63,6 +70,7 @@ def crowded(postgres: PostgresServer, address: LakeAddress) -> Iterator[str]:
         admin.execute(f"ALTER ROLE {user} NOSUPERUSER CONNECTION LIMIT 1")
         admin.execute(f"GRANT {postgres.user} TO {user}")
         yield make_url(address.url).set(username=user).render_as_string()
+        wait_for_room(postgres, user)
         admin.execute(f"DROP ROLE {user}")
 
 
@@ -72,6 +80,7 @@ def test_a_server_without_room_for_a_moment(postgres: PostgresServer, crowded: s
     lake = DuckLake.connect(crowded) if known else None
     if lake is not None:
         lake.database.close()
+    wait_for_room(postgres, user)
     taken = session(postgres, user)
     started = time.monotonic()
     threading.Timer(1.0, taken.close).start()
