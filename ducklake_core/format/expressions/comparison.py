@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeAlias
 from typing import Literal as OneOf
 from uuid import UUID as Uuid
@@ -65,19 +66,23 @@ _WIDTHS = {
     "uint128": 128,
 }
 
+_DOMAINS: dict[str, Domain] = {
+    **dict.fromkeys((kind.name for kind in (BOOLEAN, *INTEGERS)), "exact"),
+    **dict.fromkeys((kind.name for kind in (DATE, *TIMESTAMPS)), "point in time"),
+    FLOAT32.name: "float32",
+    FLOAT64.name: "float64",
+    TIME.name: "time",
+    BLOB.name: "bytes",
+    UUID.name: "uuid",
+    **dict.fromkeys((VARCHAR.name, JSON.name), "text"),
+}
+
 
 def domain_of(data_type: DataType) -> Domain | None:
     """The domain that values of a type compare in among themselves; None when they cannot be ordered here."""
-    if isinstance(data_type, DecimalType) or data_type == BOOLEAN or data_type in INTEGERS:
-        return "exact"
-    if data_type == FLOAT32:
-        return "float32"
-    if data_type == FLOAT64:
-        return "float64"
-    if data_type == DATE or data_type in TIMESTAMPS:
-        return "point in time"
-    simple: dict[DataType, Domain] = {TIME: "time", VARCHAR: "text", JSON: "text", BLOB: "bytes", UUID: "uuid"}
-    return simple.get(data_type) if isinstance(data_type, PrimitiveType) else None
+    if isinstance(data_type, PrimitiveType):
+        return _DOMAINS.get(data_type.name)
+    return "exact" if isinstance(data_type, DecimalType) else None
 
 
 def common_domain(left: DataType, right: DataType) -> Domain | None:
@@ -225,7 +230,8 @@ def fit(op: Operator, literal: Literal, column_type: DataType) -> Fitted | bool 
     match domain:
         case "exact":
             low, high, unit = _exact_range(column_type)
-            fitted = _fit_steps(op, Fraction(_exact(literal.value)) / unit, low, high)
+            exact = _exact(literal.value)
+            fitted = _fit_steps(op, exact if isinstance(exact, int) and unit == 1 else Fraction(exact) / unit, low, high)
             if isinstance(fitted, bool):
                 return fitted
             return Fitted(operator=fitted[0], value=_exact_value(fitted[1], column_type))
@@ -244,6 +250,7 @@ def integer_range(data_type: DataType) -> tuple[int, int]:
     return (0, 2**bits - 1) if data_type in UNSIGNED_INTEGERS else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
+@lru_cache(maxsize=64)
 def _exact_range(data_type: DataType) -> tuple[int, int, Fraction]:
     if isinstance(data_type, DecimalType):
         limit = 10**data_type.precision - 1
@@ -258,7 +265,7 @@ def _exact_value(steps: int, data_type: DataType) -> object:
     return bool(steps) if data_type == BOOLEAN else steps
 
 
-def _fit_steps(op: Operator, wanted: Fraction, low: int, high: int) -> tuple[Operator, int] | bool:
+def _fit_steps(op: Operator, wanted: Fraction | int, low: int, high: int) -> tuple[Operator, int] | bool:
     steps = math.floor(wanted)
     if steps == wanted and low <= steps <= high:
         return op, steps

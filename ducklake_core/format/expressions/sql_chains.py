@@ -10,6 +10,7 @@ conditions vanish, and only what stands between connectors is left to sqlglot.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal as OneOf
@@ -63,7 +64,7 @@ def parse_chain(text: str, what: str) -> list[exp.Expression]:
     """The statements of a text, of which a condition is one.
 
     Raises:
-        UsageError: Unreadable text, or one that is nested more deeply than :data:`MOST_LEVELS` or :data:`MOST_BRACKETS`.
+        UsageError: Unreadable text, or one that is nested more deeply than :data:`MOST_BRACKETS` allows.
     """
     dialect = Dialect.get_or_raise("duckdb")
     try:
@@ -78,22 +79,27 @@ def parse_chain(text: str, what: str) -> list[exp.Expression]:
     except SqlglotError as problem:
         reason = re.sub(r"\x1b\[\d+m", "", str(problem)).split("\n")[0]
         raise UsageError(f"cannot read the {what} {shown(text)}: {shown(reason)[1:-1] if len(reason) > 500 else reason}") from problem
-    found = [statement for statement in statements if statement is not None]
-    for statement in found:
-        if depth_of(statement) > MOST_LEVELS:
-            raise _too_deep(text, what)
-    return found
+    return [statement for statement in statements if statement is not None]
 
 
-def depth_of(root: exp.Expression) -> int:
-    """Levels of a tree, parentheses not counted."""
-    deepest, waiting = 0, [(root, 1)]
+def nodes_of(root: exp.Expression, text: str, what: str) -> Iterator[exp.Expression]:
+    """All nodes of a tree, each before those below it.
+
+    Raises:
+        UsageError: A tree of more than :data:`MOST_LEVELS`, parentheses not counted.
+    """
+    waiting = [(root, 1)]
     while waiting:
         node, depth = waiting.pop()
-        deepest = max(deepest, depth)
+        if depth > MOST_LEVELS:
+            raise _too_deep(text, what)
+        yield node
         below = depth if isinstance(node, exp.Paren) else depth + 1
-        waiting += [(child, below) for child in node.iter_expressions()]
-    return deepest
+        for value in node.args.values():
+            if isinstance(value, exp.Expression):
+                waiting.append((value, below))
+            elif isinstance(value, list):
+                waiting += [(child, below) for child in value if isinstance(child, exp.Expression)]
 
 
 def _too_deep(text: str, what: str) -> UsageError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.sql_chains import parse_chain, shown
+from ducklake_core.format.expressions.sql_chains import nodes_of, parse_chain, shown
 from ducklake_core.format.expressions.sql_constants import unwrapped
 
 _REFUSED: dict[type, str] = {
@@ -32,7 +32,7 @@ def parse_text(text: str, what: str = "condition") -> exp.Expression:
         raise UsageError(f"{shown(text)} must be exactly one SQL {what}, not {len(statements)}")
     root = statements[0]
     kinds = set()
-    for node in root.walk():
+    for node in nodes_of(root, text, what):
         if node.error_messages():
             raise UsageError(f"cannot read the {what} {shown(text)}: a part of {node.key.upper()} is missing")
         kinds.add(type(node))
