@@ -19,6 +19,8 @@ from tests.support.oracle import LakeAddress, Oracle, attached, file_lake, sqlit
 from tests.support.postgres import PostgresServer, start_server
 from tests.support.servers import running_servers
 
+_FOLDERS_WITHOUT_FAST = {Path(__file__).parent / name for name in selection.NOT_FAST}
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -122,7 +124,9 @@ def connect() -> Iterator[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="leave out slow tests, and all that use Spark or a server")
+    parser.addoption(
+        "--fast", action="store_true", help="leave out what takes seconds, further variants, and all that uses Spark or a server"
+    )
     parser.addoption("--shuffle", metavar="SEED", type=int, help="take the test files in a random order, the same for the same seed")
     parser.addoption("--durations-report", metavar="FILE", help="write where the time went, as Markdown")
 
@@ -138,11 +142,17 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Fast tests are looked for where there are some: reading all files takes each worker ten seconds."""
+    return True if config.getoption("fast") and collection_path in _FOLDERS_WITHOUT_FAST else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the tests of this run."""
     selection.mark_slow_variants(items)
-    selection.mark_repeated_catalogs(items)
+    selection.mark_repeated_catalogs(items, fast=config.getoption("fast"))
+    selection.mark_all_but_some(items)
     if config.getoption("fast"):
         config.hook.pytest_deselected(items=selection.keep_fast(items))
     if (seed := config.getoption("shuffle")) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from zlib import crc32
 
@@ -14,8 +15,10 @@ SERVERS = frozenset({"spark", "connect", "postgres", "s3", "azure", "gcs", "dags
 ASKED_FOR_BY = {"postgresql": "postgres", "s3": "s3", "azure": "azure", "gcs": "gcs"}
 
 CATALOGS = ("sqlite", "postgresql", "duckdb")
+NOT_FAST = ("property", "faults", "concurrency", "spark")
+"""Folders without fast tests: they start Spark, or prove by number (random histories, faults, races)."""
+_FIRST_VARIANTS = 2
 _REPETITIVE = ("tests/behaviour/", "tests/property/hostile_catalogs/", "tests/spark/")
-_MANY = 4
 
 
 def servers_of(item: pytest.Item) -> frozenset[str]:
@@ -33,36 +36,57 @@ def mark_slow_variants(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.slow)
 
 
-def mark_repeated_catalogs(items: list[pytest.Item]) -> None:
-    """Make repetition over catalog databases slow: every test keeps every database, but not every one with each further parameter.
+def mark_repeated_catalogs(items: list[pytest.Item], *, fast: bool) -> None:
+    """Make repetition over catalog databases slow: each variant of a test has one of its databases, in turn, or the first for fast tests.
 
-    A test with four further parameters or more has one database for each of them in turn. Another one that has three databases has
-    SQLite and one of the others. Tests that say by ``slow_on`` which variants are slow are left alone, and so are folders where the
+    A test without further parameters starts with a database that depends on its name, so that every database has its share of them. Tests
+    that say by ``slow_on`` which variants are slow, or that are marked ``every_catalog``, are left alone, and so are folders where the
     database is what is tested.
     """
     tests: dict[str, dict[str, dict[str, pytest.Item]]] = {}
     for item in items:
         kinds = [value for value in _texts(item) if value in CATALOGS]
-        if len(kinds) == 1 and item.nodeid.startswith(_REPETITIVE) and item.get_closest_marker("slow_on") is None:
+        chosen = any(item.get_closest_marker(name) for name in ("slow_on", "every_catalog"))
+        if len(kinds) == 1 and item.nodeid.startswith(_REPETITIVE) and not chosen:
             further = "-".join(part for part in item.name.partition("[")[2].rstrip("]").split("-") if part != kinds[0])
             tests.setdefault(item.nodeid.partition("[")[0], {}).setdefault(further, {})[kinds[0]] = item
     for name, variants in tests.items():
-        for number, (_, found) in enumerate(sorted(variants.items())):
-            kept = [kind for kind in CATALOGS if kind in found]
-            if len(variants) >= _MANY:
-                kept = [kept[number % len(kept)]]
-            elif len(kept) == len(CATALOGS):
-                kept = ["sqlite", CATALOGS[1 + crc32(name.encode()) % 2]]
+        for number, (_, found) in enumerate(sorted(variants.items()), start=crc32(name.encode())):
+            kinds = [kind for kind in CATALOGS if kind in found]
             for kind, item in found.items():
-                if kind not in kept:
+                if kind != kinds[0 if fast else number % len(kinds)]:
                     item.add_marker(pytest.mark.slow)
 
 
+def mark_all_but_some(items: list[pytest.Item]) -> None:
+    """Of a test with ``some(count)``, so many of the variants that are not slow stay so, spread evenly over all of them."""
+    tests: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("some") and item.get_closest_marker("slow") is None:
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for variants in tests.values():
+        mark = variants[0].get_closest_marker("some")
+        assert mark is not None
+        kept = {number * len(variants) // mark.args[0] for number in range(mark.args[0])}
+        for number, item in enumerate(variants):
+            if number not in kept:
+                item.add_marker(pytest.mark.slow)
+
+
 def keep_fast(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Leave only tests that are not slow and use neither Spark nor a server; gives those that are left out."""
-    left_out = [item for item in items if servers_of(item) or item.get_closest_marker("slow") is not None]
-    gone = set(left_out)
-    items[:] = [item for item in items if item not in gone]
+    """Leave the first variants of tests that are done within a second and use neither Spark nor a server; gives those that are left out."""
+    kept: list[pytest.Item] = []
+    variants: Counter[str] = Counter()
+    for item in items:
+        hurried = item.get_closest_marker("slow") is None and item.get_closest_marker("takes_seconds") is None
+        if hurried and not servers_of(item):
+            name = item.nodeid.partition("[")[0]
+            variants[name] += 1
+            if variants[name] <= _FIRST_VARIANTS:
+                kept.append(item)
+    gone = set(items) - set(kept)
+    left_out = [item for item in items if item in gone]
+    items[:] = kept
     return left_out
 
 

@@ -33,6 +33,7 @@ def verdicts(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
     return {check.check_name: (check.passed, check.description or "") for check in result.get_asset_check_evaluations()}
 
 
+@pytest.mark.takes_seconds
 def test_row_counts_are_compared_with_those_before_the_last_commit(run: Run) -> None:
     def write(rows: int) -> tuple[bool, str]:
         asset = things(rows)
@@ -49,6 +50,7 @@ def test_row_counts_are_compared_with_those_before_the_last_commit(run: Run) -> 
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-05-30")
 
 
+@pytest.mark.takes_seconds
 def test_a_day_that_loses_its_rows_is_found_in_a_large_table(run: Run, lake_resource: DuckLakeResource) -> None:
     rows = {"count": 100}
 
@@ -149,6 +151,7 @@ def test_bounds_that_make_no_sense_are_refused(build: Callable[[], Any]) -> None
         build()
 
 
+@pytest.mark.takes_seconds
 def test_the_state_of_all_tables_is_checked_in_a_fixed_number_of_statements(
     run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

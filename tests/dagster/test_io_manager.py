@@ -71,6 +71,7 @@ class Seen:
 SPECIFIC = dg.SpecificPartitionsPartitionMapping
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("keys", "days"),
     [(["2026-03-28"], [28]), (["2026-03-28", "2026-03-29"], [28, 29]), (["2026-03-27", "2026-03-29", "2026-03-31"], [27, 29, 31])],
@@ -81,6 +82,7 @@ def test_any_upstream_partitions_are_loaded(run: Run, full: dg.AssetsDefinition,
     assert seen.days == days
 
 
+@pytest.mark.takes_seconds
 def test_no_upstream_partitions_give_an_empty_frame_with_the_tables_types(run: Run, full: dg.AssetsDefinition) -> None:
     seen = Seen()
     before = dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1, allow_nonexistent_upstream_partitions=True)

@@ -47,6 +47,7 @@ def daily(rows: dict[str, int], column: pa.DataType, **metadata: Any) -> dg.Asse
 ROWS = {"2026-03-30": 1, "2026-03-31": 200, "2026-04-01": 30}
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("column", "layout", "with_bytes"),
     [

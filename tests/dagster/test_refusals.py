@@ -33,6 +33,7 @@ def facts(result: dg.ExecuteInProcessResult, name: str = "things") -> dict[str, 
     return {key: value.value for key, value in event.metadata.items()}
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("metadata", [{"partition_by": ["b"]}, {"partition_by": "bucket(4, n)"}])
 def test_other_partition_keys_become_the_tables_in_the_same_commit(
     run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: Any, metadata: dict[str, Any]

@@ -121,6 +121,7 @@ def test_a_lake_is_created_only_when_allowed(tmp_path: Path) -> None:
     assert DuckLakeResource(**where, create_if_missing=True, encrypted=True).connect().info.encrypted
 
 
+@pytest.mark.takes_seconds
 def test_a_lake_in_a_duckdb_file(tmp_path: Path, instance: Any) -> None:
     where: dict[str, Any] = {
         "catalog": DuckDBCatalog(path=str(tmp_path / "deep" / "lake.ducklake")),
@@ -167,6 +168,7 @@ def test_resources_travel_to_other_processes(lake_resource: DuckLakeResource) ->
     assert pickle.loads(pickle.dumps(lake_resource)).connect().snapshot().id == 0
 
 
+@pytest.mark.takes_seconds
 def test_environment_variables_are_read_at_run_time(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instance: Any) -> None:
     monkeypatch.setenv("LAKE_FILE", str(tmp_path / "env.sqlite"))
     lake = DuckLakeResource(
@@ -182,6 +184,7 @@ def test_environment_variables_are_read_at_run_time(run: Run, tmp_path: Path, mo
     assert (tmp_path / "env.sqlite").exists()
 
 
+@pytest.mark.takes_seconds
 def test_importing_the_package_loads_no_engine_and_no_database() -> None:
     program = (
         "import sys, ducklake_dagster\n"
@@ -195,6 +198,7 @@ def test_importing_the_package_loads_no_engine_and_no_database() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.takes_seconds
 def test_definitions_cost_little_more_than_dagster_itself() -> None:
     program = (
         "import sys, dagster as dg\n"
@@ -254,6 +258,7 @@ def test_other_addresses_are_refused_without_their_secrets(address: str) -> None
     assert "hush-hush" not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("sqlite", "postgresql")
 def test_a_lake_by_address_in_a_run(every_lake_address: LakeAddress) -> None:
     @dg.asset

@@ -63,6 +63,7 @@ def ask(context: Any, query: str, **variables: Any) -> tuple[Any, str]:
     return data, text
 
 
+@pytest.mark.takes_seconds
 def test_the_pages_of_resources(context: Any) -> None:
     data, text = ask(context, RESOURCES, s=infer_repository_selector(context))
     found = data["allTopLevelResourceDetailsOrError"]["results"]
@@ -77,6 +78,7 @@ def test_the_launchpad(context: Any, job: str) -> None:
     assert data["runConfigSchemaOrError"]["rootDefaultYaml"]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("job", ["__ASSET_JOB", "ducklake_maintenance", "launched"])
 def test_runs_that_fail_and_their_logs(context: Any, job: str) -> None:
     config: dict[str, Any] = {}
@@ -92,6 +94,7 @@ def test_runs_that_fail_and_their_logs(context: Any, job: str) -> None:
     assert "127.0.0.1" in text, "the failure is the one that is meant"
 
 
+@pytest.mark.takes_seconds
 def test_a_tick_of_a_sensor_that_fails(context: Any) -> None:
     _, text = ask(context, SENSOR, s=infer_sensor_selector(context, "ducklake_commits"))
     assert "127.0.0.1" in text

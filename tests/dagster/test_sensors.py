@@ -50,6 +50,7 @@ class Ticks:
         ]
 
 
+@pytest.mark.takes_seconds
 def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -171,6 +172,7 @@ def test_json_nested_deeper_than_the_parser_goes(
     assert ticks.tick() == []
 
 
+@pytest.mark.takes_seconds
 def test_tables_swapped_dropped_and_moved(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -214,6 +216,7 @@ def test_rows_outside_of_all_partitions_are_observed(lake_resource: DuckLakeReso
     assert ticks.tick() == [("Observation", "numbers", None)]
 
 
+@pytest.mark.takes_seconds
 def test_what_was_expired_before_a_tick_is_said_and_reported_whole(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -231,6 +234,7 @@ def test_what_was_expired_before_a_tick_is_said_and_reported_whole(
     assert ticks.tick() == []
 
 
+@pytest.mark.takes_seconds
 def test_a_catalog_put_back_from_a_backup(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
 ) -> None:

@@ -14,6 +14,7 @@ MACHINERY = {
 }  # fmt: skip
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("package", ["ducklake_core", "ducklake_dagster"])
 def test_every_type_in_a_public_annotation_is_exported(package: str) -> None:
     public = exports(package)

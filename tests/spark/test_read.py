@@ -37,6 +37,7 @@ def check_spark(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int)
     assert_same_rows(duck, virtual, f'SELECT rowid, snapshot_id, "{first}" FROM {source}')
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", ["deletes", "evolution", "merge", "rewrite after evolution", "one transaction"])
 def test_files_at_every_other_snapshot(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
@@ -149,6 +150,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_predicates_keep_the_rows_that_duckdb_keeps(
     oracle: OracleFactory, mixed_lake: LakeAddress, spark: SparkSession, condition: str

@@ -19,6 +19,7 @@ from tests.support.scans import assert_same_rows
 _KINDS = {"insertions": ("insert", "update_postimage"), "deletions": ("delete", "update_preimage")}
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))])
 def test_every_range_tells_what_happened(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], seed: int

@@ -49,6 +49,7 @@ def lines(result: Result) -> list[Any]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.takes_seconds
 def test_listings(lake: DuckLake, run: Run) -> None:
     assert [row["id"] for row in answer(run("snapshots --json"))] == [snapshot.id for snapshot in lake.snapshots()]
     assert [row["id"] for row in answer(run("snapshots --table other.u --json"))] == [4]
@@ -66,6 +67,7 @@ def test_listings(lake: DuckLake, run: Run) -> None:
     assert "data path" in run("info").stdout
 
 
+@pytest.mark.takes_seconds
 def test_rows(lake: DuckLake, run: Run) -> None:
     assert lines(run("query t --where 'a IN (31, 160)' --columns a --json")) == [{"a": 31}, {"a": 160}]
     assert len(lines(run("query t --json"))) == 170
@@ -81,6 +83,7 @@ def test_rows(lake: DuckLake, run: Run) -> None:
     assert len(lines(run("changes t --from 2 --where \"change_type = 'delete'\" --limit 5 --json"))) == 5
 
 
+@pytest.mark.takes_seconds
 def test_upkeep(lake: DuckLake, run: Run) -> None:
     assert answer(run("expire --older-than '0 days' --min-age '0 days' --dry-run --json"))["dry_run"] is True
     assert len(lake.snapshots()) == 5
@@ -105,6 +108,7 @@ def test_upkeep(lake: DuckLake, run: Run) -> None:
     assert "is younger than" in run("expire --older-than '0 days'", code=USAGE).stderr
 
 
+@pytest.mark.takes_seconds
 def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     lake.set_option("data_inlining_row_limit", 5)
     lake.write("m", pa.table({"a": range(40)}))
@@ -126,6 +130,7 @@ def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     assert "failed rewrite_data_files main.m" in run("rewrite m --delete-threshold 0", code=FOUND).stdout
 
 
+@pytest.mark.takes_seconds
 def test_checks(lake: DuckLake, run: Run, sqlite_address: LakeAddress) -> None:
     assert "nothing found" in run("check --level rows").stdout
     assert 'ducklake_table_rows{lake="x",schema="main",table="t"} 200' in run("health --openmetrics --label lake=x").stdout

@@ -203,6 +203,7 @@ def test_odd_names(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path:
     assert len(native) > len(ODD) / 2
 
 
+@pytest.mark.takes_seconds
 def test_added_files_with_odd_names(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"a": pa.array([1], pa.int32())})
     with oracle(lake_address, FILES) as duck:

@@ -63,6 +63,7 @@ def make_nested(duck: Oracle, folder: Path) -> None:
     )
 
 
+@pytest.mark.takes_seconds
 def test_nested_columns_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     with oracle(lake_address, FILES) as duck:
         make_nested(duck, tmp_path / "elsewhere")
@@ -119,6 +120,7 @@ HIVE_VALUES = {
 }
 
 
+@pytest.mark.takes_seconds
 def test_values_in_paths(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"a": pa.array([1, 2], pa.int32())})
     names = {data_type: f"t{number}" for number, data_type in enumerate(HIVE_VALUES)}
@@ -133,6 +135,7 @@ def test_values_in_paths(oracle: OracleFactory, sqlite_address: LakeAddress, tmp
             check(duck, lake, name)
 
 
+@pytest.mark.takes_seconds
 def test_paths_with_partitions(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     one = pa.table({"a": pa.array([1], pa.int32())})
     with oracle(lake_address, FILES) as duck:

@@ -32,6 +32,8 @@ def samples(data_type: DataType, kind: Kind) -> str:
     return f"SELECT * FROM (VALUES {rows}) AS samples(n, v)"
 
 
+@pytest.mark.takes_seconds
+@pytest.mark.some(10)
 @each_kind
 @pytest.mark.parametrize("inline", [True, False], ids=["inlined", "in files"])
 def test_values_of_every_type_are_those_that_duckdb_has(
@@ -62,6 +64,7 @@ def test_nested_values(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, 
         assert duck.rows("SELECT * FROM lake.t ORDER BY n") == duck.rows(f"SELECT * FROM ({query}) ORDER BY n")
 
 
+@pytest.mark.takes_seconds
 @each_kind
 def test_every_verb_takes_it(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     def frame(**columns: list[object]) -> object:

@@ -66,6 +66,7 @@ def duck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
         yield duck
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("way", OUT)
 def test_out(way: str, duck: Oracle) -> None:
     lake, (read, refused) = DuckLake.connect(duck.address.url), OUT[way]
@@ -133,6 +134,7 @@ TAKEN = {
 }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("data_type", "place"), [(name, place) for name, arrays in TAKEN.items() for place in range(len(arrays))])
 def test_merges_take_what_appends_take(data_type: str, place: int, tmp_path: Path) -> None:
     lake = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=str(tmp_path / "files"))

@@ -29,6 +29,7 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
     return DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("inline", [True, False], ids=["inlined", "in files"])
 def test_a_value_is_taken_when_duckdb_takes_it(inline: bool, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     wanted = {data_type: [value for value in EDGES if _duckdb_takes(value, data_type)] for data_type in TARGETS}

@@ -23,6 +23,7 @@ CHANGED = (
 )
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("duckdb", "postgresql")
 @pytest.mark.parametrize("limit", [0, 100])
 def test_the_reference_finds_old_and_new_rows(lake_address: LakeAddress, limit: int) -> None:

@@ -138,6 +138,7 @@ def test_two_runs_at_once_with_one_id_and_two_tables(tables: DuckLake) -> None:
     assert tables.table("b").scan().count() == 0
 
 
+@pytest.mark.takes_seconds
 def test_a_block_that_does_less_the_second_time(small: DuckLake) -> None:
     def run() -> Transaction:
         with small.transaction(commit_id="step") as tx:

@@ -100,6 +100,7 @@ def test_an_error_in_the_block_leaves_nothing(small: DuckLake, sqlite_address: L
     assert small.snapshot().id == 1
 
 
+@pytest.mark.takes_seconds
 def test_what_a_lake_remembers_follows_changes_of_others(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     table = lake.create_table("t", rows(0, 0).schema)
     table.append(rows(0, 3))

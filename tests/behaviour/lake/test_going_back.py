@@ -79,6 +79,7 @@ def rows(lake: DuckLake, name: str) -> list[object]:
     return sorted(map(repr, table.scan(columns=["rowid", *table.schema.names]).to_arrow().to_pylist()))
 
 
+@pytest.mark.takes_seconds
 def test_a_dropped_table_comes_back(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(lake_address) as duck:
         duck.run(*BEGIN)
@@ -198,11 +199,14 @@ CHANGES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+@pytest.mark.takes_seconds
+@pytest.mark.some(4)
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_lake_becomes_what_it_was(what: str, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     check_restored(DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path), sqlite_address, oracle, CHANGES[what])
 
 
+@pytest.mark.takes_seconds
 def test_after_everything(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     changes = [statement for what in ("rows", "columns", "names", "new things") for statement in CHANGES[what]]
     check_restored(lake, lake_address, oracle, [*changes, "DROP TABLE s.t"])

@@ -260,6 +260,7 @@ def test_one_transaction_with_files_rows_and_definitions(lake: DuckLake, lake_ad
     assert lake.table("t").info().row_count == 23
 
 
+@pytest.mark.takes_seconds
 def test_which_writes_are_inlined(small: DuckLake) -> None:
     def stream(*lengths: int) -> pa.RecordBatchReader:
         schema = numbers(1).schema

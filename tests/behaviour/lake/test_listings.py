@@ -58,6 +58,7 @@ def _play(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("duckdb")
 def test_listings_through_history(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
@@ -129,6 +130,7 @@ def _compare_macros(lake: DuckLake, duck: Oracle, at: int) -> None:
     assert sorted(ours, key=str) == sorted(listed, key=str)
 
 
+@pytest.mark.takes_seconds
 def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     made = {text: s.id for s in lake.snapshots() for texts in s.change_set.listing().values() for text in texts}
@@ -159,6 +161,7 @@ def test_definitions(lake_address: LakeAddress, oracle: OracleOf) -> None:
         lake.table("v")
 
 
+@pytest.mark.takes_seconds
 def test_changes_of_snapshots(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     with oracle(lake_address) as duck:

@@ -46,6 +46,7 @@ def keys_of(data: pa.Table) -> list[int]:
     return sorted(data.column("k").to_pylist())
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", LONG)
 def test_scans(name: str, lake: DuckLake, lake_address: LakeAddress, oracle: ATTACH) -> None:
     with oracle(lake_address) as duck:
@@ -66,6 +67,7 @@ def test_files_are_left_out(lake: DuckLake) -> None:
         assert len(lake.table("t").scan(where=condition).plan().plan.tasks) == 1
 
 
+@pytest.mark.takes_seconds
 def test_changes(lake: DuckLake) -> None:
     before = lake.table("t").snapshot_id
     matching = keys_of(lake.table("t").scan(where=LONG["branches"]).to_arrow())

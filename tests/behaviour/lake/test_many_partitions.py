@@ -97,6 +97,7 @@ def test_rows_of_a_value_keep_their_order(sqlite_address: LakeAddress) -> None:
         assert len(ids) == ROWS // VALUES
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 def test_files_of_a_value_are_rolled_by_size(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
@@ -200,6 +201,7 @@ def test_large_partitions_one_after_the_other_are_not_spilled(
         assert_same_rows(duck, data, "FROM t")
 
 
+@pytest.mark.takes_seconds
 def test_few_rows_of_a_value_do_not_keep_all_others_in_memory(sqlite_address: LakeAddress) -> None:
     """A slice of a batch keeps the whole batch: one rare value must not keep everything."""
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)

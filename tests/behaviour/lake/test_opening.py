@@ -108,6 +108,7 @@ def test_transactions_that_read_are_read_only_on_a_server(lake_address: LakeAddr
         assert reader.connection.exec_driver_sql("SHOW transaction_read_only").scalar() == "on"
 
 
+@pytest.mark.takes_seconds
 def test_no_public_method_changes_a_lake_that_only_reads(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     folder.mkdir()

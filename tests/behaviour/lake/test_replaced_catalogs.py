@@ -98,6 +98,7 @@ def test_a_backup_of_before_a_transaction(lake: DuckLake, backup: Backup, lake_a
     assert tx.result.writes[0].rows_deleted == 0
 
 
+@pytest.mark.takes_seconds
 def test_reads_of_a_lost_snapshot_decide_nothing(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck) -> None:
     lake.write("t", OTHER)
 

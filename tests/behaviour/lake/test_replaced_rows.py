@@ -32,6 +32,7 @@ def test_overwrite_of_a_slice_touches_nothing_else(lake: DuckLake, lake_address:
         assert duck.value(f"SELECT count(*) FROM t AT (VERSION => {first.snapshot_id})") == 30
 
 
+@pytest.mark.takes_seconds
 def test_row_level_deletes_are_cumulative(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     lake.set_option("data_inlining_row_limit", 0)
     table = lake.create_table("t", rows(0, 0))

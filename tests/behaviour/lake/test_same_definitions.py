@@ -227,6 +227,8 @@ def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.Fixture
     return request.getfixturevalue("postgres").lake(folder) if backend == "postgresql" else file_lake(backend, folder), lake_address
 
 
+@pytest.mark.takes_seconds
+@pytest.mark.some(4)
 @pytest.mark.slow_on("duckdb")
 @pytest.mark.parametrize(("name", "steps"), [("columns", _columns), ("tables", _tables), ("views", _views), ("macros", _macros)])
 def test_same_rows_for_the_same_definitions(two_lakes: tuple[LakeAddress, LakeAddress], name: str, steps: Callable[[], list[Step]]) -> None:

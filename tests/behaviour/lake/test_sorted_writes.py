@@ -68,6 +68,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("order", ORDERS)
 def test_arrow(sqlite_address: LakeAddress, order: str) -> None:
     lake = sorted_table(sqlite_address, order.replace("; ", ", "))
@@ -98,6 +99,7 @@ def test_a_missing_column_and_none_at_all(sqlite_address: LakeAddress) -> None:
         assert check_order(duck, lake, "s; k DESC") == 2
 
 
+@pytest.mark.takes_seconds
 def test_sort_on_insert_can_be_turned_off(sqlite_address: LakeAddress) -> None:
     lake = sorted_table(sqlite_address, "k + 1")
     with attached(sqlite_address) as duck:
@@ -108,6 +110,7 @@ def test_sort_on_insert_can_be_turned_off(sqlite_address: LakeAddress) -> None:
         assert duck.value(f"SELECT first(k ORDER BY file_row_number) FROM read_parquet('{file.path}')") == 999
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("order", "dialect", "message"),
     [

@@ -63,6 +63,7 @@ def _filled(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("duckdb")
 def test_rows_are_those_of_duckdb(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _filled(lake_address, oracle)
@@ -92,6 +93,7 @@ def _same(rows, duck: Oracle, source: str) -> bool:  # type: ignore[no-untyped-d
     return missing == extra == []
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", REFUSED)
 def test_others_say_why(sqlite_refusals: DuckLake, name: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=f"cannot read view main.*{REFUSED[name][1]}"):

@@ -47,6 +47,7 @@ def backdate(address: LakeAddress, times: dict[int, datetime]) -> None:
     database.close()
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("odd")
 @pytest.mark.parametrize("chosen", ["all", "odd", "late"])
 def test_catalog_afterwards_is_the_references(
@@ -150,6 +151,7 @@ def scheduled(address: LakeAddress) -> set[str]:
     return found
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) -> None:
     """After expiries in random portions and all deletions, every surviving snapshot still reads what it read before."""
@@ -170,6 +172,7 @@ def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) ->
     assert not scheduled(lake_address)
 
 
+@pytest.mark.takes_seconds
 def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_history(lake_address)
     result = expire(lake_address, versions=snapshot_ids(lake_address)[:-1])
@@ -182,6 +185,7 @@ def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle
     assert readings(lake_address) == before
 
 
+@pytest.mark.takes_seconds
 def test_expiry_by_the_reference_cleanup_by_us(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_history(lake_address)
     ids = snapshot_ids(lake_address)[:-1]

@@ -30,6 +30,7 @@ def statements(lake: DuckLake) -> int:
     return len(seen)
 
 
+@pytest.mark.takes_seconds
 def test_numbers_are_those_of_the_lake(every_lake_address: LakeAddress) -> None:
     write_history(every_lake_address)
     with attached(every_lake_address, FILES_ONLY) as duck:
@@ -73,6 +74,7 @@ def test_statements_do_not_grow_with_the_lake(every_lake_address: LakeAddress) -
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_any_number_of_queries_is_one_statement() -> None:
     """SQLite takes 500 terms in a compound SELECT."""
     engine = create_engine("sqlite://")

@@ -55,6 +55,7 @@ def live_files(address: LakeAddress, table: str) -> int:
     return DuckLake.connect(address.url).table_info(table).file_count
 
 
+@pytest.mark.takes_seconds
 def test_every_snapshot_reads_as_before(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     before = readings(lake_address)
@@ -77,6 +78,7 @@ def test_every_snapshot_reads_as_before(lake_address: LakeAddress, oracle: Calla
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_sources_can_be_cleaned_up_and_snapshots_expired(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -119,6 +121,7 @@ def test_catalog_afterwards_is_the_references(
     assert catalog_rows(lake_address, without=without) == catalog_rows(theirs, without=without)
 
 
+@pytest.mark.takes_seconds
 def test_merged_by_us_then_changed_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -198,6 +201,7 @@ def test_target_size_cuts_groups(lake_address: LakeAddress, oracle: Callable[...
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> None:
     write_small_files(lake_address)
     before = readings(lake_address, ['"main"."t"'])

@@ -47,6 +47,7 @@ def _catalog(old: OldLake) -> dict[str, list[tuple[Any, ...]]]:
     return {name: sorted(old.execute(f'SELECT * FROM "{name}"'), key=repr) for name in sorted(layout(database))}
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("version", "backend"),
     [
@@ -176,6 +177,7 @@ def test_two_migrators_at_once(made: Callable[[str], OldLake]) -> None:
     assert str(late) == "the catalog has version 1.0 already"
 
 
+@pytest.mark.takes_seconds
 def test_a_migration_that_fails_changes_nothing(made: Callable[[str], OldLake], monkeypatch: pytest.MonkeyPatch) -> None:
     old = made("0.2")
     before, original = _catalog(old), run.run_step
@@ -216,6 +218,7 @@ def _killed(url: str) -> None:
     DuckLake.connect(url).migrate()
 
 
+@pytest.mark.takes_seconds
 def test_a_migration_that_is_killed_changes_nothing(made: Callable[[str], OldLake]) -> None:
     old = made("0.3")
     before = _catalog(old)

@@ -101,6 +101,7 @@ SEQUENCES: dict[str, tuple[Step, ...]] = {
 APART = {"table_column_stats": ("min_value", "max_value", "contains_null"), "snapshot_changes": ("changes_made",)}
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
 @pytest.mark.parametrize(
     "sequence", [name if name in ("add", "type") else pytest.param(name, marks=pytest.mark.slow) for name in SEQUENCES]
@@ -152,6 +153,7 @@ def test_fields(twins: Twins, limit: int) -> None:
     assert seen == ["(1, None)", repr((2, {"why": "y, 'q'", "z": 5, "l": None})), "(3, None)"]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
 @pytest.mark.slow_on("postgresql")
 def test_partition_keys_and_sort_order(twins: Twins, limit: int) -> None:
@@ -185,6 +187,7 @@ def test_partition_keys_and_sort_order(twins: Twins, limit: int) -> None:
     assert read(lake.table("t")) == rows_of(twins.ours) == sorted([*seen, "(500, 'b500')"])
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
 @pytest.mark.slow_on("postgresql")
 def test_a_column_that_comes_and_goes(twins: Twins, limit: int) -> None:
@@ -218,6 +221,7 @@ def test_a_column_that_comes_and_goes(twins: Twins, limit: int) -> None:
         assert rows_of(twins.theirs) == ["(1, 1)", "(2, 8)"]
 
 
+@pytest.mark.takes_seconds
 @FILES_ONLY
 @pytest.mark.slow_on("postgresql")
 def test_tables_that_are_dropped_and_renamed(twins: Twins, limit: int) -> None:
@@ -350,6 +354,7 @@ def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
     assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_what_others_do_in_between(twins: Twins) -> None:
     """All steps are carried out again, those that alter among them."""

@@ -29,6 +29,7 @@ CHANGES = {"snapshot_changes": ["changes_made"]}
 POSITIONS = "SELECT file_id, row_id, begin_snapshot FROM __ducklake_metadata_lake.ducklake_inlined_delete_1"
 
 
+@pytest.mark.takes_seconds
 def test_deletes_of_few_rows_are_those_of_the_reference(twins: Twins) -> None:
     twins.both(*TABLE)
     statements = (
@@ -62,6 +63,7 @@ def test_deletes_of_few_rows_are_those_of_the_reference(twins: Twins) -> None:
     twins.same("t")
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_updates_of_few_rows_write_no_file(twins: Twins) -> None:
     twins.both(*TABLE)
@@ -84,6 +86,7 @@ def test_updates_of_few_rows_write_no_file(twins: Twins) -> None:
     twins.rows("SELECT * FROM t")
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_the_option_of_the_table_decides(twins: Twins) -> None:
     twins.both(*TABLE, "CALL lake.set_option('data_inlining_row_limit', 0, table_name => 't')")
@@ -94,6 +97,7 @@ def test_the_option_of_the_table_decides(twins: Twins) -> None:
     assert twins.ours.value("SELECT count(*) FROM t") == 154
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_a_file_of_which_no_row_is_left_ends(twins: Twins) -> None:
     """DuckDB keeps it, with all of its rows deleted."""
@@ -169,6 +173,7 @@ def test_compaction_of_the_reference_does_not_bring_rows_back(twins: Twins, call
     assert twins.ours.value("SELECT count(*) FROM t") == before - 3 == twins.lake.table("t").scan().count()
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_a_plan_that_compaction_makes_void(twins: Twins) -> None:
     twins.both(*TABLE)
@@ -182,6 +187,7 @@ def test_a_plan_that_compaction_makes_void(twins: Twins) -> None:
     assert "t" not in [table.name for table in lake.tables()]
 
 
+@pytest.mark.takes_seconds
 def test_on_a_duckdb_file(every_lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:
     address = every_lake_address
     lake = DuckLake.create(address.url, data_path=address.data_path)

@@ -14,6 +14,7 @@ def numbers(name: str, *rows: tuple[int | None, int]) -> pa.Table:
     return pa.table({name: pa.array([key for key, _ in rows], pa.int32()), "v": pa.array([value for _, value in rows], pa.int32())})
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 10])
 def test_every_verb(sqlite_address: LakeAddress, limit: int) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)

@@ -73,6 +73,7 @@ def by_partition(table: pa.Table) -> dict[tuple[Any, ...], list[dict[str, Any]]]
     return found
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_exactly_the_rows_of_the_partitions(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     before = by_partition(lake.table("t").scan().to_arrow())

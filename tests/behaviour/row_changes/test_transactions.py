@@ -77,6 +77,7 @@ SEQUENCES: dict[str, tuple[Step, ...]] = {
 }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("sequence", SEQUENCES)
 @pytest.mark.slow_on("postgresql")
@@ -173,6 +174,7 @@ def test_what_others_do_in_between(twins: Twins) -> None:
     assert not lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_what_was_read_is_not_planned_again(twins: Twins) -> None:
     """Unless nobody has changed it: then the same would have been read after the other commit."""
@@ -219,6 +221,7 @@ def test_what_was_read_is_not_planned_again(twins: Twins) -> None:
     assert before < set(lake.storage.list(duck.address.data_path))
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_a_call_that_fails_leaves_the_earlier_ones(twins: Twins) -> None:
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
@@ -242,6 +245,7 @@ def test_a_call_that_fails_leaves_the_earlier_ones(twins: Twins) -> None:
     assert not lake.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_restoring_and_foreign_files(twins: Twins) -> None:
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")
@@ -264,6 +268,7 @@ def test_restoring_and_foreign_files(twins: Twins) -> None:
     assert twins.ours.rows("SELECT count(*), min(rowid), max(rowid), count(*) FILTER (g = 'g') FROM t") == [(49, 1, 49, 49)]
 
 
+@pytest.mark.takes_seconds
 def test_on_a_duckdb_file(tmp_path: Path, oracle: Callable[..., AbstractContextManager[Oracle]]) -> None:
     """Updates, merges and restores too."""
     address = file_lake("duckdb", tmp_path)

@@ -21,6 +21,7 @@ TABLE = (
 )
 
 
+@pytest.mark.takes_seconds
 def test_updates_are_those_of_the_reference(twins: Twins) -> None:
     twins.both(*TABLE)
     table = twins.lake.table("t")

@@ -56,6 +56,7 @@ def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddres
         assert file.read_bytes()[-4:] == b"PARE"
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", INLINED)
 def test_inlined_rows_and_flushed_ones(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     statements = (*INLINED[name], "CALL ducklake_flush_inlined_data('lake')")

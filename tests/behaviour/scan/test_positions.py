@@ -38,6 +38,7 @@ def history(oracle: OracleFactory, address: LakeAddress) -> dict[int, list[dict[
     return found
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
 def test_deletes_turn_by_turn(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
@@ -76,6 +77,7 @@ def test_deletes_turn_by_turn(oracle: OracleFactory, lake_address: LakeAddress, 
     assert {version: rows for version, rows in after.items() if version <= last} == snapshots
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
 def test_upsert_replaces_by_key(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:

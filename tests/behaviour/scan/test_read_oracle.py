@@ -156,11 +156,14 @@ def compare_with_arrow(duck: Oracle, lake: OpenLake, version: int) -> None:
     assert lake.scan("t", version).count() == len(ours)
 
 
+@pytest.mark.takes_seconds
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     replay(oracle, lake_address, SCENARIOS[name], "DATA_INLINING_ROW_LIMIT 0", compare_with_arrow)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", INLINED)
 def test_inlined_rows_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     replay(oracle, lake_address, INLINED[name], "DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)

@@ -49,6 +49,7 @@ def compare(duck: Oracle, lake: OpenLake, version: int) -> None:
     assert all((number < files) == name.endswith(".parquet") for number, name in pairs)
 
 
+@pytest.mark.takes_seconds
 def test_values_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     replay(oracle, lake_address, HISTORY, "DATA_INLINING_ROW_LIMIT 5", compare)
 
@@ -69,6 +70,7 @@ CONDITIONS = [
 ]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("steps", [11, len(HISTORY)])
 def test_predicates_keep_the_rows_that_duckdb_keeps(oracle: OracleFactory, lake_address: LakeAddress, steps: int) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:

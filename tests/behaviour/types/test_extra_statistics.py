@@ -133,6 +133,7 @@ def test_bounds_that_the_catalog_cannot_hold(oracle: OracleFactory, sqlite_addre
         assert near(duck, 1, 0) >= 2
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("column", ["g GEOMETRY", "g GEOMETRY[]"])
 def test_boxes_are_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress, column: str) -> None:
     nested = column.endswith("[]")

@@ -31,6 +31,7 @@ def columns(names: tuple[str, ...]) -> str:
     return ", ".join(f'"{name}" INTEGER' for name in names)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("names", "limit"), [(NAMES, 0), (INLINED_NAMES, 10)], ids=["in files", "inlined"])
 def test_reserved_names(oracle: OracleFactory, lake_address: LakeAddress, names: tuple[str, ...], limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:

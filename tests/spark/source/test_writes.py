@@ -36,6 +36,7 @@ def files(address: LakeAddress) -> list[Path]:
     return sorted(Path(address.data_path).rglob("*.parquet"))
 
 
+@pytest.mark.takes_seconds
 def test_tasks_write_files_and_the_driver_makes_one_snapshot(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], notes: Path, tmp_path: Path
 ) -> None:
@@ -67,6 +68,7 @@ def test_tasks_write_files_and_the_driver_makes_one_snapshot(
     assert files(lake_address) == written
 
 
+@pytest.mark.takes_seconds
 def test_overwriting_replaces_all_rows_in_one_snapshot(
     sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
 ) -> None:
@@ -181,6 +183,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(sqlite_address:
     assert list(notes.iterdir()) == []
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("name", "overwrite"), [("made", True), ('"näme \'""; DROP"', False)])
 def test_a_table_that_is_missing_is_made_with_its_rows(
     lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], name: str, overwrite: bool

@@ -83,6 +83,7 @@ def test_values_are_alike_on_both_databases(database: Database) -> None:
         assert tuple(stored) == ("2024-07-01 13:30:00.12+00", "text")
 
 
+@pytest.mark.takes_seconds
 def test_a_read_sees_one_state(database: Database) -> None:
     snapshot = database.tables["snapshot"]
     with database.read() as reader:
@@ -250,6 +251,7 @@ def test_a_forked_child_opens_its_own_connections(database: Database) -> None:
     assert count(database) == 1
 
 
+@pytest.mark.takes_seconds
 def test_a_forgotten_database_closes_its_connections(database: Database, lake_address: LakeAddress) -> None:
     other = database_of(lake_address)
     assert count(other) == 1

@@ -28,6 +28,8 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], OldL
     return lambda version: old_lake(version, request.param, tmp_path, server)
 
 
+@pytest.mark.takes_seconds
+@pytest.mark.some(4)
 @pytest.mark.parametrize(
     ("version", "backend"),
     [

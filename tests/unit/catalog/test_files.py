@@ -75,6 +75,7 @@ def files_holding(duck: Any, conditions: Iterable[str]) -> dict[str, set[str]]:
     return {condition: {name for (name,) in duck.rows(f"SELECT DISTINCT file FROM rows WHERE {condition}")} for condition in conditions}
 
 
+@pytest.mark.takes_seconds
 def test_no_file_with_matching_rows_is_pruned(numbers: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(numbers, TO_FILES) as duck:
         holding = files_holding(duck, CONDITIONS)
@@ -119,6 +120,7 @@ def summary(file: DataFile) -> tuple[object, ...]:
     return (file.path, file.file_size_bytes, file.footer_size, file.encryption_key, *hidden)
 
 
+@pytest.mark.takes_seconds
 def test_statistics_of_wanted_columns_only(numbers: LakeAddress) -> None:
     with reading(numbers) as reader:
         state = reader.table("main", "t", reader.latest_snapshot().id)
@@ -129,6 +131,7 @@ def test_statistics_of_wanted_columns_only(numbers: LakeAddress) -> None:
     assert (found[number].min_value, found[number].max_value, found[number].value_count, found[number].null_count) == ("20", "29", 10, 0)
 
 
+@pytest.mark.takes_seconds
 def test_partition_values_prune(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (k VARCHAR, n INT, d DATE, b INT)", "INSERT INTO t VALUES ('old', 0, DATE '2020-01-01', 0)")
@@ -167,6 +170,7 @@ def test_partition_values_prune_without_statistics(lake_address: LakeAddress, or
         assert 1 <= len(kept) < 8
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize(
     "text", [None, "abc", "", "-", "--5", "1e3", "99999999999999999999999", "infinity", "2024-01-01", "0044-03-15 (BC)"]
 )
@@ -219,6 +223,7 @@ def test_inlined_deletes_follow_time(lake_address: LakeAddress, oracle: OracleFa
     assert hidden == [[], [()], [(50,)], [(7, 8, 50)], [(7, 8, 50), ()], [(7, 8, 50), (50,)]]
 
 
+@pytest.mark.takes_seconds
 def test_statements_do_not_grow_with_files(lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     with oracle(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({n})" for n in range(12)))

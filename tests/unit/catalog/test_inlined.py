@@ -150,6 +150,7 @@ NESTED: dict[str, tuple[str, str, object]] = {
 }  # fmt: skip
 
 
+@pytest.mark.takes_seconds
 def test_nested_values_are_what_was_inserted(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     """DuckDB itself loses quotes and backslashes in structs, and cannot read dates in them."""
     with oracle(lake_address) as duck:
@@ -163,6 +164,7 @@ def test_nested_values_are_what_was_inserted(lake_address: LakeAddress, oracle: 
         assert found == [wanted, None], name
 
 
+@pytest.mark.takes_seconds
 def test_nested_values_are_the_references_where_it_can_read_them(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     readable = [name for name in NESTED if name not in ("struct", "literals", "names", "intervals")]
     with oracle(lake_address) as duck:
@@ -174,6 +176,7 @@ def test_nested_values_are_the_references_where_it_can_read_them(lake_address: L
             assert values(read(lake_address, name), "c") == theirs, name
 
 
+@pytest.mark.takes_seconds
 def test_evolution_of_inlined_rows(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, s STRUCT(x INT, y VARCHAR), gone INT)", "INSERT INTO t VALUES (1, {'x': 1, 'y': 'a'}, 7)")
@@ -211,6 +214,7 @@ def test_versions_that_were_expired(lake_address: LakeAddress, oracle: OracleFac
     assert values(read(lake_address), "b") == [1, 2]
 
 
+@pytest.mark.takes_seconds
 def test_deletes_and_updates_at_every_snapshot(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR)", "INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, 'z')", "DELETE FROM t WHERE a = 2")

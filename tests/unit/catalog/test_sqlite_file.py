@@ -220,6 +220,7 @@ def test_a_busy_file_is_waited_for_once(database: Database, file: Path) -> None:
     assert schemas(database) == 1
 
 
+@pytest.mark.takes_seconds
 def test_closed_and_forgotten_databases_close_their_files(database: Database, file: Path, sqlite_address: LakeAddress) -> None:
     assert schemas(database) == 1
     assert handles(file) == 1
@@ -263,6 +264,7 @@ def test_threads(database: Database, file: Path) -> None:
         assert other.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+@pytest.mark.takes_seconds
 def test_a_forked_child_leaves_its_parents_connection_alone(database: Database, file: Path) -> None:
     """It opens its own, and the locks of the parent outlive it."""
     assert schemas(database) == 1

@@ -266,6 +266,7 @@ def test_nothing_to_do_is_no_snapshot(lake: HandmadeLake) -> None:
         Committer(lake.database).commit(lake.staged())
 
 
+@pytest.mark.takes_seconds
 def test_many_writers_lose_nothing(lake: HandmadeLake, oracle: Callable[..., Any]) -> None:
     base = Committer(lake.database).commit(lake.staged(lake.create())).snapshot
     done: list[Committed] = []

@@ -122,6 +122,7 @@ def ranges(random: Random) -> str:
     return " OR ".join([*found, random.choice([f"{column} > 27", f"{column} < 1 OR {column} <> 5", f"{column} = 3"])])
 
 
+@pytest.mark.some(30)
 @pytest.mark.parametrize("seed", range(90))
 def test_outcomes_are_those_of_duckdb(seed: int) -> None:
     random = Random(seed)
@@ -163,6 +164,8 @@ def known(part: pa.Table) -> dict[int, ColumnStatistics]:
     return found
 
 
+@pytest.mark.takes_seconds
+@pytest.mark.some(5)
 @pytest.mark.parametrize("name", CHAINS)
 def test_long_chains_are_planned_and_travel(name: str) -> None:
     started = time.process_time()
@@ -177,6 +180,7 @@ def test_long_chains_are_planned_and_travel(name: str) -> None:
     assert time.process_time() - started < 60
 
 
+@pytest.mark.takes_seconds
 def test_chains_become_lists_and_ranges() -> None:
     values = parse_predicate(CHAINS["or of values"], SCHEMA)
     assert isinstance(values, InList)

@@ -161,6 +161,7 @@ def statistics(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[int, ColumnS
     return found
 
 
+@pytest.mark.takes_seconds
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(st.data())
 def test_statistics(data: st.DataObject) -> None:
@@ -203,6 +204,7 @@ KEYS = st.sampled_from(
 )
 
 
+@pytest.mark.takes_seconds
 @settings(max_examples=150, derandomize=True, deadline=None)
 @given(st.data())
 def test_partition_values(data: st.DataObject) -> None:

@@ -8,6 +8,8 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
+import pytest
+
 from ducklake_core.format.changes import Changes, QualifiedName, encode_changes, parse_changes
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.files.paths import directory_name, join, partition_directory
@@ -120,6 +122,7 @@ STATEMENTS = (
 )
 
 
+@pytest.mark.takes_seconds
 def test_changes_are_read_and_written_as_by_the_reference(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address) as duck:
         for statement in STATEMENTS:

@@ -31,6 +31,7 @@ IDS = st.lists(st.integers(0, 99), max_size=3, unique=True).map(sorted).map(tupl
 NAMES = st.builds(QualifiedName, schema=st.text(max_size=4), name=st.text(max_size=4))
 
 
+@pytest.mark.takes_seconds
 @given(IDS, IDS, NAMES, st.text(max_size=4))
 def test_changes_come_back_from_their_text(dropped: tuple[int, ...], inserted: tuple[int, ...], name: QualifiedName, schema: str) -> None:
     changes = Changes(

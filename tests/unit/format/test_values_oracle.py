@@ -145,6 +145,7 @@ def test_physical_and_logical_forms_hold_the_same_values(data_type: DataType) ->
         assert values == expected
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("data_type", [FLOAT32, FLOAT64], ids=str)
 def test_floats_print_like_the_reference(data_type: DataType) -> None:
     generator = np.random.default_rng(7)
@@ -183,6 +184,7 @@ def _cutting_samples() -> list[str]:
     ]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("data_type", [VARCHAR, BLOB], ids=str)
 def test_bounds_are_cut_like_the_reference_cuts_them(data_type: DataType, oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     texts = _cutting_samples()

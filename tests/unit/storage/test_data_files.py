@@ -156,6 +156,8 @@ def test_no_rows_make_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.takes_seconds
+@pytest.mark.some(6)
 @pytest.mark.parametrize("compression", ["uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw"])
 @pytest.mark.parametrize("version", [1, 2])
 def test_options_reach_the_file(tmp_path: Path, compression: str, version: int) -> None:
@@ -169,6 +171,7 @@ def test_options_reach_the_file(tmp_path: Path, compression: str, version: int) 
     duck.close()
 
 
+@pytest.mark.takes_seconds
 def test_files_roll_at_the_target_size(tmp_path: Path) -> None:
     table = pa.table({"i": pa.array(range(400_000)), "s": [f"value {i * 7919 % 1000003}" for i in range(400_000)]})
     batches = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=10_000))

@@ -161,6 +161,7 @@ def test_a_file_belongs_to_one_table_once(lake: DuckLake, folder: Path, monkeypa
     assert len(lake.snapshots()) < snapshots + 2
 
 
+@pytest.mark.takes_seconds
 def test_missing_columns_have_their_default(sqlite_address: LakeAddress, folder: Path) -> None:
     lake = prepared(
         sqlite_address,
