@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ducklake_core.catalog.writing.expiry import DeadTable as DeadTable
     from ducklake_core.catalog.writing.expiry import FileKind as FileKind
     from ducklake_core.catalog.writing.expiry import UnneededFile as UnneededFile
+    from ducklake_core.commit.request import CommitMessage as CommitMessage
     from ducklake_core.conditions import AllOf as AllOf
     from ducklake_core.conditions import AnyOf as AnyOf
     from ducklake_core.conditions import InIntervals as InIntervals
@@ -157,6 +158,7 @@ _EXPORTS = {
     "ColumnName": "ducklake_core.format.evolution.schema_edits",
     "ColumnPath": "ducklake_core.format.expressions.conditions",
     "ColumnSummary": "ducklake_core.results",
+    "CommitMessage": "ducklake_core.commit.request",
     "CommitOptions": "ducklake_core.staging.arguments",
     "Compression": "ducklake_core.format.options",
     "Condition": "ducklake_core.format.expressions.conditions",

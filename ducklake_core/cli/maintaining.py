@@ -7,7 +7,22 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from ducklake_core.cli.options import DryRun, Json, MinAge, OlderThan, Schema, TableOrAll
+from ducklake_core.cli.options import (
+    Author,
+    CleanupAll,
+    DryRun,
+    ExtraInfo,
+    Json,
+    MaxCompactedFiles,
+    MaxFiles,
+    MaxInputBytes,
+    MaxSeconds,
+    Message,
+    MinAge,
+    OlderThan,
+    Schema,
+    Tables,
+)
 from ducklake_core.cli.output import print_json, print_report
 from ducklake_core.cli.session import FOUND, exit_with, opened, reporting, snapshot_at
 from ducklake_core.errors import UsageError
@@ -50,11 +65,17 @@ def expire(
 
 
 def cleanup(
-    context: typer.Context, *, older_than: OlderThan = None, min_age: MinAge = _HOUR, dry_run: DryRun = False, as_json: Json = False
+    context: typer.Context,
+    *,
+    older_than: OlderThan = None,
+    cleanup_all: CleanupAll = False,
+    min_age: MinAge = _HOUR,
+    dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Delete files that were scheduled for deletion long enough ago."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.cleanup_old_files(older_than=age(older_than), min_age=min_age, dry_run=dry_run)
+        result = lake.cleanup_old_files(older_than=age(older_than), cleanup_all=cleanup_all, min_age=min_age, dry_run=dry_run)
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed)
 
@@ -63,6 +84,7 @@ def orphans(
     context: typer.Context,
     *,
     older_than: OlderThan = None,
+    cleanup_all: CleanupAll = False,
     min_age: MinAge = _HOUR,
     every_parquet: Annotated[bool, typer.Option("--every-parquet", help="Also files that no DuckLake writer named.")] = False,
     dry_run: DryRun = False,
@@ -70,70 +92,145 @@ def orphans(
 ) -> None:
     """Delete files below the data path that the catalog does not name: what killed writers left behind."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.delete_orphaned_files(older_than=age(older_than), min_age=min_age, every_parquet=every_parquet, dry_run=dry_run)
+        result = lake.delete_orphaned_files(
+            older_than=age(older_than), cleanup_all=cleanup_all, min_age=min_age, every_parquet=every_parquet, dry_run=dry_run
+        )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed)
 
 
-def merge(
+def merge(  # noqa: PLR0913 - an option each
     context: typer.Context,
     *,
-    table: TableOrAll = None,
+    tables: Tables = None,
     schema: Schema = None,
-    max_compacted_files: Annotated[int | None, typer.Option("--max-compacted-files", help="Most files to make for each table.")] = None,
+    max_compacted_files: MaxCompactedFiles = None,
     min_file_size: Annotated[int | None, typer.Option("--min-file-size", help="Bytes; smaller files are left alone.")] = None,
     max_file_size: Annotated[
         int | None, typer.Option("--max-file-size", help="Bytes; files of this size or larger are left alone.")
     ] = None,
+    max_input_bytes: MaxInputBytes = None,
+    max_files: MaxFiles = None,
+    max_seconds: MaxSeconds = None,
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Merge small files into larger ones. A table that fails does not stop the others, and makes the exit code 1."""
     with reporting(), opened(context, read_only=dry_run) as lake:
         result = lake.merge_adjacent_files(
-            table,
             schema=schema,
+            tables=tables or None,
             max_compacted_files=max_compacted_files,
             min_file_size=min_file_size,
             max_file_size=max_file_size,
+            max_input_bytes=max_input_bytes,
+            max_files=max_files,
+            max_seconds=max_seconds,
             dry_run=dry_run,
+            author=author,
+            message=message,
+            extra_info=extra_info,
         )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failures)
 
 
 def flush(
-    context: typer.Context, *, table: TableOrAll = None, schema: Schema = None, dry_run: DryRun = False, as_json: Json = False
+    context: typer.Context,
+    *,
+    tables: Tables = None,
+    schema: Schema = None,
+    max_rows: Annotated[int | None, typer.Option("--max-rows", help="Rows after which no further table is begun.")] = None,
+    max_seconds: MaxSeconds = None,
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
 ) -> None:
     """Move rows and deletes that the catalog itself holds to files. A table that fails does not stop the others: exit code 1."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.flush_inlined_data(table, schema=schema, dry_run=dry_run)
+        result = lake.flush_inlined_data(
+            schema=schema,
+            tables=tables or None,
+            max_rows=max_rows,
+            max_seconds=max_seconds,
+            dry_run=dry_run,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+        )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed_steps)
 
 
-def rewrite(
+def rewrite(  # noqa: PLR0913 - an option each
     context: typer.Context,
     *,
-    table: TableOrAll = None,
+    tables: Tables = None,
     schema: Schema = None,
     delete_threshold: Annotated[
         float | None, typer.Option("--delete-threshold", help="Part of a file's rows, 0 to 1, that must be deleted.")
     ] = None,
+    max_compacted_files: MaxCompactedFiles = None,
+    max_input_bytes: MaxInputBytes = None,
+    max_files: MaxFiles = None,
+    max_seconds: MaxSeconds = None,
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Write files anew of which many rows are deleted. A table that fails does not stop the others: exit code 1."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.rewrite_data_files(table, schema=schema, delete_threshold=delete_threshold, dry_run=dry_run)
+        result = lake.rewrite_data_files(
+            schema=schema,
+            tables=tables or None,
+            delete_threshold=delete_threshold,
+            max_compacted_files=max_compacted_files,
+            max_input_bytes=max_input_bytes,
+            max_files=max_files,
+            max_seconds=max_seconds,
+            dry_run=dry_run,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+        )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed_steps)
 
 
-def checkpoint(context: typer.Context, *, min_age: MinAge = _HOUR, dry_run: DryRun = False, as_json: Json = False) -> None:
+def checkpoint(
+    context: typer.Context,
+    *,
+    tables: Tables = None,
+    max_input_bytes: MaxInputBytes = None,
+    max_files: MaxFiles = None,
+    max_seconds: MaxSeconds = None,
+    min_age: MinAge = _HOUR,
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
     """Run the recommended round: flush, expire, merge, rewrite, cleanup, orphans. What fails does not stop the rest: exit code 1."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.checkpoint(min_age=min_age, dry_run=dry_run)
+        result = lake.checkpoint(
+            tables=tables or None,
+            max_input_bytes=max_input_bytes,
+            max_files=max_files,
+            max_seconds=max_seconds,
+            min_age=min_age,
+            dry_run=dry_run,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+        )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed_steps)
 

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 
 from ducklake_core.catalog.reading.option_rows import StoredOptions
 from ducklake_core.commit.actions import Action
@@ -23,6 +23,20 @@ DEEPEST = 100
 Lookup: TypeAlias = Literal["definition", "matches", "rows"]
 """The parts of a table that a transaction has read to decide what to do: its definition; rows that match something, so that new rows
 matter; or which rows there are at all, so that deleted rows matter too."""
+
+
+class CommitMessage(TypedDict, total=False):
+    """What is said about a snapshot.
+
+    Attributes:
+        author: Who made it.
+        message: Why.
+        extra_info: A mapping, stored as JSON beside the commit id, or a text.
+    """
+
+    author: str | None
+    message: str | None
+    extra_info: str | Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.conditions import Combinable, Condition
+from ducklake_core.format.expressions.conditions import Combinable, Condition, foreign_kind
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.options import parse_age
+from ducklake_core.format.types.instants import in_utc
 from ducklake_core.format.types.message_text import shown
 
 Check: TypeAlias = Callable[[str, Any], Any]
 """Takes the name of the parameter and the value; returns the value to go on with, or raises UsageError."""
-
-BEGINNING, END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
-"""The ends of the calendar."""
 
 _LARGEST = 2**63 - 1
 
@@ -78,20 +76,6 @@ def given_text(name: str, value: object) -> str:
     return str(value)
 
 
-def in_utc(time: datetime) -> datetime:
-    """A point in time in UTC; the ends of the calendar for those that the calendar does not have there.
-
-    Raises:
-        UsageError: It has no zone.
-    """
-    if time.tzinfo is None or time.utcoffset() is None:
-        raise UsageError(f"the time {time.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
-    try:
-        return time.astimezone(UTC)
-    except OverflowError:
-        return BEGINNING if time.year == BEGINNING.year else END
-
-
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise _refused(name, "True or False", value)
@@ -114,6 +98,18 @@ def _fraction(name: str, value: object) -> float:
     if not 0 <= number <= 1:
         raise _refused(name, "a number between 0 and 1", value)
     return number
+
+
+def _seconds(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise _refused(name, "a number of seconds", value)
+    return float(value)
+
+
+def _callable(name: str, value: object) -> object:
+    if not callable(value):
+        raise _refused(name, "something to call", value)
+    return value
 
 
 def _items(name: str, wanted: str, value: object) -> Iterator[object]:
@@ -242,20 +238,12 @@ def _age_or_time(name: str, value: object) -> timedelta | datetime:
     return age(name, value)
 
 
-_FOREIGN_CONDITIONS = {
-    "pyarrow": "a pyarrow expression",
-    "pyspark": "a Spark column",
-    "polars": "a polars expression",
-    "ibis": "an expression",
-}
-
-
 def _condition(name: str, value: object) -> str | Predicate | Condition:
     if isinstance(value, Combinable):
         return value.as_condition()
     if isinstance(value, Predicate):
         return value
-    foreign = _FOREIGN_CONDITIONS.get(type(value).__module__.partition(".")[0])
+    foreign = foreign_kind(value)
     if foreign is not None:
         message = f"{name} is {foreign}, which its library does not let anybody read: write ducklake_core.col('a') > 5, or SQL text 'a > 5'"
         raise UsageError(message, parameter=name)
@@ -318,6 +306,12 @@ def _commit(_name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: _COMMIT[name](name, given) for name, given in value.items()}
 
 
+def _commit_message(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "commit_id" in value:
+        raise UsageError("there is no argument 'commit_id': a verb of maintenance makes a snapshot for each table", parameter="commit_id")
+    return _commit(name, value)
+
+
 _BY_NAME: Mapping[str, Check] = {
     **_COMMIT,
     **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql"), _text),
@@ -325,10 +319,10 @@ _BY_NAME: Mapping[str, Check] = {
     **dict.fromkeys(("mode", "schema_evolution", "kind", "level"), _text),
     **dict.fromkeys(("if_not_exists", "if_exists", "or_replace", "replace", "cascade", "create", "dry_run", "encrypted", "indexes"), _flag),
     **dict.fromkeys(("read_only", "override_data_path", "allow_history_loss", "allow_missing", "allow_duplicates"), _flag),
-    **dict.fromkeys(("ignore_extra_columns", "every_parquet", "repair"), _flag),
+    **dict.fromkeys(("ignore_extra_columns", "every_parquet", "repair", "cleanup_all"), _flag),
     **dict.fromkeys(("inline", "hive_partitioning", "exact"), _or_none(_flag)),
     **dict.fromkeys(("on", "partition_by", "keys", "allowed_paths"), names),
-    "columns": _or_none(names),
+    **dict.fromkeys(("columns", "tables"), _or_none(names)),
     "column": _name_or_path,
     "paths": _paths,
     "where": _or_none(_condition),
@@ -344,6 +338,9 @@ _BY_NAME: Mapping[str, Check] = {
     "dtype_backend": _text,
     "connection": _or_none(_connection),
     **dict.fromkeys(("max_compacted_files", "min_file_size", "max_file_size"), _or_none(_whole)),
+    **dict.fromkeys(("max_input_bytes", "max_files", "max_rows"), _or_none(_whole)),
+    "max_seconds": _or_none(_seconds),
+    "progress": _or_none(_callable),
     **dict.fromkeys(("after", "small_file_size"), _whole),
     "delete_threshold": _or_none(_fraction),
     **dict.fromkeys(("until", "most_snapshots", "snapshot_id"), _or_none(_whole)),
@@ -365,6 +362,7 @@ _BRANCHES = (
 )  # fmt: skip
 
 _ON_TABLES = ("merge_adjacent_files", "flush_inlined_data", "rewrite_data_files")
+_WITH_MESSAGE = (*_ON_TABLES, "checkpoint")
 
 _OF_METHOD: Mapping[tuple[str, str], Check] = {
     # A branch of a merge sees two tables.
@@ -372,6 +370,7 @@ _OF_METHOD: Mapping[tuple[str, str], Check] = {
     **{(method, "schema"): _columns_of_table for method in ("create_table",)},
     **{(method, "schema"): _or_none(_text) for method in ("tables", "set_option", "unset_option", *_ON_TABLES)},
     **{(method, "table"): _or_none(_text) for method in ("options", "set_option", "unset_option", *_ON_TABLES)},
+    **{(method, "commit"): _commit_message for method in _WITH_MESSAGE},
     ("set_option", "value"): _option_value,
     ("add", "until"): _or_none(_time),
     ("set_comment", "column"): _or_none(_name_or_path),

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.argument_checks import BEGINNING, in_utc
 from ducklake_core.format.options import parse_age
+from ducklake_core.format.types.instants import BEGINNING, END, in_utc
 
 Age: TypeAlias = timedelta | str | datetime
 
@@ -24,6 +24,26 @@ def threshold(older_than: Age, now: datetime) -> datetime:
     if isinstance(older_than, datetime):
         return in_utc(older_than)
     return before(now, older_than, "older_than")
+
+
+def deletion_limit(older_than: Age | None, default: Age, now: datetime, *, cleanup_all: bool, min_age: timedelta | str) -> datetime:
+    """The point in time before which files may be deleted; the end of the calendar for all of them.
+
+    Args:
+        older_than: As the user says it.
+        default: The option ``delete_older_than``, for when nothing is said.
+
+    Raises:
+        UsageError: It is nearer than the floor, or ``older_than`` is given beside ``cleanup_all``.
+    """
+    if not cleanup_all:
+        limit = threshold(default if older_than is None else older_than, now)
+        check_floor("older_than", limit, now, min_age)
+        return limit
+    if older_than is not None:
+        raise UsageError("give either older_than or cleanup_all", parameter="cleanup_all")
+    check_floor("cleanup_all", now, now, min_age)
+    return END
 
 
 def before(now: datetime, age: timedelta | str, argument: str) -> datetime:

@@ -13,11 +13,13 @@ from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR
+from ducklake_core.maintenance.budget import OUT_OF_TIME
 from ducklake_core.maintenance.cleanup import cleanup_old_files
 from ducklake_core.maintenance.expire import expire_snapshots
 from ducklake_core.maintenance.flush import flush_inlined_data
 from ducklake_core.maintenance.merge import merge_adjacent_files
 from ducklake_core.maintenance.orphans import delete_orphaned_files
+from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.rewrite import rewrite_data_files
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep
 from ducklake_core.storage.filesystems import Storage
@@ -73,19 +75,23 @@ def checkpoint(
     database: Database,
     info: LakeInfo,
     storage: Storage,
+    request: TableRequest,
     *,
     min_age: timedelta | str = AGE_FLOOR,
     spark: SparkSession | None = None,
-    dry_run: bool = False,
 ) -> CheckpointResult:
-    """Plan, and unless ``dry_run`` carry out, the round. See ``DuckLake.checkpoint`` for the arguments."""
+    """Plan, and unless it is a dry run carry out, the round. See ``DuckLake.checkpoint`` for the arguments."""
+    dry_run = request.dry_run
     with database.read() as connection:
-        expires = Options.from_mapping(CatalogReader(connection, info, database.tables).options()).expire_older_than is not None
+        reader = CatalogReader(connection, info, database.tables)
+        expires = Options.from_mapping(reader.options()).expire_older_than is not None
+        # A name that does not exist is the caller's mistake, no failure of a verb.
+        request.scope.select(reader, reader.latest_snapshot().id)
     verbs: dict[str, Callable[[], MaintenanceResult]] = {
-        "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, dry_run=dry_run),
+        "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request),
         "expire_snapshots": lambda: expire_snapshots(database, info, min_age=min_age, dry_run=dry_run),
-        "merge_adjacent_files": lambda: merge_adjacent_files(database, info, storage, spark=spark, dry_run=dry_run),
-        "rewrite_data_files": lambda: rewrite_data_files(database, info, storage, dry_run=dry_run),
+        "merge_adjacent_files": lambda: merge_adjacent_files(database, info, storage, request, spark=spark),
+        "rewrite_data_files": lambda: rewrite_data_files(database, info, storage, request),
         "cleanup_old_files": lambda: cleanup_old_files(database, info, storage, min_age=min_age, dry_run=dry_run),
         "delete_orphaned_files": lambda: delete_orphaned_files(database, info, storage, min_age=min_age, dry_run=dry_run),
     }
@@ -94,6 +100,8 @@ def checkpoint(
         verbs=tuple(
             CheckpointVerb(verb=verb, skipped="the option expire_older_than is not set")
             if verb == "expire_snapshots" and not expires
+            else CheckpointVerb(verb=verb, skipped=OUT_OF_TIME)
+            if request.meter.is_out_of_time and not dry_run
             else _run(verb, run)
             for verb, run in verbs.items()
         ),

@@ -19,7 +19,7 @@ from ducklake_core.format.files import paths
 from ducklake_core.format.files.locations import file_key, is_below
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 from ducklake_core.storage.filesystems import Storage, printable
@@ -95,6 +95,7 @@ def cleanup_old_files(
     storage: Storage,
     *,
     older_than: Age | None = None,
+    cleanup_all: bool = False,
     min_age: timedelta | str = AGE_FLOOR,
     dry_run: bool = False,
 ) -> CleanupResult:
@@ -105,8 +106,7 @@ def cleanup_old_files(
         now = database.now(connection)
         check_same_lake(info, stored_options(connection, database.tables))
         options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
-        limit = threshold(options.delete_older_than if older_than is None else older_than, now)
-        check_floor("older_than", limit, now, min_age)
+        limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
         for file in scheduled_files(connection, database.tables, info):
             if file.scheduled < limit:
                 old.append(file)

@@ -23,8 +23,10 @@ from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import InlinedTable, LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter
 from ducklake_core.maintenance.delete_history import gather_deletes, write_deletes
-from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
+from ducklake_core.maintenance.request import TableRequest
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
 from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, followed_order, name_of, plan_tables
 from ducklake_core.planning.planner import check_locations
 from ducklake_core.storage.filesystems import Storage
@@ -68,10 +70,12 @@ class FlushResult(MaintenanceResult):
     Attributes:
         dry_run: Whether this is only the plan.
         tables: One entry per table that was looked at.
+        unmatched: Patterns that no table matches.
     """
 
     dry_run: bool
     tables: tuple[TableFlush, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
     def rows_flushed(self) -> int:
@@ -86,7 +90,7 @@ class FlushResult(MaintenanceResult):
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
         """One step for each table."""
-        return tuple(_step(table, dry_run=self.dry_run) for table in self.tables)
+        return (*(_step(table, dry_run=self.dry_run) for table in self.tables), *unmatched_steps(_VERB, self.unmatched))
 
 
 def _step(table: TableFlush, *, dry_run: bool) -> MaintenanceStep:
@@ -126,22 +130,26 @@ def flush_inlined_data(
     database: Database,
     info: LakeInfo,
     storage: Storage,
-    *,
-    table: str | None = None,
-    schema: str | None = None,
-    dry_run: bool = False,
+    request: TableRequest,
 ) -> FlushResult:
-    """Plan, and unless ``dry_run`` carry out, the flush. See ``DuckLake.flush_inlined_data`` for the arguments."""
-    flusher = _Flusher(database, info, storage)
+    """Plan, and unless it is a dry run carry out, the flush. See ``DuckLake.flush_inlined_data`` for the arguments."""
+    flusher = _Flusher(database, info, storage, request)
+    found = plan_tables(database, info, request.scope, _plan)
+    plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
     done = [
         TableFlush(table=plan.table, failure=str(plan.error))
         if isinstance(plan, FailedTable)
         else plan.described()
-        if dry_run or plan.described().skipped is not None
+        if request.dry_run or plan.described().skipped is not None
         else flusher.run(plan)
-        for plan in plan_tables(database, info, table, schema, _plan)
+        for plan in plans
     ]
-    return FlushResult(dry_run=dry_run, tables=tuple(done))
+    return FlushResult(dry_run=request.dry_run, tables=tuple(done), unmatched=found.unmatched)
+
+
+def _within_budget(plan: _FlushPlan, meter: BudgetMeter) -> _FlushPlan:
+    count = plan.rows + plan.deletes
+    return replace(plan, skipped="beyond max_rows") if count and not plan.skipped and not meter.begin_rows(count) else plan
 
 
 def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> _FlushPlan:
@@ -169,9 +177,12 @@ class _Flusher:
     database: Database
     info: LakeInfo
     storage: Storage
+    request: TableRequest
 
     def run(self, plan: _FlushPlan) -> TableFlush:
         planned = plan.described()
+        if self.request.meter.is_out_of_time:
+            return replace(planned, skipped=OUT_OF_TIME)
         for attempt in range(1, REPLANS + 1):
             try:
                 return self._flush(plan.table.id, planned)
@@ -227,7 +238,7 @@ class _Flusher:
             *((one.file.path, one.file.file_size_bytes) for one in gathered),
         ]
         message = f"{_VERB}: {rows_flushed} rows and {count} deletes of {planned.table}"
-        change = Change(table=table, base=base, action=action, message=message)
+        change = Change(table=table, base=base, action=action, message=message, commit=self.request.commit)
         snapshot = commit_table(self.database, self.info, change, lambda: self._discard(state, written))
         return replace(
             planned,

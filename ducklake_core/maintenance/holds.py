@@ -9,9 +9,9 @@ from ducklake_core.catalog.reading.holds import Hold, delete_hold, read_holds, s
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import lock_snapshots
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
-from ducklake_core.format.argument_checks import in_utc
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.instants import in_utc
 from ducklake_core.format.types.names import folded
 from ducklake_core.maintenance.attempts import run_write
 

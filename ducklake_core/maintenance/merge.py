@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 from ducklake_core.catalog.database.connections import Database
@@ -20,9 +21,10 @@ from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot
-from ducklake_core.maintenance.merge_plan import MergeGroup, MergeLimits, TableMergePlan, plan_table
+from ducklake_core.maintenance.merge_plan import MergeGroup, MergeLimits, TableMergePlan, plan_table, within_budget
+from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.sizes import format_bytes
-from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
 from ducklake_core.maintenance.tables import Change, FailedTable, commit_table, name_of, plan_tables
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
@@ -30,6 +32,7 @@ from ducklake_core.storage.sweeping import sweep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_VERB = "merge_adjacent_files"
 MergeOutcome: TypeAlias = WrittenFile | DuckLakeError
 
 
@@ -70,10 +73,12 @@ class MergeResult(MaintenanceResult):
     Attributes:
         dry_run: Whether this is only the plan.
         tables: One entry per table that was looked at.
+        unmatched: Patterns that no table matches.
     """
 
     dry_run: bool
     tables: tuple[TableMerge, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
     def files_merged(self) -> int:
@@ -101,34 +106,34 @@ class MergeResult(MaintenanceResult):
                 lines.append(f"{table.table}: left alone, {table.skipped}")
             lines += [f"{table.table}: FAILED, {failure}" for failure in table.failures]
         sizes = format_bytes(sum(table.bytes_read for table in self.tables))
+        lines += [f"{pattern}: no table matches it" for pattern in self.unmatched]
         return [*lines, f"{would} {self.files_merged} files ({sizes}) into {self.files_created}, {len(self.failures)} failures"]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
         """One step for each file to make, and one for what is left alone."""
-        return tuple(step for table in self.tables for step in table.steps)
+        return (*(step for table in self.tables for step in table.steps), *unmatched_steps(_VERB, self.unmatched))
 
 
 def merge_adjacent_files(
     database: Database,
     info: LakeInfo,
     storage: Storage,
+    request: TableRequest,
     *,
-    table: str | None = None,
-    schema: str | None = None,
     limits: MergeLimits | None = None,
     spark: SparkSession | None = None,
-    dry_run: bool = False,
 ) -> MergeResult:
-    """Plan, and unless ``dry_run`` carry out, the merge. See ``DuckLake.merge_adjacent_files`` for the arguments."""
+    """Plan, and unless it is a dry run carry out, the merge. See ``DuckLake.merge_adjacent_files`` for the arguments."""
     bounds = limits or MergeLimits()
-    plans = plan_tables(database, info, table, schema, lambda reader, state, base: plan_table(reader, state, base, bounds))
-    merger = _Merger(database, info, storage, spark)
+    found = plan_tables(database, info, request.scope, lambda reader, state, base: plan_table(reader, state, base, bounds))
+    plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
+    merger = _Merger(database, info, storage, request, spark)
     done = [
-        _unplanned(plan) if isinstance(plan, FailedTable) else _planned(plan) if dry_run or not plan.groups else merger.run(plan)
+        _unplanned(plan) if isinstance(plan, FailedTable) else _planned(plan) if request.dry_run or not plan.groups else merger.run(plan)
         for plan in plans
     ]
-    return MergeResult(dry_run=dry_run, tables=tuple(done))
+    return MergeResult(dry_run=request.dry_run, tables=tuple(done), unmatched=found.unmatched)
 
 
 def _unplanned(failed: FailedTable) -> TableMerge:
@@ -138,7 +143,7 @@ def _unplanned(failed: FailedTable) -> TableMerge:
 
 def _step(table: str, reason: str, outcome: StepOutcome, group: MergeGroup | None = None, files: int = 0) -> MaintenanceStep:
     return MaintenanceStep(
-        verb="merge_adjacent_files",
+        verb=_VERB,
         target=table,
         action="merge small files into one",
         reason=reason,
@@ -175,17 +180,21 @@ class _Merger:
     database: Database
     info: LakeInfo
     storage: Storage
+    request: TableRequest
     spark: SparkSession | None
 
     def run(self, plan: TableMergePlan) -> TableMerge:
+        if self.request.meter.is_out_of_time:
+            return _planned(plan.without_time_for(0))
         write_id = paths.write_id()
         tasks = [self._task(plan, group, write_id) for group in plan.groups]
         try:
-            outcomes = list(zip(plan.groups, self._outcomes(tasks), strict=True))
+            outcomes = list(zip(plan.groups, self._outcomes(tasks), strict=False))
         except BaseException:
             # Nothing of it is committed: the job failed as a whole, or somebody interrupted it.
             sweep(self.storage, plan.table.path, write_id, named=self._named)
             raise
+        plan = plan.without_time_for(len(outcomes))
         failed = {number: outcome for number, (_, outcome) in enumerate(outcomes) if isinstance(outcome, DuckLakeError)}
         failures = [f"{plan.groups[number]}: {error}" for number, error in failed.items()]
         done = [(group, file) for group, file in outcomes if isinstance(file, WrittenFile)]
@@ -242,8 +251,9 @@ class _Merger:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
     def _outcomes(self, tasks: Sequence[MergeTask]) -> list[MergeOutcome]:
+        """What became of each task; fewer when time was up before the others began."""
         if self.spark is None:
-            return [_attempt(task) for task in tasks]
+            return [_attempt(task) for task in takewhile(lambda _: not self.request.meter.is_out_of_time, tasks)]
         from ducklake_core.engines.spark.rewrite import merge_groups
 
         return list(merge_groups(tasks, self.spark))
@@ -253,8 +263,8 @@ class _Merger:
         sources = sum(len(group.files) for group, _ in done)
         merges = tuple(self._merged(group, file) for group, file in done)
         action = MergeFiles(table_id=table.id, schema=table.schema, merges=merges)
-        message = f"merge_adjacent_files: {sources} files of {name_of(table)} into {len(done)}"
-        change = Change(table=table, base=plan.base, action=action, message=message)
+        message = f"{_VERB}: {sources} files of {name_of(table)} into {len(done)}"
+        change = Change(table=table, base=plan.base, action=action, message=message, commit=self.request.commit)
         return commit_table(self.database, self.info, change, discard_all)
 
     def _merged(self, group: MergeGroup, output: WrittenFile) -> MergedFile:

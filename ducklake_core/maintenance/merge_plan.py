@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.reading.compaction import SchemaVersions, files_with_deletes, schema_versions
 from ducklake_core.catalog.reading.files import data_files
@@ -13,6 +13,7 @@ from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter, also_left
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.planning.planner import check_locations
 
@@ -110,6 +111,30 @@ class TableMergePlan:
     def bytes(self) -> int:
         """Bytes to read."""
         return sum(group.bytes for group in self.groups)
+
+    def without_time_for(self, begun: int) -> TableMergePlan:
+        """The plan without the groups that were not begun when time was up."""
+        late = self.groups[begun:]
+        if not late:
+            return self
+        beyond = {OUT_OF_TIME: sum(len(group.files) for group in late)}
+        return replace(self, groups=self.groups[:begun], left=also_left(self.left, beyond))
+
+
+def within_budget(plan: TableMergePlan, meter: BudgetMeter) -> TableMergePlan:
+    """The plan with as many files of each group as a budget has room for."""
+    kept: list[MergeGroup] = []
+    beyond: dict[str, int] = {}
+    for group in plan.groups:
+        files = meter.most(group.files)
+        files = files if len(files) > 1 else ()
+        meter.spend(files)
+        if len(files) < len(group.files):
+            reason = meter.beyond(group.files, 2)
+            beyond[reason] = beyond.get(reason, 0) + len(group.files) - len(files)
+        if files:
+            kept.append(replace(group, files=tuple(files), consecutive=_consecutive(files)))
+    return replace(plan, groups=tuple(kept), left=also_left(plan.left, beyond)) if beyond else plan
 
 
 def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits: MergeLimits) -> TableMergePlan:

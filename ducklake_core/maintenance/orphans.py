@@ -17,7 +17,7 @@ from ducklake_core.errors import StorageError
 from ducklake_core.format.files.paths import file_name, has_writers_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
-from ducklake_core.maintenance.age import AGE_FLOOR, Age, check_floor, threshold
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
 from ducklake_core.maintenance.cleanup import LeftFile
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
@@ -112,6 +112,7 @@ def delete_orphaned_files(
     storage: Storage,
     *,
     older_than: Age | None = None,
+    cleanup_all: bool = False,
     min_age: timedelta | str = AGE_FLOOR,
     every_parquet: bool = False,
     dry_run: bool = False,
@@ -120,8 +121,7 @@ def delete_orphaned_files(
     with database.read() as connection:
         now = database.now(connection)
         options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
-    limit = threshold(options.delete_older_than if older_than is None else older_than, now)
-    check_floor("older_than", limit, now, min_age)
+    limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
     found = [file for file in storage.list(info.data_path) if _is_candidate(file.path, every_parquet=every_parquet)]
     uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
     names = _Names(database, info)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.known_files import named_files
@@ -20,8 +21,9 @@ from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.maintenance.delete_history import gather_deletes
-from ducklake_core.maintenance.rewrite_plan import RewriteGroup, TableRewritePlan, plan_rewrite
-from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
+from ducklake_core.maintenance.request import TableRequest
+from ducklake_core.maintenance.rewrite_plan import RewriteGroup, RewriteLimits, TableRewritePlan, plan_rewrite, within_budget
+from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
 from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, followed_order, name_of, plan_tables
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
@@ -85,10 +87,12 @@ class RewriteResult(MaintenanceResult):
     Attributes:
         dry_run: Whether this is only the plan.
         tables: One entry per table that was looked at.
+        unmatched: Patterns that no table matches.
     """
 
     dry_run: bool
     tables: tuple[TableRewrite, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
     def files_rewritten(self) -> int:
@@ -103,7 +107,8 @@ class RewriteResult(MaintenanceResult):
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:
         """One step for each group of files, and one for what is left alone."""
-        return tuple(step for table in self.tables for step in _steps(table, dry_run=self.dry_run))
+        steps = (step for table in self.tables for step in _steps(table, dry_run=self.dry_run))
+        return (*steps, *unmatched_steps(_VERB, self.unmatched))
 
 
 def _steps(table: TableRewrite, *, dry_run: bool) -> list[MaintenanceStep]:
@@ -130,24 +135,23 @@ def rewrite_data_files(
     database: Database,
     info: LakeInfo,
     storage: Storage,
+    request: TableRequest,
     *,
-    table: str | None = None,
-    schema: str | None = None,
-    delete_threshold: float | None = None,
-    dry_run: bool = False,
+    limits: RewriteLimits | None = None,
 ) -> RewriteResult:
-    """Plan, and unless ``dry_run`` carry out, the rewrite. See ``DuckLake.rewrite_data_files`` for the arguments."""
-    rewriter = _Rewriter(database, info, storage, delete_threshold)
-    plans = plan_tables(database, info, table, schema, rewriter.plan)
+    """Plan, and unless it is a dry run carry out, the rewrite. See ``DuckLake.rewrite_data_files`` for the arguments."""
+    rewriter = _Rewriter(database, info, storage, request, limits or RewriteLimits())
+    found = plan_tables(database, info, request.scope, rewriter.plan)
+    plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
     done = [
         TableRewrite(table=plan.table, failure=str(plan.error))
         if isinstance(plan, FailedTable)
         else _planned(plan)
-        if dry_run or not plan.groups
+        if request.dry_run or not plan.groups
         else rewriter.run(plan)
         for plan in plans
     ]
-    return RewriteResult(dry_run=dry_run, tables=tuple(done))
+    return RewriteResult(dry_run=request.dry_run, tables=tuple(done), unmatched=found.unmatched)
 
 
 def _planned(plan: TableRewritePlan) -> TableRewrite:
@@ -183,10 +187,11 @@ class _Rewriter:
     database: Database
     info: LakeInfo
     storage: Storage
-    threshold: float | None
+    request: TableRequest
+    limits: RewriteLimits
 
     def plan(self, reader: CatalogReader, table: TableState, base: Snapshot) -> TableRewritePlan:
-        return plan_rewrite(reader, table, base, self.threshold)
+        return plan_rewrite(reader, table, base, self.limits)
 
     def run(self, plan: TableRewritePlan) -> TableRewrite:
         for attempt in range(1, REPLANS + 1):
@@ -207,10 +212,12 @@ class _Rewriter:
         with self.database.read() as connection:
             reader = CatalogReader(connection, self.info, self.database.tables)
             base = reader.latest_snapshot()
-            return self.plan(reader, reader.table_by_id(plan.table.id, base.id), base)
+            again = self.plan(reader, reader.table_by_id(plan.table.id, base.id), base)
+        self.request.meter.refund([file for group in plan.groups for file in group.files])
+        return within_budget(again, self.request.meter)
 
     def _rewrite(self, plan: TableRewritePlan) -> TableRewrite:
-        table, name = plan.table, name_of(plan.table)
+        table, name, meter = plan.table, name_of(plan.table), self.request.meter
         state = WriteState(
             table=name,
             directory=self.info.checked_location(table.path, f"table {name}", table=name),
@@ -222,10 +229,11 @@ class _Rewriter:
             sort=followed_order(table, table.schema),
         )
         try:
-            outcomes = [(group, self._write(plan, group, state)) for group in plan.groups]
+            outcomes = [(group, self._write(plan, group, state)) for group in takewhile(lambda _: not meter.is_out_of_time, plan.groups)]
         except BaseException:
             sweep(self.storage, state.directory, state.write_id, named=self._named)
             raise
+        plan = plan.without_time_for(len(outcomes))
         done = [outcome for _, outcome in outcomes if isinstance(outcome, _Done)]
         groups = tuple(_group(group, str(outcome) if isinstance(outcome, DuckLakeError) else None) for group, outcome in outcomes)
         if not done:
@@ -238,6 +246,7 @@ class _Rewriter:
             base=plan.base,
             action=RewriteFiles(table_id=table.id, sources=sources, outputs=outputs),
             message=f"{_VERB}: {len(sources)} files of {name} into {len(written)}",
+            commit=self.request.commit,
         )
 
         def discard() -> None:

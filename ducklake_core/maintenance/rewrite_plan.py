@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ducklake_core.catalog.reading.compaction import DeleteHistory, delete_histories, inlined_deletes_of
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.mappings import name_mappings
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.errors import UsageError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot, TableState
+from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter, also_left
 from ducklake_core.maintenance.merge_plan import out_of_reach
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.planning.plan import ScanProjection
 from ducklake_core.planning.planner import column_lifetimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteLimits:
+    """Bounds of a rewrite.
+
+    Attributes:
+        delete_threshold: Part of a file's rows that must be deleted; the table's option ``rewrite_delete_threshold`` when None.
+        max_compacted_files: Most groups to write, per table; None for no limit.
+    """
+
+    delete_threshold: float | None = None
+    max_compacted_files: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_compacted_files is not None and self.max_compacted_files < 1:
+            raise UsageError(f"max_compacted_files must be at least 1, not {self.max_compacted_files}", parameter="max_compacted_files")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,20 +94,39 @@ class TableRewritePlan:
     skipped: str | None = None
     left: tuple[tuple[str, int], ...] = ()
 
+    def without_time_for(self, begun: int) -> TableRewritePlan:
+        """The plan without the groups that were not begun when time was up."""
+        late = self.groups[begun:]
+        if not late:
+            return self
+        beyond = {OUT_OF_TIME: sum(len(group.files) for group in late)}
+        return replace(self, groups=self.groups[:begun], left=also_left(self.left, beyond))
+
+
+def within_budget(plan: TableRewritePlan, meter: BudgetMeter) -> TableRewritePlan:
+    """The plan with as many files of each group as a budget has room for."""
+    kept: list[RewriteGroup] = []
+    beyond: dict[str, int] = {}
+    for group in plan.groups:
+        files = meter.first(group.files)
+        meter.spend(files)
+        if len(files) < len(group.files):
+            reason = meter.beyond(group.files[len(files) :])
+            beyond[reason] = beyond.get(reason, 0) + len(group.files) - len(files)
+        if files:
+            kept.append(replace(group, files=tuple(files)))
+    return replace(plan, groups=tuple(kept), left=also_left(plan.left, beyond)) if beyond else plan
+
 
 def deleted_count(file: DataFile) -> int:
     """Deleted rows of a file, as the catalog counts them."""
     return sum(one.delete_count for one in file.delete_files) + len(file.inlined_deletes)
 
 
-def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, threshold: float | None) -> TableRewritePlan:
-    """Plan the rewrite of one table from the catalog alone; no file is opened.
-
-    Args:
-        threshold: As ``delete_threshold``; the table's option ``rewrite_delete_threshold`` when None.
-    """
+def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, limits: RewriteLimits) -> TableRewritePlan:
+    """Plan the rewrite of one table from the catalog alone; no file is opened."""
     options = Options.from_mapping(table.options)
-    limit = options.rewrite_delete_threshold if threshold is None else threshold
+    limit = options.rewrite_delete_threshold if limits.delete_threshold is None else limits.delete_threshold
     if not options.auto_compact:
         return TableRewritePlan(table=table, base=base, threshold=limit, skipped="its option auto_compact is false")
     chosen: list[DataFile] = []
@@ -105,14 +143,20 @@ def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, thres
             left[reason] = left.get(reason, 0) + 1
     if not chosen:
         return TableRewritePlan(table=table, base=base, threshold=limit, left=tuple(sorted(left.items())))
-    several = [file.id for file in chosen if file.inlined_deletes or len(file.delete_files) > 1]
+    groups = list(_groups(table, chosen, options.target_file_size))
+    over = groups[limits.max_compacted_files :] if limits.max_compacted_files is not None else []
+    if over:
+        left["beyond max_compacted_files"] = sum(len(group.files) for group in over)
+        del groups[len(groups) - len(over) :]
+    files = [file for group in groups for file in group.files]
+    several = [file.id for file in files if file.inlined_deletes or len(file.delete_files) > 1]
     histories = delete_histories(reader, table, several, inlined_deletes_of(reader, table)) if several else []
     return TableRewritePlan(
         table=table,
         base=base,
         threshold=limit,
-        groups=tuple(_groups(table, chosen, options.target_file_size)),
-        shape=_shape(reader, table, chosen),
+        groups=tuple(groups),
+        shape=_shape(reader, table, files),
         histories={history.file.id: history for history in histories},
         left=tuple(sorted(left.items())),
     )

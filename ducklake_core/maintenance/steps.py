@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -40,6 +41,14 @@ class MaintenanceStep:
         sizes += [format_bytes(self.bytes)] if self.bytes else []
         text = f" ({', '.join(sizes)})" if sizes else ""
         return f"{self.outcome} {self.verb} {self.target}: {self.action}{text}: {self.reason}"
+
+
+def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
+    """Steps that say which patterns of tables are about none."""
+    return tuple(
+        MaintenanceStep(verb=verb, target=pattern, action="look at its tables", reason="no table matches it", outcome="skipped")
+        for pattern in patterns
+    )
 
 
 class MaintenanceResult:

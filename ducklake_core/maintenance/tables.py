@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.commit.actions import Action
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.encrypted_files import check_encrypted
-from ducklake_core.commit.request import CommitRequest, new_commit_id, stored_extra_info
+from ducklake_core.commit.request import CommitMessage, CommitRequest, new_commit_id, stored_extra_info
 from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.layout.sorting import SortOrder, sort_orders
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
-from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.maintenance.request import TableScope
 
 T = TypeVar("T")
 
@@ -34,13 +34,21 @@ class FailedTable:
     error: DuckLakeError
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedTables(Generic[T]):
+    """The plans of tables, in the order of their names, and the patterns that no table matches."""
+
+    plans: list[T | FailedTable]
+    unmatched: tuple[str, ...] = ()
+
+
 def plan_tables(
-    database: Database, info: LakeInfo, table: str | None, schema: str | None, plan: Callable[[CatalogReader, TableState, Snapshot], T]
-) -> list[T | FailedTable]:
+    database: Database, info: LakeInfo, scope: TableScope, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+) -> PlannedTables[T]:
     """Plan tables at the newest snapshot.
 
     Args:
-        table: ``table`` or ``schema.table``; all tables of the lake, or of ``schema``, when None.
+        scope: Which tables.
         plan: Plans one of them.
 
     Raises:
@@ -48,6 +56,7 @@ def plan_tables(
         CatalogUnavailableError: The catalog cannot be reached.
     """
     pending: deque[tuple[int, str]] | None = None
+    unmatched: tuple[str, ...] = ()
     found: list[T | FailedTable] = []
     while pending is None or pending:
         try:
@@ -55,7 +64,8 @@ def plan_tables(
                 reader = CatalogReader(connection, info, database.tables)
                 base = reader.latest_snapshot()
                 if pending is None:
-                    pending = deque(_chosen(reader, base, table, schema))
+                    selected = scope.select(reader, base.id)
+                    pending, unmatched = deque(selected.names.items()), selected.unmatched
                 while pending:
                     found.append(plan(reader, reader.table_by_id(pending[0][0], base.id), base))
                     pending.popleft()
@@ -64,18 +74,7 @@ def plan_tables(
                 raise
             # The transaction is of no more use to the others: they are planned in another one.
             found.append(FailedTable(table=pending.popleft()[1], error=error))
-    return found
-
-
-def _chosen(reader: CatalogReader, base: Snapshot, table: str | None, schema: str | None) -> list[tuple[int, str]]:
-    if table is not None:
-        schema_name, name = split_name(table)
-        state = reader.table(schema_name if schema is None else schema, name, base.id)
-        return [(state.id, name_of(state))]
-    if schema is not None:
-        reader.schema(schema, base.id)
-    listed = reader.tables(base.id)
-    return [(item.id, join_name(item.schema_name, item.name)) for item in listed if schema is None or same_name(item.schema_name, schema)]
+    return PlannedTables(found, unmatched)
 
 
 def name_of(table: TableState) -> str:
@@ -91,13 +90,15 @@ class Change:
         table: The table.
         base: The snapshot that it was planned at.
         action: The change.
-        message: Stored with the snapshot.
+        message: Stored with the snapshot, unless ``commit`` has one.
+        commit: What the caller says about the snapshot.
     """
 
     table: TableState
     base: Snapshot
     action: Action
     message: str
+    commit: CommitMessage = field(default_factory=CommitMessage)
 
 
 def commit_table(database: Database, info: LakeInfo, change: Change, discard: Callable[[], None]) -> Snapshot:
@@ -115,8 +116,9 @@ def commit_table(database: Database, info: LakeInfo, change: Change, discard: Ca
         actions=(change.action,),
         commit_id=commit_id,
         names={change.table.id: name_of(change.table)},
-        message=change.message,
-        extra_info=stored_extra_info(commit_id),
+        author=change.commit.get("author"),
+        message=change.commit.get("message") or change.message,
+        extra_info=stored_extra_info(commit_id, change.commit.get("extra_info")),
     )
     committer = Committer(database)
     try:

@@ -2,126 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from ducklake_core.catalog.database.connections import Database
-from ducklake_core.format.state import LakeInfo
-from ducklake_core.storage.filesystems import Storage
+from ducklake_core.maintenance.lake_verbs import LakeVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
+    from ducklake_core.commit.request import CommitMessage
     from ducklake_core.maintenance.checkpoint import CheckpointResult
     from ducklake_core.maintenance.cleanup import CleanupResult
     from ducklake_core.maintenance.expire import ExpiryResult
     from ducklake_core.maintenance.flush import FlushResult
-    from ducklake_core.maintenance.health import LakeHealth
     from ducklake_core.maintenance.merge import MergeResult
-    from ducklake_core.maintenance.migrate import MigrationResult
     from ducklake_core.maintenance.orphans import OrphansResult
+    from ducklake_core.maintenance.request import TableRequest
     from ducklake_core.maintenance.rewrite import RewriteResult
 
 
-class MaintenanceVerbs:
+class MaintenanceVerbs(LakeVerbs):
     """Verbs that keep a lake small and fast. Part of :class:`~ducklake_core.lake.DuckLake`."""
-
-    _database: Database
-    _info: LakeInfo
-    _storage: Storage
-
-    def create_indexes(self) -> tuple[str, ...]:
-        """Make the indexes that :meth:`~ducklake_core.lake.DuckLake.create` makes, in a lake that another program created.
-
-        They are not part of the format; DuckDB reads and writes beside them. With them, planning looks at the statistics
-        of the columns of its predicate alone, and what is done to one table takes no longer when the lake has thousands of
-        others. In databases where indexes are of no use (DuckDB files) nothing happens.
-
-        Returns:
-            Names of the indexes that are there now.
-
-        Raises:
-            CatalogError: The database refused, for lack of a privilege perhaps.
-        """
-        from ducklake_core.catalog.database.indexes import create_indexes
-        from ducklake_core.maintenance.attempts import run_write
-
-        self._database.check_not_read_only()
-        if not self._database.abilities.has_useful_indexes:
-            return ()
-
-        def attempt() -> tuple[str, ...]:
-            with self._database.write() as connection:
-                return create_indexes(connection, self._database.tables)
-
-        return run_write(attempt, "create indexes")
-
-    def migrate(self, *, allow_history_loss: bool = False, dry_run: bool = False) -> MigrationResult:
-        """Bring the catalog of an earlier version (0.1 to 0.4) to version 1.0, in one transaction of the catalog.
-
-        Every snapshot shows the same rows afterwards. No data file is written or moved. Run it with ``dry_run`` first, back up the
-        catalog, and stop writers of the old version: they cannot work with the new one. A lake object that was opened before must
-        be opened again, except this one.
-
-        Args:
-            allow_history_loss: Migrate even if merged files (of nobody's known writing) do not store the snapshot with each row, or
-                are missing: snapshots before the merge then show all of their rows.
-            dry_run: Change nothing; the result lists the steps.
-
-        Raises:
-            UnsupportedFeatureError: Such files exist, and the loss is not allowed; nothing was changed.
-            CatalogCorruptError: The tables are not those of the version that the catalog tells; nothing was changed.
-        """
-        from ducklake_core.maintenance.migrate import migrate
-
-        if not dry_run:
-            self._database.check_not_read_only()
-        result = migrate(self._database, self._info, self._storage, allow_history_loss=allow_history_loss, dry_run=dry_run)
-        if result.done_before or not dry_run:
-            self._database.follow(None)
-            self._info = replace(self._info, version=result.version)
-        return result
-
-    def health(self, *, small_file_size: int = 16 << 20) -> LakeHealth:
-        """Count what grows and what slows reads down: small files, deleted and inlined rows, snapshots, scheduled files, and faults.
-
-        The catalog alone is asked, with a number of statements that depends on neither tables nor files nor snapshots.
-
-        Args:
-            small_file_size: Bytes below which a data file counts as small.
-
-        Returns:
-            The numbers of the newest snapshot, which print themselves; ``to_arrow()`` and ``to_openmetrics()`` give them to others.
-
-        Raises:
-            UsageError: A size below 1.
-        """
-        from ducklake_core.maintenance.health import measure_health
-
-        return measure_health(self._database, small_file_size=small_file_size)
-
-    def check(self, *, level: CheckLevel = "catalog", repair: bool = False) -> CheckResult:
-        """Look for everything in a lake that is not as it must be, without changing anything, and on request mend what is safe to mend.
-
-        Args:
-            level: ``catalog`` holds the rows of the catalog against each other, ``footers`` also opens every file that the catalog
-                names and lists what else is below the data path, ``rows`` also reads all rows of all live tables, in this process.
-            repair: Mend findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row: statistics and
-                bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted, files that the lake
-                needs are taken out of the schedule for deletion. No file is touched.
-
-        Returns:
-            What was found and, with ``repair``, what was done; it prints itself. Findings are those before the repair.
-
-        Raises:
-            UsageError: No such level, or a repair of a lake that was opened to be read only.
-        """
-        from ducklake_core.maintenance.check.run import check_lake
-
-        return check_lake(self._database, self._info, self._storage, level=level, repair=repair)
 
     def expire_snapshots(
         self,
@@ -166,6 +68,7 @@ class MaintenanceVerbs:
         self,
         *,
         older_than: timedelta | str | datetime | None = None,
+        cleanup_all: bool = False,
         min_age: timedelta | str = timedelta(hours=1),
         dry_run: bool = False,
     ) -> CleanupResult:
@@ -180,21 +83,31 @@ class MaintenanceVerbs:
             older_than: Time since a file was scheduled (a timedelta, or a text such as ``"7 days"``), or a point in time (aware), the
                 bound excluded; the option ``delete_older_than``, or 2 days, when not given. Queries that began before then may still
                 read the files.
+            cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
             min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
             dry_run: Delete nothing; the result lists what would go.
 
         Raises:
-            UsageError: The bound is nearer than the floor.
+            UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
         """
         from ducklake_core.maintenance.cleanup import cleanup_old_files
 
         self._database.check_writable(dry_run=dry_run)
-        return cleanup_old_files(self._database, self._info, self._storage, older_than=older_than, min_age=min_age, dry_run=dry_run)
+        return cleanup_old_files(
+            self._database,
+            self._info,
+            self._storage,
+            older_than=older_than,
+            cleanup_all=cleanup_all,
+            min_age=min_age,
+            dry_run=dry_run,
+        )
 
     def delete_orphaned_files(
         self,
         *,
         older_than: timedelta | str | datetime | None = None,
+        cleanup_all: bool = False,
         min_age: timedelta | str = timedelta(hours=1),
         every_parquet: bool = False,
         dry_run: bool = False,
@@ -211,13 +124,14 @@ class MaintenanceVerbs:
         Args:
             older_than: Time since a file was last changed (a timedelta, or a text such as ``"7 days"``), or a point in time (aware),
                 the bound excluded; the option ``delete_older_than``, or 2 days, when not given. Longer than the longest write takes.
+            cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
             min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
             every_parquet: Whether files that are not called as DuckLake's writers call theirs go too if they end in ``.parquet``,
                 as they do in DuckDB.
             dry_run: Delete nothing; the result lists what would go.
 
         Raises:
-            UsageError: The bound is nearer than the floor.
+            UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
             StorageError: The data path cannot be listed.
         """
         from ducklake_core.maintenance.orphans import delete_orphaned_files
@@ -228,6 +142,7 @@ class MaintenanceVerbs:
             self._info,
             self._storage,
             older_than=older_than,
+            cleanup_all=cleanup_all,
             min_age=min_age,
             every_parquet=every_parquet,
             dry_run=dry_run,
@@ -238,11 +153,16 @@ class MaintenanceVerbs:
         table: str | None = None,
         *,
         schema: str | None = None,
+        tables: str | Sequence[str] | None = None,
         max_compacted_files: int | None = None,
         min_file_size: int | None = None,
         max_file_size: int | None = None,
+        max_input_bytes: int | None = None,
+        max_files: int | None = None,
+        max_seconds: float | None = None,
         spark: SparkSession | None = None,
         dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
     ) -> MergeResult:
         """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work.
 
@@ -254,11 +174,19 @@ class MaintenanceVerbs:
         Args:
             table: ``table`` or ``schema.table``; all tables when not given.
             schema: Only tables of this schema.
+            tables: Instead of both, names with ``*`` (any letters) and ``?`` (one letter) in the schema and in the table, such as
+                ``["sales.*", "main.order_?"]``. A name without them must exist; a pattern that matches nothing is a skipped step.
             max_compacted_files: Most files to make for each table.
             min_file_size: Bytes; smaller files are left alone.
             max_file_size: Bytes; files of this size or larger are left alone.
+            max_input_bytes: Most bytes of files to read, over all tables. What does not fit is a skipped step, and left to the next
+                call, which finds the smallest files first.
+            max_files: Most files to read, likewise.
+            max_seconds: Seconds after which no further file is made; those that were made are committed.
             spark: Session whose executors do the work, a group of files each; without it this process does.
             dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
+            **commit: Author, message and extra information of the snapshots (:class:`CommitMessage`); the message says what was merged
+                when none is given.
 
         Raises:
             NotFoundError: No such table or schema.
@@ -269,11 +197,22 @@ class MaintenanceVerbs:
 
         self._database.check_writable(dry_run=dry_run)
         limits = MergeLimits(max_compacted_files=max_compacted_files, min_file_size=min_file_size, max_file_size=max_file_size)
-        return merge_adjacent_files(
-            self._database, self._info, self._storage, table=table, schema=schema, limits=limits, spark=spark, dry_run=dry_run
+        request = _request(
+            table, schema, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
+        return merge_adjacent_files(self._database, self._info, self._storage, request, limits=limits, spark=spark)
 
-    def flush_inlined_data(self, table: str | None = None, *, schema: str | None = None, dry_run: bool = False) -> FlushResult:
+    def flush_inlined_data(
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        tables: str | Sequence[str] | None = None,
+        max_rows: int | None = None,
+        max_seconds: float | None = None,
+        dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
+    ) -> FlushResult:
         """Move rows and deletes that the catalog itself holds to files: one snapshot per table that has any.
 
         Rows, row ids, what earlier snapshots show and the change feed stay as they are. Files follow the partition keys that the rows
@@ -284,7 +223,11 @@ class MaintenanceVerbs:
         Args:
             table: ``table`` or ``schema.table``; all tables when not given.
             schema: Only tables of this schema.
+            tables: Instead of both, names with wildcards, as in :meth:`merge_adjacent_files`.
+            max_rows: Rows and deletes after which no further table is begun; a table is flushed as a whole.
+            max_seconds: Seconds after which no further table is begun.
             dry_run: Change nothing; the result lists what would be flushed, and why what is left alone is.
+            **commit: As in :meth:`merge_adjacent_files`.
 
         Raises:
             NotFoundError: No such table or schema.
@@ -292,10 +235,22 @@ class MaintenanceVerbs:
         from ducklake_core.maintenance.flush import flush_inlined_data
 
         self._database.check_writable(dry_run=dry_run)
-        return flush_inlined_data(self._database, self._info, self._storage, table=table, schema=schema, dry_run=dry_run)
+        request = _request(table, schema, tables, commit, dry_run, max_rows=max_rows, max_seconds=max_seconds)
+        return flush_inlined_data(self._database, self._info, self._storage, request)
 
     def rewrite_data_files(
-        self, table: str | None = None, *, schema: str | None = None, delete_threshold: float | None = None, dry_run: bool = False
+        self,
+        table: str | None = None,
+        *,
+        schema: str | None = None,
+        tables: str | Sequence[str] | None = None,
+        delete_threshold: float | None = None,
+        max_compacted_files: int | None = None,
+        max_input_bytes: int | None = None,
+        max_files: int | None = None,
+        max_seconds: float | None = None,
+        dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
     ) -> RewriteResult:
         """Write files anew of which many rows are deleted, without these rows: one snapshot per table that has such files.
 
@@ -308,23 +263,41 @@ class MaintenanceVerbs:
         Args:
             table: ``table`` or ``schema.table``; all tables when not given.
             schema: Only tables of this schema.
+            tables: Instead of both, names with wildcards, as in :meth:`merge_adjacent_files`.
             delete_threshold: Part of a file's rows, 0 to 1, that must be deleted; 0 takes every file with a deleted row. The option
                 ``rewrite_delete_threshold`` of the table, schema or lake, or 0.95, when not given.
+            max_compacted_files: Most groups of files to write anew for each table; a group becomes one file, or a few.
+            max_input_bytes: Most bytes of files to read, over all tables; what does not fit is a skipped step.
+            max_files: Most files to read, likewise.
+            max_seconds: Seconds after which no further group of files is begun; what was written is committed.
             dry_run: Change nothing; the result lists what would be rewritten, and why what is left alone is.
+            **commit: As in :meth:`merge_adjacent_files`.
 
         Raises:
             NotFoundError: No such table or schema.
             UsageError: A threshold that is not between 0 and 1.
         """
         from ducklake_core.maintenance.rewrite import rewrite_data_files
+        from ducklake_core.maintenance.rewrite_plan import RewriteLimits
 
         self._database.check_writable(dry_run=dry_run)
-        return rewrite_data_files(
-            self._database, self._info, self._storage, table=table, schema=schema, delete_threshold=delete_threshold, dry_run=dry_run
+        limits = RewriteLimits(delete_threshold=delete_threshold, max_compacted_files=max_compacted_files)
+        request = _request(
+            table, schema, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
+        return rewrite_data_files(self._database, self._info, self._storage, request, limits=limits)
 
     def checkpoint(
-        self, *, min_age: timedelta | str = timedelta(hours=1), spark: SparkSession | None = None, dry_run: bool = False
+        self,
+        *,
+        tables: str | Sequence[str] | None = None,
+        max_input_bytes: int | None = None,
+        max_files: int | None = None,
+        max_seconds: float | None = None,
+        min_age: timedelta | str = timedelta(hours=1),
+        spark: SparkSession | None = None,
+        dry_run: bool = False,
+        **commit: Unpack[CommitMessage],
     ) -> CheckpointResult:
         """Run the recommended round of maintenance, in DuckDB's order, each verb with its defaults.
 
@@ -335,11 +308,48 @@ class MaintenanceVerbs:
         result and stops nothing else.
 
         Args:
+            tables: Names with wildcards, as in :meth:`merge_adjacent_files`: the tables to flush, merge and rewrite. The other verbs
+                are about the whole lake all the same.
+            max_input_bytes: Most bytes of data files that merging and rewriting read together.
+            max_files: Most data files that they read together.
+            max_seconds: Seconds after which nothing further is begun, be it a verb, a table or a file.
             min_age: Floor under the ages of snapshots and files that go, as in the verbs.
             spark: Session whose executors merge files; without it this process does.
             dry_run: Change nothing; the result lists what each verb would do to the lake as it is now.
+            **commit: As in :meth:`merge_adjacent_files`.
+
+        Raises:
+            NotFoundError: No table of a name without wildcards.
         """
         from ducklake_core.maintenance.checkpoint import checkpoint
 
         self._database.check_writable(dry_run=dry_run)
-        return checkpoint(self._database, self._info, self._storage, min_age=min_age, spark=spark, dry_run=dry_run)
+        request = _request(
+            None, None, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
+        )
+        return checkpoint(self._database, self._info, self._storage, request, min_age=min_age, spark=spark)
+
+
+def _request(
+    table: str | None,
+    schema: str | None,
+    tables: str | Sequence[str] | None,
+    commit: CommitMessage,
+    dry_run: bool,
+    *,
+    max_input_bytes: int | None = None,
+    max_files: int | None = None,
+    max_rows: int | None = None,
+    max_seconds: float | None = None,
+) -> TableRequest:
+    from ducklake_core.maintenance.budget import Budget, BudgetMeter
+    from ducklake_core.maintenance.request import TableRequest, TableScope
+
+    budget = Budget(max_input_bytes=max_input_bytes, max_files=max_files, max_rows=max_rows, max_seconds=max_seconds)
+    return TableRequest(
+        # One text is one name, and DuckLake's public methods have made a tuple of it.
+        scope=TableScope(table=table, schema=schema, tables=None if tables is None else tuple(tables)),
+        meter=BudgetMeter(budget),
+        commit=commit,
+        dry_run=dry_run,
+    )

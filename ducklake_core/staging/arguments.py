@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.commit.request import CommitMessage
 from ducklake_core.errors import UsageError
 from ducklake_core.format.expressions.columns import Column
 from ducklake_core.format.expressions.conditions import Condition
@@ -55,19 +56,13 @@ RestoredColumns: TypeAlias = Literal["now", "then"]
 """Which columns a restored table has when they were changed since."""
 
 
-class CommitOptions(TypedDict, total=False):
-    """Options for the snapshot that a verb makes.
+class CommitOptions(CommitMessage, total=False):
+    """Options for the snapshot that a verb makes: author, message and extra information, and its identity.
 
     Attributes:
-        author: Who made it.
-        message: Why.
-        extra_info: A mapping, stored as JSON beside the commit id, or a text.
         commit_id: Makes the commit happen once: if a snapshot carries this id already, nothing is done and the result says ``repeated``.
     """
 
-    author: str | None
-    message: str | None
-    extra_info: str | Mapping[str, object] | None
     commit_id: str | None
 
 

@@ -182,10 +182,15 @@ class CatalogReader:
 
     def _similar_tables(self, schema: str, name: str, snapshot_id: int) -> str:
         """Tables with a similar name, or with this name in another schema."""
-        at, owner = self.catalog["table"], self.catalog["schema"]
-        named = select(owner.c.schema_name, at.c.table_name).join(owner, owner.c.schema_id == at.c.schema_id)
-        rows = self.connection.execute(named.where(live(at, snapshot_id), live(owner, snapshot_id))).all()
-        return similar_entries(schema, name, [(row.schema_name, row.table_name) for row in rows])
+        return similar_entries(schema, name, self.table_names(snapshot_id).values())
+
+    def table_names(self, snapshot_id: int) -> dict[int, tuple[str, str]]:
+        """Schema and name of all tables at a snapshot by their ids, in the order of the names."""
+        table, schema = self.catalog["table"], self.catalog["schema"]
+        query = select(table.c.table_id, schema.c.schema_name, table.c.table_name).join(schema, schema.c.schema_id == table.c.schema_id)
+        rows = self.connection.execute(query.where(live(table, snapshot_id), live(schema, snapshot_id)))
+        found = {row.table_id: (row.schema_name, row.table_name) for row in rows}
+        return dict(sorted(found.items(), key=lambda item: item[1]))
 
     def table_by_id(self, table_id: int, snapshot_id: int) -> TableState:
         """A table by id, whatever its name is at the snapshot.

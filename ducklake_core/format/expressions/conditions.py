@@ -240,3 +240,16 @@ def _chain(conditions: tuple[Condition | str, ...], sign: str) -> str:
     if len(conditions) < 2 or all(isinstance(one, str) for one in conditions[:2]):
         return ""
     return f" {sign} ".join(repr(one) if isinstance(one, str) else _within_brackets(one) for one in conditions)
+
+
+_FOREIGN_CONDITIONS = {
+    "pyarrow": "a pyarrow expression",
+    "pyspark": "a Spark column",
+    "polars": "a polars expression",
+    "ibis": "an expression",
+}
+
+
+def foreign_kind(value: object) -> str | None:
+    """What another library's condition is called, None for anything else."""
+    return _FOREIGN_CONDITIONS.get(type(value).__module__.partition(".")[0])

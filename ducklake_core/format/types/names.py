@@ -22,12 +22,23 @@ def split_name(name: str) -> tuple[str, str]:
     Raises:
         UsageError: Anything else.
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
+    parts = split_name_parts(name)
+    if parts is None:
         raise UsageError(
             f"cannot read the table name {name!r}: write table or schema.table, with double quotes around odd parts", name=name
         )
-    return (_unquoted(found["schema"]) if found["schema"] else DEFAULT_SCHEMA), _unquoted(found["table"])
+    schema, table = parts
+    return (_unquoted(schema) if schema else DEFAULT_SCHEMA), _unquoted(table)
+
+
+def split_name_parts(name: str) -> tuple[str | None, str] | None:
+    """Schema, if any, and table as they are written, quotes included; None for a text that is no name.
+
+    >>> split_name_parts('raw."odd.name"'), split_name_parts("flights"), split_name_parts("a.b.c")
+    (('raw', '"odd.name"'), (None, 'flights'), None)
+    """
+    found = _NAME.fullmatch(name)
+    return None if found is None else (found["schema"], found["table"])
 
 
 def join_name(schema: str, table: str) -> str:

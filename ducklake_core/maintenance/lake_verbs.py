@@ -1,0 +1,113 @@
+"""Verbs about a lake as a whole: indexes of its catalog, migration, gauges and checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.format.state import LakeInfo
+from ducklake_core.storage.filesystems import Storage
+
+if TYPE_CHECKING:
+    from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
+    from ducklake_core.maintenance.health import LakeHealth
+    from ducklake_core.maintenance.migrate import MigrationResult
+
+
+class LakeVerbs:
+    """Verbs about a lake as a whole. Part of :class:`~ducklake_core.lake.DuckLake`."""
+
+    _database: Database
+    _info: LakeInfo
+    _storage: Storage
+
+    def create_indexes(self) -> tuple[str, ...]:
+        """Make the indexes that :meth:`~ducklake_core.lake.DuckLake.create` makes, in a lake that another program created.
+
+        They are not part of the format; DuckDB reads and writes beside them. With them, planning looks at the statistics
+        of the columns of its predicate alone, and what is done to one table takes no longer when the lake has thousands of
+        others. In databases where indexes are of no use (DuckDB files) nothing happens.
+
+        Returns:
+            Names of the indexes that are there now.
+
+        Raises:
+            CatalogError: The database refused, for lack of a privilege perhaps.
+        """
+        from ducklake_core.catalog.database.indexes import create_indexes
+        from ducklake_core.maintenance.attempts import run_write
+
+        self._database.check_not_read_only()
+        if not self._database.abilities.has_useful_indexes:
+            return ()
+
+        def attempt() -> tuple[str, ...]:
+            with self._database.write() as connection:
+                return create_indexes(connection, self._database.tables)
+
+        return run_write(attempt, "create indexes")
+
+    def migrate(self, *, allow_history_loss: bool = False, dry_run: bool = False) -> MigrationResult:
+        """Bring the catalog of an earlier version (0.1 to 0.4) to version 1.0, in one transaction of the catalog.
+
+        Every snapshot shows the same rows afterwards. No data file is written or moved. Run it with ``dry_run`` first, back up the
+        catalog, and stop writers of the old version: they cannot work with the new one. A lake object that was opened before must
+        be opened again, except this one.
+
+        Args:
+            allow_history_loss: Migrate even if merged files (of nobody's known writing) do not store the snapshot with each row, or
+                are missing: snapshots before the merge then show all of their rows.
+            dry_run: Change nothing; the result lists the steps.
+
+        Raises:
+            UnsupportedFeatureError: Such files exist, and the loss is not allowed; nothing was changed.
+            CatalogCorruptError: The tables are not those of the version that the catalog tells; nothing was changed.
+        """
+        from ducklake_core.maintenance.migrate import migrate
+
+        if not dry_run:
+            self._database.check_not_read_only()
+        result = migrate(self._database, self._info, self._storage, allow_history_loss=allow_history_loss, dry_run=dry_run)
+        if result.done_before or not dry_run:
+            self._database.follow(None)
+            self._info = replace(self._info, version=result.version)
+        return result
+
+    def health(self, *, small_file_size: int = 16 << 20) -> LakeHealth:
+        """Count what grows and what slows reads down: small files, deleted and inlined rows, snapshots, scheduled files, and faults.
+
+        The catalog alone is asked, with a number of statements that depends on neither tables nor files nor snapshots.
+
+        Args:
+            small_file_size: Bytes below which a data file counts as small.
+
+        Returns:
+            The numbers of the newest snapshot, which print themselves; ``to_arrow()`` and ``to_openmetrics()`` give them to others.
+
+        Raises:
+            UsageError: A size below 1.
+        """
+        from ducklake_core.maintenance.health import measure_health
+
+        return measure_health(self._database, small_file_size=small_file_size)
+
+    def check(self, *, level: CheckLevel = "catalog", repair: bool = False) -> CheckResult:
+        """Look for everything in a lake that is not as it must be, without changing anything, and on request mend what is safe to mend.
+
+        Args:
+            level: ``catalog`` holds the rows of the catalog against each other, ``footers`` also opens every file that the catalog
+                names and lists what else is below the data path, ``rows`` also reads all rows of all live tables, in this process.
+            repair: Mend findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row: statistics and
+                bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted, files that the lake
+                needs are taken out of the schedule for deletion. No file is touched.
+
+        Returns:
+            What was found and, with ``repair``, what was done; it prints itself. Findings are those before the repair.
+
+        Raises:
+            UsageError: No such level, or a repair of a lake that was opened to be read only.
+        """
+        from ducklake_core.maintenance.check.run import check_lake
+
+        return check_lake(self._database, self._info, self._storage, level=level, repair=repair)
