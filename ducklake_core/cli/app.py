@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ducklake_core import __version__
-from ducklake_core.cli import doctor, maintaining, reading
+from ducklake_core.cli import doctor, maintaining, planning, reading
 from ducklake_core.cli.session import LakeOptions
 
 app = typer.Typer(
@@ -41,6 +41,13 @@ _MAINTAINING = (
 
 for _command in (*_READING, *_MAINTAINING, doctor.doctor):
     app.command(_command.__name__)(_command)
+
+plans = typer.Typer(
+    name="plan", help="Print what a verb would do, and change nothing: its very plan.", no_args_is_help=True, rich_markup_mode=None
+)
+for _command in planning.PLANNED:
+    plans.command(_command.__name__)(planning.planned(_command))
+app.add_typer(plans)
 
 
 def _version(value: bool) -> None:

@@ -6,7 +6,7 @@ gone while its file remains would be forgotten for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -100,31 +100,61 @@ def cleanup_old_files(
     dry_run: bool = False,
 ) -> CleanupResult:
     """Plan, and unless ``dry_run`` carry out, the deletion. See ``DuckLake.cleanup_old_files`` for the arguments."""
-    old: list[ScheduledFile] = []
-    young: list[str] = []
     with database.read() as connection:
         now = database.now(connection)
         check_same_lake(info, stored_options(connection, database.tables))
-        options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
+        reader = CatalogReader(connection, info, database.tables)
+        options = Options.from_mapping(reader.options())
         limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
-        for file in scheduled_files(connection, database.tables, info):
-            if file.scheduled < limit:
-                old.append(file)
-            else:
-                young.append(file_key(file.path))
-        # A file that was in the lake twice is as young as its later end.
-        recent = frozenset(young)
-        young += [key for file in old if (key := file_key(file.path)) in recent]
-        old = [file for file in old if file_key(file.path) not in recent]
-        named = named_by_any_row(connection, database.tables, info, [file.path for file in old])
-    runs = [_clean_batch(database, info, storage, batch, named, dry_run=dry_run) for batch in _batches(_newest_per_path(old))]
+        plan = _plan(reader, limit)
+    return plan.described() if dry_run else _delete(database, info, storage, plan)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CleanupPlan:
+    """Scheduled files to delete and to keep."""
+
+    doomed: tuple[ScheduledFile, ...]
+    kept: tuple[LeftFile, ...]
+    too_young: int
+
+    def described(self) -> CleanupResult:
+        return CleanupResult(dry_run=True, files=tuple(map(_old, self.doomed)), kept=self.kept, too_young=self.too_young)
+
+
+def _plan(reader: CatalogReader, limit: datetime) -> _CleanupPlan:
+    old: list[ScheduledFile] = []
+    young: list[str] = []
+    for file in scheduled_files(reader.connection, reader.catalog, reader.info):
+        if file.scheduled < limit:
+            old.append(file)
+        else:
+            young.append(file_key(file.path))
+    # A file that was in the lake twice is as young as its later end.
+    recent = frozenset(young)
+    young += [key for file in old if (key := file_key(file.path)) in recent]
+    old = _newest_per_path([file for file in old if file_key(file.path) not in recent])
+    named = named_by_any_row(reader.connection, reader.catalog, reader.info, [file.path for file in old])
+    doomed, kept = _split(old, reader.info, named)
+    return _CleanupPlan(doomed=tuple(doomed), kept=tuple(kept), too_young=len(young))
+
+
+def _split(files: Sequence[ScheduledFile], info: LakeInfo, named: Collection[str]) -> tuple[list[ScheduledFile], list[LeftFile]]:
+    """Files to delete, and files to keep with the reasons."""
+    reasons = [(file, _obstacle(file, info, named)) for file in files]
+    kept = [LeftFile(path=printable(file.path), reason=reason) for file, reason in reasons if reason is not None]
+    return [file for file, reason in reasons if reason is None], kept
+
+
+def _delete(database: Database, info: LakeInfo, storage: Storage, plan: _CleanupPlan) -> CleanupResult:
+    runs = [_delete_batch(database, info, storage, batch) for batch in _batches(plan.doomed)]
     return CleanupResult(
-        dry_run=dry_run,
+        dry_run=False,
         files=tuple(file for run in runs for file in run.files),
         missing=tuple(path for run in runs for path in run.missing),
-        kept=tuple(file for run in runs for file in run.kept),
+        kept=(*plan.kept, *(file for run in runs for file in run.kept)),
         failed=tuple(file for run in runs for file in run.failed),
-        too_young=len(young),
+        too_young=plan.too_young,
     )
 
 
@@ -137,22 +167,10 @@ def _batches(files: Sequence[ScheduledFile]) -> Iterator[Sequence[ScheduledFile]
     return (files[start : start + _BATCH] for start in range(0, len(files), _BATCH))
 
 
-def _clean_batch(
-    database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], named: set[str], *, dry_run: bool
-) -> CleanupResult:
+def _delete_batch(database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile]) -> CleanupResult:
     # Asked right before the deletion, not only when the plan was made.
     with database.read() as connection:
-        referenced = named | still_referenced(connection, database.tables, info, [file.path for file in batch])
-    kept: list[LeftFile] = []
-    doomed: list[ScheduledFile] = []
-    for file in batch:
-        reason = _obstacle(file, info, referenced)
-        if reason is None:
-            doomed.append(file)
-        else:
-            kept.append(LeftFile(path=printable(file.path), reason=reason))
-    if dry_run:
-        return CleanupResult(dry_run=True, files=tuple(_old(file) for file in doomed), kept=tuple(kept))
+        doomed, kept = _split(batch, info, still_referenced(connection, database.tables, info, [file.path for file in batch]))
     deletion = storage.delete([file.path for file in doomed])
     failures = dict(deletion.failed)
     done = [file for file in doomed if file.path not in failures]
@@ -172,7 +190,7 @@ def _clean_batch(
     )
 
 
-def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: set[str]) -> str | None:
+def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: Collection[str]) -> str | None:
     if file.path in referenced:
         return "a data file or delete file of the catalog still names it"
     # An absolute path was put there by a writer who knew it to be outside; a relative one must stay inside.

@@ -44,7 +44,7 @@ class OrphansResult(MaintenanceResult):
         dry_run: Whether this is only the plan.
         files: Orphaned files to delete, or deleted.
         failed: Those that could not be deleted.
-        kept: Orphaned files that stay because nobody knows their age.
+        kept: Files that stay because nobody knows their age, or because the catalog has come to name them.
         too_young: Orphaned files that are not old enough; they may belong to a write that is still running.
         uploads: Unfinished uploads to S3 that are aborted, or were.
         uploads_unknown: Why nobody knows whether there are any: the store does not tell, or not to everybody.
@@ -118,46 +118,72 @@ def delete_orphaned_files(
     dry_run: bool = False,
 ) -> OrphansResult:
     """Plan, and unless ``dry_run`` carry out, the sweep. See ``DuckLake.delete_orphaned_files`` for the arguments."""
+    names = _Names(database, info)
     with database.read() as connection:
         now = database.now(connection)
         options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
     limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
+    plan = _plan(info, storage, names, limit, every_parquet=every_parquet)
+    return plan.described() if dry_run else _delete(plan, storage, names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SweepPlan:
+    """What a sweep deletes and what it leaves; the fields are those of the result, with paths as the storage knows them."""
+
+    files: tuple[OrphanedFile, ...]
+    kept: tuple[LeftFile, ...]
+    too_young: int
+    uploads: tuple[UnfinishedUpload, ...]
+    uploads_unknown: str | None
+
+    def described(self) -> OrphansResult:
+        return OrphansResult(
+            dry_run=True,
+            files=tuple(_printable(file) for file in self.files),
+            kept=self.kept,
+            too_young=self.too_young,
+            uploads=self.uploads,
+            uploads_unknown=self.uploads_unknown,
+        )
+
+
+def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, *, every_parquet: bool) -> _SweepPlan:
+    """List the storage, then ask the catalog; nothing is deleted."""
     found = [file for file in storage.list(info.data_path) if _is_candidate(file.path, every_parquet=every_parquet)]
     uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
-    names = _Names(database, info)
+    names.refresh()
     orphans = [file for file in found if not names.has(file.path)]
     ageless = tuple(
         LeftFile(path=printable(file.path), reason="the store does not tell when it was changed") for file in orphans if not file.modified
     )
-    old = [_orphan(file, file.modified) for file in orphans if file.modified and file.modified < limit]
+    old = tuple(_orphan(file, file.modified) for file in orphans if file.modified and file.modified < limit)
     too_young = len(orphans) - len(ageless) - len(old)
-    if dry_run:
-        return OrphansResult(
-            dry_run=True,
-            files=tuple(_printable(file) for file in old),
-            kept=ageless,
-            too_young=too_young,
-            uploads=uploads,
-            uploads_unknown=uploads_unknown,
-        )
+    return _SweepPlan(files=old, kept=ageless, too_young=too_young, uploads=uploads, uploads_unknown=uploads_unknown)
+
+
+def _delete(plan: _SweepPlan, storage: Storage, names: _Names) -> OrphansResult:
+    """Delete what was planned, but what the catalog has come to name since."""
     deleted: list[OrphanedFile] = []
     failed: list[LeftFile] = []
-    for batch in (old[start : start + _BATCH] for start in range(0, len(old), _BATCH)):
+    named: list[LeftFile] = []
+    for batch in (plan.files[start : start + _BATCH] for start in range(0, len(plan.files), _BATCH)):
         names.refresh()
         doomed = [file for file in batch if not names.has(file.path)]
+        named += [LeftFile(path=printable(file.path), reason="the catalog names it by now") for file in batch if names.has(file.path)]
         failures = dict(storage.delete([file.path for file in doomed]).failed)
         deleted += [_printable(file) for file in doomed if file.path not in failures]
         failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
-    aborts = [(upload, abort_upload(storage, upload)) for upload in uploads]
+    aborts = [(upload, abort_upload(storage, upload)) for upload in plan.uploads]
     failed += [LeftFile(path=printable(upload.path), reason=reason) for upload, reason in aborts if reason]
     return OrphansResult(
         dry_run=False,
         files=tuple(deleted),
         failed=tuple(failed),
-        kept=ageless,
-        too_young=too_young,
+        kept=(*plan.kept, *named),
+        too_young=plan.too_young,
         uploads=tuple(upload for upload, reason in aborts if not reason),
-        uploads_unknown=uploads_unknown,
+        uploads_unknown=plan.uploads_unknown,
     )
 
 
@@ -178,7 +204,6 @@ class _Names:
         self._info = info
         self._snapshot: Snapshot | None = None
         self._hashes: frozenset[int] = frozenset()
-        self.refresh()
 
     def refresh(self) -> None:
         """Read them again if anybody has committed since."""
