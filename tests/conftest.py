@@ -137,9 +137,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("tests")
     # Java as short work wants it: its optimising compiler and its collector's threads took more than half of the processor time of tests.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    # Whoever ends the run ends its servers as well, which are no longer in its process group.
+    # Whoever ends the run ends its servers as well, which are no longer in its process group. Dagster gives SIGTERM what SIGINT has, which
+    # a shell's background jobs ignore.
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
