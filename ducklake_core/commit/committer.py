@@ -326,6 +326,8 @@ def head_request(transaction: CommitRequest) -> HeadRequest:
                 files.update(ids)
             case AddDeleteFiles(files=hidden) | InlineDeletes(files=hidden):
                 files.update(file.data_file_id for file in hidden if file.data_file_id >= 0)
+            case MergeFiles(merges=merges):
+                files.update(source_id for merge in merges for source_id, _, _ in merge.sources)
             case RewriteFiles(sources=sources):
                 files.update(source.data_file_id for source in sources)
             case _:

@@ -53,6 +53,17 @@ def _stricter(own: OwnKind, other: str, outcome: str, why: str, scope: Scope = "
     return Rule(name=f"{own}-{other}", own=own, other=other, scope=scope, outcome=outcome, why=why, stricter=True)
 
 
+def _file_rules(own: OwnKind, *rows: tuple[str, str, str, bool]) -> tuple[Rule, ...]:
+    """The rules of a change that moves rows of some data files, of a table that must still be there."""
+    return (
+        *_table_rules(own, ("dropped_table", "dropped it", _GONE)),
+        *(
+            Rule(name=f"{own}-{other}", own=own, other=other, scope="data file", outcome=outcome, why=why, stricter=stricter)
+            for other, outcome, why, stricter in rows
+        ),
+    )
+
+
 def _naming_rules(own: OwnKind) -> tuple[Rule, ...]:
     """The rules that keep a table or view from getting a name."""
     return (
@@ -189,15 +200,15 @@ RULES: tuple[Rule, ...] = (
     _stricter("inlined_file_delete", "deleted_from_table", "deleted from the same data file", _TWICE, "data file"),
     _stricter("inlined_file_delete", "merge_adjacent", "compacted it", _MOVED),
     _stricter("inlined_file_delete", "rewrite_delete", "compacted it", _MOVED),
-    # Compaction.
-    *_table_rules(
+    # Compaction goes by data file, where DuckDB looks at tables: only what others did to the same files is in the way.
+    *_file_rules(
         "compact",
-        ("dropped_table", "dropped it", _GONE),
-        ("deleted_from_table", "deleted from it", "the deleted rows would come back"),
-        ("merge_adjacent", "compacted it", "the files may be gone"),
-        ("rewrite_delete", "compacted it", "the files may be gone"),
+        ("deleted_from_table", "deleted from the same data file", "the deleted rows would come back", False),
+        ("inlined_delete", "deleted from the same data file", "the deletes would point at files that are gone", True),
+        ("inline_flush", "flushed deletes of the same data file", "the deletes would point at files that are gone", True),
+        ("merge_adjacent", "compacted the same data file", "the file may be gone", False),
+        ("rewrite_delete", "compacted the same data file", "the file may be gone", False),
     ),
-    _stricter("compact", "inlined_delete", "deleted rows of it", "the deletes would point at files that are gone"),
     # A flush is planned again on top of whatever moves or deletes rows; rows that come in stay where they are.
     *_table_rules(
         "flush",
@@ -208,17 +219,13 @@ RULES: tuple[Rule, ...] = (
     _stricter("flush", "deleted_from_table", "deleted from it", "two live delete files of a data file double its rows"),
     _stricter("flush", "merge_adjacent", "compacted it", _MOVED),
     _stricter("flush", "rewrite_delete", "compacted it", _MOVED),
-    # A rewrite goes by data file, where DuckDB looks at tables: only what others did to the same files is in the way.
-    *_table_rules("rewrite", ("dropped_table", "dropped it", _GONE)),
-    *(
-        Rule(name=f"rewrite-{other}", own="rewrite", other=other, scope="data file", outcome=outcome, why=why, stricter=stricter)
-        for other, outcome, why, stricter in (
-            ("deleted_from_table", "deleted from the same data file", "the deleted rows would come back", False),
-            ("inlined_delete", "deleted from the same data file", "the deletes would point at files that are gone", True),
-            ("inline_flush", "flushed deletes of the same data file", "the deleted rows would come back", True),
-            ("merge_adjacent", "compacted the same data file", "the file may be gone", False),
-            ("rewrite_delete", "compacted the same data file", "the file may be gone", False),
-        )
+    *_file_rules(
+        "rewrite",
+        ("deleted_from_table", "deleted from the same data file", "the deleted rows would come back", False),
+        ("inlined_delete", "deleted from the same data file", "the deletes would point at files that are gone", True),
+        ("inline_flush", "flushed deletes of the same data file", "the deleted rows would come back", True),
+        ("merge_adjacent", "compacted the same data file", "the file may be gone", False),
+        ("rewrite_delete", "compacted the same data file", "the file may be gone", False),
     ),
     # What was looked at, whether or not anything was found: the transaction is as if it had begun after the other one.
     *_lookup_rules("look_at_definition", *_REDEFINED),

@@ -217,8 +217,10 @@ def _own_changes(action: Action, transaction: CommitRequest) -> Iterator[_Own]:
             yield _on_table("inlined_file_delete", table_id, transaction, tuple((f.data_file_id, None) for f in hidden))
         case EndInlined(table_id=table_id):
             yield _on_table("inlined_delete", table_id, transaction)
-        case MergeFiles(table_id=table_id):
-            yield _on_table("compact", table_id, transaction)
+        case MergeFiles(table_id=table_id, merges=merges):
+            # None of them has ever had a delete.
+            merged = tuple((source_id, frozenset[int | None]()) for merge in merges for source_id, _, _ in merge.sources)
+            yield _on_table("compact", table_id, transaction, merged)
         case FlushInlined(table_id=table_id):
             yield _on_table("flush", table_id, transaction)
         case RewriteFiles(table_id=table_id, sources=sources):

@@ -17,6 +17,7 @@ from ducklake_core.maintenance.budget import OUT_OF_TIME
 from ducklake_core.maintenance.cleanup import cleanup_old_files
 from ducklake_core.maintenance.expire import expire_snapshots
 from ducklake_core.maintenance.flush import flush_inlined_data
+from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.merge import merge_adjacent_files
 from ducklake_core.maintenance.orphans import delete_orphaned_files
 from ducklake_core.maintenance.request import TableRequest
@@ -87,11 +88,12 @@ def checkpoint(
         expires = Options.from_mapping(reader.options()).expire_older_than is not None
         # A name that does not exist is the caller's mistake, no failure of a verb.
         request.scope.select(reader, reader.latest_snapshot().id)
+    execution = Execution(spark=spark)
     verbs: dict[str, Callable[[], MaintenanceResult]] = {
-        "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request),
+        "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request, execution=execution),
         "expire_snapshots": lambda: expire_snapshots(database, info, min_age=min_age, dry_run=dry_run),
-        "merge_adjacent_files": lambda: merge_adjacent_files(database, info, storage, request, spark=spark),
-        "rewrite_data_files": lambda: rewrite_data_files(database, info, storage, request),
+        "merge_adjacent_files": lambda: merge_adjacent_files(database, info, storage, request, execution=execution),
+        "rewrite_data_files": lambda: rewrite_data_files(database, info, storage, request, execution=execution),
         "cleanup_old_files": lambda: cleanup_old_files(database, info, storage, min_age=min_age, dry_run=dry_run),
         "delete_orphaned_files": lambda: delete_orphaned_files(database, info, storage, min_age=min_age, dry_run=dry_run),
     }

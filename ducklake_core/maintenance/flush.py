@@ -5,8 +5,11 @@ Rows keep their ids and the snapshots that added and ended them, so that every s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from ducklake_core.catalog.changed_files import Definition, definitions
 from ducklake_core.catalog.database.connections import Database
@@ -14,25 +17,36 @@ from ducklake_core.catalog.inlined.rows import stored_rows
 from ducklake_core.catalog.reading.compaction import delete_histories, inlined_deletes_of, inlined_row_counts
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.commit.moved_rows import FlushedFile, FlushInlined, GatheredDeletes
-from ducklake_core.engines.arrow.flush import FlushedRows, flush_rows
+from ducklake_core.commit.moved_rows import FlushInlined
+from ducklake_core.engines.arrow.flush import FlushedFiles, FlushTask, flush_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
 from ducklake_core.format.files import paths
+from ducklake_core.format.files.delete_history import DeleteHistory
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import InlinedTable, LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter
-from ducklake_core.maintenance.delete_history import gather_deletes, write_deletes
+from ducklake_core.maintenance.groups import Execution
+from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
-from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, followed_order, name_of, plan_tables
+from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, name_of, plan_tables
 from ducklake_core.planning.planner import check_locations
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
 
 _VERB = "flush_inlined_data"
+
+EXECUTOR_ROWS = 100_000
+"""Rows and deletes of a table from which executors flush them; fewer are sooner in files than a Spark job begins."""
+
+_TASK_ROWS = 100_000
+"""Rows that one executor makes files of."""
+
+_TASK_FILES = 64
+"""Data files of which one executor gathers the deletes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +145,11 @@ def flush_inlined_data(
     info: LakeInfo,
     storage: Storage,
     request: TableRequest,
+    *,
+    execution: Execution | None = None,
 ) -> FlushResult:
     """Plan, and unless it is a dry run carry out, the flush. See ``DuckLake.flush_inlined_data`` for the arguments."""
-    flusher = _Flusher(database, info, storage, request)
+    flusher = _Flusher(database, info, storage, request, execution or Execution())
     found = plan_tables(database, info, request.scope, _plan)
     plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
     done = [
@@ -178,6 +194,7 @@ class _Flusher:
     info: LakeInfo
     storage: Storage
     request: TableRequest
+    execution: Execution
 
     def run(self, plan: _FlushPlan) -> TableFlush:
         planned = plan.described()
@@ -208,51 +225,78 @@ class _Flusher:
             histories = delete_histories(reader, table, deletes, deletes)
             for history in histories:
                 check_locations(self.info, table, [history.file])
+        count = sum(len(of_file) for of_file in deletes.values())
+        rows_flushed = sum(rows.num_rows for _, rows in stored)
+        on_executors = self.execution.spark is not None and rows_flushed + count >= EXECUTOR_ROWS
         state = self._state(table)
-        flushed: list[tuple[_Source, FlushedRows]] = []
-        files: list[FlushedFile] = []
-        gathered: list[GatheredDeletes] = []
-        try:
-            for source, rows in stored:
-                own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(table, source.schema))
-                flushed += [(source, one) for one in flush_rows(rows, own)]
-            files += [self._file(source, one, state) for source, one in flushed]
-            gathered += [gather_deletes(history, self.info, state) for history in histories]
-        except BaseException:
-            sweep(self.storage, state.directory, state.write_id, named=self._named)
-            raise
+        done = self._write(state, self._tasks(state, table, stored, histories, split=on_executors), on_executors=on_executors)
+        files = tuple(file for one in done for file in one.files)
+        gathered = tuple(deletes_of for one in done for deletes_of in one.gathered)
         action = FlushInlined(
             table_id=table.id,
-            files=tuple(files),
+            files=files,
             inlined_tables=tuple(source.inlined.name for source, _ in stored),
             superseded=tuple(source.inlined.name for source in sources[:-1]),
             until=base.id,
-            gathered=tuple(gathered),
+            gathered=gathered,
             deletes_of=tuple(deletes),
         )
-        rows_flushed = sum(rows.num_rows for _, rows in stored)
-        count = sum(len(of_file) for of_file in deletes.values())
-        written = [
-            *((file.output.path, file.output.file_size_bytes) for file in files),
-            *((file.deletes.path, file.deletes.file_size_bytes) for file in files if file.deletes is not None),
-            *((one.file.path, one.file.file_size_bytes) for one in gathered),
-        ]
+        delete_files = [*(file.deletes for file in files if file.deletes is not None), *(one.file for one in gathered)]
+        outputs = [file.output for file in files]
         message = f"{_VERB}: {rows_flushed} rows and {count} deletes of {planned.table}"
         change = Change(table=table, base=base, action=action, message=message, commit=self.request.commit)
-        snapshot = commit_table(self.database, self.info, change, lambda: self._discard(state, written))
+        made = [state.directory + path for one in done for path in one.paths()]
+        snapshot = commit_table(self.database, self.info, change, lambda: self.storage.delete(made))
         return replace(
             planned,
             rows=rows_flushed,
             ended_rows=sum(file.deletes.delete_count for file in files if file.deletes is not None),
             deletes=count,
             files_created=len(files),
-            delete_files_created=len(written) - len(files),
-            bytes_written=sum(size for _, size in written),
+            delete_files_created=len(delete_files),
+            bytes_written=sum(file.file_size_bytes for file in outputs) + sum(file.file_size_bytes for file in delete_files),
             snapshot=snapshot,
         )
 
-    def _discard(self, state: WriteState, written: Iterable[tuple[str, int]]) -> None:
-        self.storage.delete([state.directory + path for path, _ in written])
+    def _tasks(
+        self,
+        state: WriteState,
+        table: TableState,
+        stored: Sequence[tuple[_Source, pa.Table]],
+        histories: Sequence[DeleteHistory],
+        *,
+        split: bool,
+    ) -> list[FlushTask]:
+        """The work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
+        tasks = []
+        for source, rows in stored:
+            own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(table, source.schema))
+            most = _TASK_ROWS if split else rows.num_rows
+            tasks += [FlushTask(state=own, rows=rows.slice(start, most)) for start in range(0, rows.num_rows, most)]
+        most = _TASK_FILES if split else len(histories)
+        for start in range(0, len(histories), max(1, most)):
+            part = tuple(histories[start : start + most])
+            tasks.append(FlushTask(state=state, histories=part, data_path=self.info.data_path))
+        return tasks
+
+    def _write(self, state: WriteState, tasks: Sequence[FlushTask], *, on_executors: bool) -> list[FlushedFiles]:
+        """What the tasks have written, in their order; when one fails, all their files are deleted."""
+        execution = self.execution if on_executors else replace(self.execution, spark=None)
+        done: dict[int, FlushedFiles] = {}
+        any_lost = False
+        try:
+            with closing(execution.outcomes(flush_files, tasks, BudgetMeter())) as outcomes:
+                for number, result, lost in outcomes:
+                    any_lost |= lost
+                    if isinstance(result, DuckLakeError):
+                        raise result
+                    done[number] = result
+        except BaseException:
+            sweep(self.storage, state.directory, state.write_id, named=self._named)
+            raise
+        if any_lost:
+            sweep(self.storage, state.directory, state.write_id, keep=[path for one in done.values() for path in one.paths()])
+        return [done[number] for number in range(len(tasks))]
 
     def _state(self, table: TableState) -> WriteState:
         return WriteState(
@@ -263,18 +307,6 @@ class _Flusher:
             storage=self.storage,
             encrypted=self.info.encrypted,
             options=Options.from_mapping(table.options),
-        )
-
-    def _file(self, source: _Source, rows: FlushedRows, state: WriteState) -> FlushedFile:
-        positions, snapshots = rows.ended
-        deletes = write_deletes(positions, snapshots, state.directory + rows.file.path, state) if len(positions) else None
-        return FlushedFile(
-            output=rows.file,
-            row_id_start=rows.row_id_start,
-            begin_snapshot=rows.begin_snapshot,
-            partial_max=rows.partial_max,
-            partition_id=source.spec.id if source.spec is not None else None,
-            deletes=deletes,
         )
 
     def _named(self, files: Sequence[str]) -> frozenset[str]:

@@ -1,27 +1,27 @@
 """Merge small files into larger ones (specification: Merge Files): plan all tables, then write and commit table by table.
 
-One snapshot per table that has work. What goes wrong with one table, or one group of files, is reported and never stops the others.
+One snapshot per table that has work, or one for each group of files. What goes wrong with one table, or one group, is reported and
+never stops the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
-from typing import TYPE_CHECKING, TypeAlias
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import MergedFile, MergeFiles
-from ducklake_core.engines.arrow.rewrite import MergeTask, discard, merge_files
+from ducklake_core.engines.arrow.rewrite import MergeTask, merge_files
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot
+from ducklake_core.maintenance.groups import Execution, TableWork
 from ducklake_core.maintenance.merge_plan import MergeGroup, MergeLimits, TableMergePlan, plan_table, within_budget
+from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
@@ -29,11 +29,7 @@ from ducklake_core.maintenance.tables import Change, FailedTable, commit_table, 
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 _VERB = "merge_adjacent_files"
-MergeOutcome: TypeAlias = WrittenFile | DuckLakeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +42,8 @@ class TableMerge:
         files_merged: Files that were, or would be, replaced.
         files_created: Files that replace them.
         bytes_read: Their bytes before, and ``bytes_written`` after (0 in a dry run).
-        snapshot: The snapshot that the merge became, None in a dry run and where nothing was done.
+        snapshot: The newest of ``snapshots``, None in a dry run and where nothing was done.
+        snapshots: What the merge became: one snapshot, or one for each group that was committed by itself.
         skipped: Why the table is left alone altogether, None when it is not.
         left: How many files are left alone, by reason.
         failures: What went wrong; the rows are as they were.
@@ -60,6 +57,7 @@ class TableMerge:
     bytes_read: int = 0
     bytes_written: int = 0
     snapshot: Snapshot | None = None
+    snapshots: tuple[Snapshot, ...] = ()
     skipped: str | None = None
     left: tuple[tuple[str, int], ...] = ()
     failures: tuple[str, ...] = ()
@@ -122,13 +120,13 @@ def merge_adjacent_files(
     request: TableRequest,
     *,
     limits: MergeLimits | None = None,
-    spark: SparkSession | None = None,
+    execution: Execution | None = None,
 ) -> MergeResult:
     """Plan, and unless it is a dry run carry out, the merge. See ``DuckLake.merge_adjacent_files`` for the arguments."""
     bounds = limits or MergeLimits()
     found = plan_tables(database, info, request.scope, lambda reader, state, base: plan_table(reader, state, base, bounds))
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
-    merger = _Merger(database, info, storage, request, spark)
+    merger = _Merger(database, info, storage, request, execution or Execution())
     done = [
         _unplanned(plan) if isinstance(plan, FailedTable) else _planned(plan) if request.dry_run or not plan.groups else merger.run(plan)
         for plan in plans
@@ -181,33 +179,25 @@ class _Merger:
     info: LakeInfo
     storage: Storage
     request: TableRequest
-    spark: SparkSession | None
+    execution: Execution
 
     def run(self, plan: TableMergePlan) -> TableMerge:
-        if self.request.meter.is_out_of_time:
-            return _planned(plan.without_time_for(0))
         write_id = paths.write_id()
-        tasks = [self._task(plan, group, write_id) for group in plan.groups]
-        try:
-            outcomes = list(zip(plan.groups, self._outcomes(tasks), strict=False))
-        except BaseException:
-            # Nothing of it is committed: the job failed as a whole, or somebody interrupted it.
-            sweep(self.storage, plan.table.path, write_id, named=self._named)
-            raise
-        plan = plan.without_time_for(len(outcomes))
-        failed = {number: outcome for number, (_, outcome) in enumerate(outcomes) if isinstance(outcome, DuckLakeError)}
-        failures = [f"{plan.groups[number]}: {error}" for number, error in failed.items()]
-        done = [(group, file) for group, file in outcomes if isinstance(file, WrittenFile)]
-        snapshot: Snapshot | None = None
-        if done:
-            try:
-                snapshot = self._commit(plan, done, lambda: discard([file for _, file in done], tasks[0].state))
-            except DuckLakeError as error:
-                failures.append(str(error))
-                failed = {number: failed.get(number, error) for number in range(len(plan.groups))}
-        planned = _planned(plan)
-        if snapshot is None:
-            done = []
+        directory = plan.table.path
+
+        def clean(kept: Sequence[WrittenFile]) -> None:
+            sweep(self.storage, directory, write_id, named=self._named, keep=[file.path for file in kept])
+
+        carried = TableWork(
+            work=merge_files,
+            tasks=[self._task(plan, group, write_id) for group in plan.groups],
+            commit=lambda files: self._commit(plan, files),
+            sweep=clean,
+        ).run(self.execution, self.request.meter)
+        done = [(plan.groups[number], file) for number, file in sorted(carried.done.items())]
+        begun = plan.without_time_for(carried.late)
+        planned = _planned(begun)
+        single = [f"{plan.groups[number]}: {error}" for number, error in sorted(carried.failed.items()) if error is not carried.refusal]
         return replace(
             planned,
             groups=tuple(str(group) for group, _ in done),
@@ -215,15 +205,17 @@ class _Merger:
             files_created=len(done),
             bytes_read=sum(group.bytes for group, _ in done),
             bytes_written=sum(file.file_size_bytes for _, file in done),
-            snapshot=snapshot,
-            failures=tuple(failures),
+            snapshot=carried.snapshots[-1] if carried.snapshots else None,
+            snapshots=carried.snapshots,
+            failures=tuple(single if carried.refusal is None else [*single, str(carried.refusal)]),
             steps=tuple(
-                _step(planned.table, str(failed[number]), "failed", group)
-                if number in failed
+                _step(planned.table, str(carried.failed[number]), "failed", group)
+                if number in carried.failed
                 else _step(planned.table, str(group), "done", group)
                 for number, group in enumerate(plan.groups)
+                if number not in carried.late
             )
-            + tuple(_left(plan)),
+            + tuple(_left(begun)),
         )
 
     def _task(self, plan: TableMergePlan, group: MergeGroup, write_id: str) -> MergeTask:
@@ -237,6 +229,7 @@ class _Merger:
             storage=self.storage,
             encrypted=self.info.encrypted,
             options=Options.from_mapping(table.options),
+            sort=followed_order(table, group.schema),
         )
         return MergeTask(
             files=group.files,
@@ -250,22 +243,20 @@ class _Merger:
         with self.database.read() as connection:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
-    def _outcomes(self, tasks: Sequence[MergeTask]) -> list[MergeOutcome]:
-        """What became of each task; fewer when time was up before the others began."""
-        if self.spark is None:
-            return [_attempt(task) for task in takewhile(lambda _: not self.request.meter.is_out_of_time, tasks)]
-        from ducklake_core.engines.spark.rewrite import merge_groups
-
-        return list(merge_groups(tasks, self.spark))
-
-    def _commit(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]], discard_all: Callable[[], None]) -> Snapshot:
+    def _commit(self, plan: TableMergePlan, written: Mapping[int, WrittenFile]) -> Snapshot:
         table = plan.table
+        done = [(plan.groups[number], file) for number, file in written.items()]
         sources = sum(len(group.files) for group, _ in done)
         merges = tuple(self._merged(group, file) for group, file in done)
-        action = MergeFiles(table_id=table.id, schema=table.schema, merges=merges)
-        message = f"{_VERB}: {sources} files of {name_of(table)} into {len(done)}"
-        change = Change(table=table, base=plan.base, action=action, message=message, commit=self.request.commit)
-        return commit_table(self.database, self.info, change, discard_all)
+        change = Change(
+            table=table,
+            base=plan.base,
+            action=MergeFiles(table_id=table.id, schema=table.schema, merges=merges),
+            message=f"{_VERB}: {sources} files of {name_of(table)} into {len(done)}",
+            commit=self.request.commit,
+        )
+        made = [table.path + file.path for _, file in done]
+        return commit_table(self.database, self.info, change, lambda: self.storage.delete(made))
 
     def _merged(self, group: MergeGroup, output: WrittenFile) -> MergedFile:
         return MergedFile(
@@ -276,10 +267,3 @@ class _Merger:
             partial_max=group.partial_max,
             partition_id=group.partition_id,
         )
-
-
-def _attempt(task: MergeTask) -> MergeOutcome:
-    try:
-        return merge_files(task)
-    except DuckLakeError as error:
-        return error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.reading.compaction import SchemaVersions, files_with_deletes, schema_versions
@@ -14,10 +14,10 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter, also_left
+from ducklake_core.maintenance.neighbours import file_kind, row_order
+from ducklake_core.maintenance.order import can_follow_order
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.planning.planner import check_locations
-
-_GroupKey = tuple[int | None, int | None, tuple[tuple[int, str | None], ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +112,13 @@ class TableMergePlan:
         """Bytes to read."""
         return sum(group.bytes for group in self.groups)
 
-    def without_time_for(self, begun: int) -> TableMergePlan:
-        """The plan without the groups that were not begun when time was up."""
-        late = self.groups[begun:]
+    def without_time_for(self, late: Collection[int]) -> TableMergePlan:
+        """The plan without the groups, by number, that were not begun when time was up."""
         if not late:
             return self
-        beyond = {OUT_OF_TIME: sum(len(group.files) for group in late)}
-        return replace(self, groups=self.groups[:begun], left=also_left(self.left, beyond))
+        beyond = {OUT_OF_TIME: sum(len(self.groups[number].files) for number in late)}
+        begun = tuple(group for number, group in enumerate(self.groups) if number not in late)
+        return replace(self, groups=begun, left=also_left(self.left, beyond))
 
 
 def within_budget(plan: TableMergePlan, meter: BudgetMeter) -> TableMergePlan:
@@ -172,8 +172,8 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
 def _obstacle(table: TableState, options: Options) -> str | None:
     if not options.auto_compact:
         return "its option auto_compact is false"
-    if table.sort_keys:
-        return "it has sort keys, and merging would lose the order of rows within files"
+    if table.sort_keys and not can_follow_order(table):
+        return f"it is sorted by {', '.join(key.expression for key in table.sort_keys)}, which only DuckDB's SQL can evaluate"
     return None
 
 
@@ -210,10 +210,9 @@ class _Grouping:
         self._schemas: dict[int | None, Schema] = {}
 
     def grouped(self, files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
-        groups: dict[_GroupKey, list[DataFile]] = {}
-        for file in sorted(files, key=_row_order):
-            key = (self._versions.at(file.begin_snapshot), file.partition_id, tuple(sorted(file.partition_values)))
-            groups.setdefault(key, []).append(file)
+        groups: dict[object, list[DataFile]] = {}
+        for file in sorted(files, key=row_order):
+            groups.setdefault(file_kind(file, self._versions), []).append(file)
         yield from groups.values()
 
     def group(self, files: Sequence[DataFile]) -> MergeGroup:
@@ -232,10 +231,6 @@ class _Grouping:
         if version not in self._schemas:
             self._schemas[version] = self._reader.table_by_id(self._table.id, file.begin_snapshot).schema
         return self._schemas[version]
-
-
-def _row_order(file: DataFile) -> tuple[int, bool, int, int]:
-    return (file.begin_snapshot, file.row_id_start is None, file.row_id_start or 0, file.id)
 
 
 def _runs(files: Sequence[DataFile], target: int) -> Iterator[list[DataFile]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ducklake_core.catalog.database.connections import Database, classify
@@ -13,11 +14,9 @@ from ducklake_core.commit.actions import Action
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.request import CommitMessage, CommitRequest, new_commit_id, stored_extra_info
-from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UnsupportedFeatureError
-from ducklake_core.format.layout.sorting import SortOrder, sort_orders
+from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.names import join_name
-from ducklake_core.format.types.schema import Schema
 from ducklake_core.maintenance.request import TableScope
 
 T = TypeVar("T")
@@ -92,6 +91,7 @@ class Change:
         action: The change.
         message: Stored with the snapshot, unless ``commit`` has one.
         commit: What the caller says about the snapshot.
+        facts: What is stored beside it, where the caller does not use the same keys.
     """
 
     table: TableState
@@ -99,9 +99,15 @@ class Change:
     action: Action
     message: str
     commit: CommitMessage = field(default_factory=CommitMessage)
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
-def commit_table(database: Database, info: LakeInfo, change: Change, discard: Callable[[], None]) -> Snapshot:
+def _extra_info(commit_id: str, change: Change) -> str:
+    stored = stored_extra_info(commit_id, change.commit.get("extra_info"))
+    return json.dumps({**change.facts, **json.loads(stored)}) if change.facts else stored
+
+
+def commit_table(database: Database, info: LakeInfo, change: Change, discard: Callable[[], object]) -> Snapshot:
     """Commit what became of one table.
 
     Args:
@@ -118,7 +124,7 @@ def commit_table(database: Database, info: LakeInfo, change: Change, discard: Ca
         names={change.table.id: name_of(change.table)},
         author=change.commit.get("author"),
         message=change.commit.get("message") or change.message,
-        extra_info=stored_extra_info(commit_id, change.commit.get("extra_info")),
+        extra_info=_extra_info(commit_id, change),
     )
     committer = Committer(database)
     try:
@@ -133,24 +139,3 @@ def commit_table(database: Database, info: LakeInfo, change: Change, discard: Ca
         if isinstance(error, DuckLakeError) or not committer.may_have_committed:
             discard()
         raise
-
-
-def followed_order(table: TableState, schema: Schema) -> tuple[SortOrder, ...]:
-    """The table's sort order in columns that it has or had, as far as files in Arrow's hands can follow it.
-
-    It ends before the first key that is no plain column: a sort order makes reading faster, and promises nothing.
-    """
-    try:
-        orders = sort_orders(table.sort_keys, table.schema, name_of(table))
-    except UnsupportedFeatureError:
-        return ()
-    names = {column.id: column.name for column in schema}
-    found: list[SortOrder] = []
-    for order in orders:
-        if order.column is None:
-            break
-        then = names.get(table.schema.column(order.column).id)
-        # A column that the rows lack is the same in all of them.
-        if then is not None:
-            found.append(replace(order, column=then, columns=(then,)))
-    return tuple(found)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
 
+from ducklake_core.errors import UsageError
 from ducklake_core.maintenance.lake_verbs import LakeVerbs
 
 if TYPE_CHECKING:
@@ -161,15 +162,17 @@ class MaintenanceVerbs(LakeVerbs):
         max_files: int | None = None,
         max_seconds: float | None = None,
         spark: SparkSession | None = None,
+        max_concurrency: int | None = None,
+        partial_progress: bool = False,
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> MergeResult:
         """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work.
 
-        Rows, row ids and what earlier snapshots show stay as they are. The sources are scheduled for deletion at once, so
-        run :meth:`cleanup_old_files` only with an age that running queries do not exceed. Files with deletes are left alone, and
-        so are tables whose option ``auto_compact`` is false. A table that fails, or that another writer changes meanwhile, is
-        reported in the result and does not stop the others.
+        Rows, row ids and what earlier snapshots show stay as they are; rows follow the table's sort order. The sources are scheduled
+        for deletion at once, so run :meth:`cleanup_old_files` only with an age that running queries do not exceed. Files with deletes
+        are left alone, and so are tables whose option ``auto_compact`` is false, or that are sorted by what Arrow cannot sort by. A
+        table that fails, or whose files another writer changes meanwhile, is reported in the result and does not stop the others.
 
         Args:
             table: ``table`` or ``schema.table``; all tables when not given.
@@ -184,6 +187,10 @@ class MaintenanceVerbs(LakeVerbs):
             max_files: Most files to read, likewise.
             max_seconds: Seconds after which no further file is made; those that were made are committed.
             spark: Session whose executors do the work, a group of files each; without it this process does.
+            max_concurrency: Most groups of files at a time, on threads of this process or as jobs of Spark. When not given, one in
+                this process, and on Spark all groups of a table as one job.
+            partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
+                table together. What is committed stays when the run is interrupted, and the next run does the rest.
             dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
             **commit: Author, message and extra information of the snapshots (:class:`CommitMessage`); the message says what was merged
                 when none is given.
@@ -192,6 +199,7 @@ class MaintenanceVerbs(LakeVerbs):
             NotFoundError: No such table or schema.
             UsageError: Bounds that contradict each other.
         """
+        from ducklake_core.maintenance.groups import Execution
         from ducklake_core.maintenance.merge import merge_adjacent_files
         from ducklake_core.maintenance.merge_plan import MergeLimits
 
@@ -200,7 +208,8 @@ class MaintenanceVerbs(LakeVerbs):
         request = _request(
             table, schema, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
-        return merge_adjacent_files(self._database, self._info, self._storage, request, limits=limits, spark=spark)
+        execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
+        return merge_adjacent_files(self._database, self._info, self._storage, request, limits=limits, execution=execution)
 
     def flush_inlined_data(
         self,
@@ -210,6 +219,8 @@ class MaintenanceVerbs(LakeVerbs):
         tables: str | Sequence[str] | None = None,
         max_rows: int | None = None,
         max_seconds: float | None = None,
+        spark: SparkSession | None = None,
+        max_concurrency: int | None = None,
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> FlushResult:
@@ -226,6 +237,9 @@ class MaintenanceVerbs(LakeVerbs):
             tables: Instead of both, names with wildcards, as in :meth:`merge_adjacent_files`.
             max_rows: Rows and deletes after which no further table is begun; a table is flushed as a whole.
             max_seconds: Seconds after which no further table is begun.
+            spark: Session whose executors write the files of tables with 100,000 inlined rows and deletes or more; this process reads
+                the rows in any case, and writes those of other tables.
+            max_concurrency: Most parts of a table at a time, on threads of this process or as jobs of Spark.
             dry_run: Change nothing; the result lists what would be flushed, and why what is left alone is.
             **commit: As in :meth:`merge_adjacent_files`.
 
@@ -233,10 +247,12 @@ class MaintenanceVerbs(LakeVerbs):
             NotFoundError: No such table or schema.
         """
         from ducklake_core.maintenance.flush import flush_inlined_data
+        from ducklake_core.maintenance.groups import Execution
 
         self._database.check_writable(dry_run=dry_run)
         request = _request(table, schema, tables, commit, dry_run, max_rows=max_rows, max_seconds=max_seconds)
-        return flush_inlined_data(self._database, self._info, self._storage, request)
+        execution = Execution(spark=spark, max_concurrency=max_concurrency)
+        return flush_inlined_data(self._database, self._info, self._storage, request, execution=execution)
 
     def rewrite_data_files(
         self,
@@ -245,10 +261,14 @@ class MaintenanceVerbs(LakeVerbs):
         schema: str | None = None,
         tables: str | Sequence[str] | None = None,
         delete_threshold: float | None = None,
+        cluster_by: Sequence[str] = (),
         max_compacted_files: int | None = None,
         max_input_bytes: int | None = None,
         max_files: int | None = None,
         max_seconds: float | None = None,
+        spark: SparkSession | None = None,
+        max_concurrency: int | None = None,
+        partial_progress: bool = False,
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> RewriteResult:
@@ -256,9 +276,9 @@ class MaintenanceVerbs(LakeVerbs):
 
         Row ids stay as they are, earlier snapshots keep reading the old files until they expire, and the change feed tells of nothing.
         Files of one partition are written together, up to the option ``target_file_size``, in the table's sort order as far as Arrow
-        can sort by it. A table whose option ``auto_compact`` is false is left alone. A table that fails is reported in the result and
-        does not stop the others. Rows that others add meanwhile are no matter; when they delete from the same files, the table is
-        planned again.
+        can sort by it; small files without deleted rows that lie next to them join, as long as they fit into that size. A table whose
+        option ``auto_compact`` is false is left alone. A table that fails is reported in the result and does not stop the others. Rows
+        that others add meanwhile are no matter; when they delete from the same files, the table is planned again.
 
         Args:
             table: ``table`` or ``schema.table``; all tables when not given.
@@ -270,22 +290,36 @@ class MaintenanceVerbs(LakeVerbs):
             max_input_bytes: Most bytes of files to read, over all tables; what does not fit is a skipped step.
             max_files: Most files to read, likewise.
             max_seconds: Seconds after which no further group of files is begun; what was written is committed.
+            cluster_by: Columns, at most 8, by which all files of ``table`` are written anew where ranges of them touch many more files
+                than they have to: rows lie along a Hilbert curve (in the order of the column, where it is one), in place of the
+                table's sort order. The result says what is gained; a run leaves alone what an earlier one has clustered.
+            spark: Session whose executors do the work, a group of files each; without it this process does.
+            max_concurrency: Most groups of files at a time, on threads of this process or as jobs of Spark. When not given, one in
+                this process, and on Spark all groups of a table as one job.
+            partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
+                table together. What is committed stays when the run is interrupted, and the next run does the rest.
             dry_run: Change nothing; the result lists what would be rewritten, and why what is left alone is.
             **commit: As in :meth:`merge_adjacent_files`.
 
         Raises:
             NotFoundError: No such table or schema.
-            UsageError: A threshold that is not between 0 and 1.
+            UsageError: A threshold that is not between 0 and 1, columns to cluster by without a table, or too many of them.
+            UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
         """
+        from ducklake_core.maintenance.groups import Execution
         from ducklake_core.maintenance.rewrite import rewrite_data_files
         from ducklake_core.maintenance.rewrite_plan import RewriteLimits
 
         self._database.check_writable(dry_run=dry_run)
-        limits = RewriteLimits(delete_threshold=delete_threshold, max_compacted_files=max_compacted_files)
+        columns = tuple(cluster_by)
+        if columns and table is None:
+            raise UsageError("cluster_by names columns of one table: give table as well", parameter="cluster_by")
+        limits = RewriteLimits(delete_threshold=delete_threshold, max_compacted_files=max_compacted_files, cluster_by=columns)
         request = _request(
             table, schema, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
-        return rewrite_data_files(self._database, self._info, self._storage, request, limits=limits)
+        execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
+        return rewrite_data_files(self._database, self._info, self._storage, request, limits=limits, execution=execution)
 
     def checkpoint(
         self,
@@ -314,7 +348,7 @@ class MaintenanceVerbs(LakeVerbs):
             max_files: Most data files that they read together.
             max_seconds: Seconds after which nothing further is begun, be it a verb, a table or a file.
             min_age: Floor under the ages of snapshots and files that go, as in the verbs.
-            spark: Session whose executors merge files; without it this process does.
+            spark: Session whose executors flush, merge and rewrite; without it this process does.
             dry_run: Change nothing; the result lists what each verb would do to the lake as it is now.
             **commit: As in :meth:`merge_adjacent_files`.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import case, func, select
@@ -12,8 +13,12 @@ from ducklake_core.catalog.reading.file_queries import is_in
 from ducklake_core.catalog.reading.file_rows import Streams, data_file_of, delete_file_of
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import CatalogCorruptError
-from ducklake_core.format.files.data_files import DataFile, DeleteFile
+from ducklake_core.format.files.data_files import DeleteFile
+from ducklake_core.format.files.delete_history import DeleteHistory
 from ducklake_core.format.state import TableState
+
+CLUSTERED_KEY = "clustered_by"
+"""In ``commit_extra_info`` of a rewrite: ids of the columns that it clustered files by."""
 
 
 class SchemaVersions:
@@ -46,17 +51,20 @@ def files_with_deletes(reader: CatalogReader, table_id: int) -> set[int]:
     return set(reader.connection.execute(select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()).scalars())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteHistory:
-    """Everything that ever deleted rows of a data file.
+def clustered_snapshots(reader: CatalogReader, snapshot_ids: Collection[int], column_ids: Sequence[int]) -> frozenset[int]:
+    """Those of some snapshots whose commits say that they clustered files by some columns."""
+    changes = reader.catalog["snapshot_changes"]
+    query = select(changes.c.snapshot_id, changes.c.commit_extra_info).where(is_in(changes.c.snapshot_id, sorted(snapshot_ids)))
+    rows = reader.connection.execute(query).all()
+    return frozenset(row.snapshot_id for row in rows if row.commit_extra_info and _clusters(row.commit_extra_info, list(column_ids)))
 
-    Attributes:
-        file: The data file, live or not, with every delete file it has, ended ones too.
-        inlined: (position, snapshot) of the deletes that the catalog holds.
-    """
 
-    file: DataFile
-    inlined: tuple[tuple[int, int], ...] = ()
+def _clusters(extra_info: str, column_ids: list[int]) -> bool:
+    try:
+        said = json.loads(extra_info)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and said.get(CLUSTERED_KEY) == column_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from ducklake_core.commit.moved_rows import FlushedFile, GatheredDeletes
+from ducklake_core.engines.arrow.delete_history import gather_deletes, write_deletes
 from ducklake_core.engines.arrow.sorting import sorted_rows
+from ducklake_core.engines.arrow.work import Stopped
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.files.data_files import ROW_ID_COLUMN, ROW_ID_FIELD_ID, SNAPSHOT_ID_COLUMN, SNAPSHOT_ID_FIELD_ID, WrittenFile
+from ducklake_core.format.files.delete_history import DeleteHistory
 from ducklake_core.format.files.statistics import verify_written_file
 from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.types.arrow_types import to_arrow_schema
@@ -47,6 +51,78 @@ class FlushedRows:
     begin_snapshot: int
     partial_max: int
     ended: tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushTask:
+    """Write inlined rows, and inlined deletes, to files. It travels to executors, so it knows nothing of the catalog.
+
+    Attributes:
+        state: Where and how; its schema, partition spec and sort order are those of the rows.
+        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_rows` gives them, all with the same columns; None for none.
+        histories: Deletes of data files, to be gathered in one file for each.
+        data_path: The lake's, to which paths of the catalog are relative.
+    """
+
+    state: WriteState
+    rows: pa.Table | None = None
+    histories: tuple[DeleteHistory, ...] = ()
+    data_path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushedFiles:
+    """What became of a :class:`FlushTask`: files that are in place but not committed."""
+
+    files: tuple[FlushedFile, ...]
+    gathered: tuple[GatheredDeletes, ...]
+
+    def paths(self) -> list[str]:
+        """All of them, relative to the table's directory."""
+        deletes = (file.deletes.path for file in self.files if file.deletes is not None)
+        return [*(file.output.path for file in self.files), *deletes, *(one.file.path for one in self.gathered)]
+
+
+def flush_files(task: FlushTask, *, threads: bool = True, stopped: Stopped | None = None) -> FlushedFiles:  # noqa: ARG001 - as all work
+    """Write the rows to files, and for those that have ended, and for each history, a delete file.
+
+    Raises:
+        SchemaError: A value does not fit its column.
+        CorruptFileError: A delete file is not what the catalog says it is.
+        StorageError: A file cannot be written. In every case of failure the files of this call are deleted.
+    """
+    state = task.state
+    state.check_version()
+    made: list[str] = []
+    try:
+        flushed = [] if task.rows is None else flush_rows(task.rows, state)
+        made += [one.file.path for one in flushed]
+        files = tuple(_with_deletes(one, state, made) for one in flushed)
+        gathered = []
+        for history in task.histories:
+            if stopped is not None and stopped():
+                raise KeyboardInterrupt
+            gathered.append(gather_deletes(history, task.data_path, state))
+            made.append(gathered[-1].file.path)
+        return FlushedFiles(files=files, gathered=tuple(gathered))
+    except BaseException:
+        state.storage.delete([state.directory + path for path in made])
+        raise
+
+
+def _with_deletes(rows: FlushedRows, state: WriteState, made: list[str]) -> FlushedFile:
+    positions, snapshots = rows.ended
+    deletes = write_deletes(positions, snapshots, state.directory + rows.file.path, state) if len(positions) else None
+    if deletes is not None:
+        made.append(deletes.path)
+    return FlushedFile(
+        output=rows.file,
+        row_id_start=rows.row_id_start,
+        begin_snapshot=rows.begin_snapshot,
+        partial_max=rows.partial_max,
+        partition_id=state.partition_spec.id if state.partition_spec is not None else None,
+        deletes=deletes,
+    )
 
 
 def flush_rows(rows: pa.Table, state: WriteState) -> list[FlushedRows]:

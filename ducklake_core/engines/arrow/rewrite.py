@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ducklake_core.engines.arrow.conform import field_id
+from ducklake_core.engines.arrow.ordering import sorted_by
 from ducklake_core.engines.arrow.read import read_task
+from ducklake_core.engines.arrow.work import Stopped, until_stopped
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.files.data_files import (
@@ -40,10 +42,11 @@ class MergeTask:
 
     Attributes:
         files: Sources in the order of their rows; none has deletes.
-        state: Where and how to write; its schema is the one that all sources were written with, its partition spec theirs.
+        state: Where and how to write; its schema is the one that all sources were written with, its partition spec theirs. Its
+            sort order is that of the file to make.
         partition_values: Text of each partition key's value, shared by all sources.
         consecutive: Whether row ids run on from file to file in the catalog; if so they are not stored with the rows,
-            unless a source stores them.
+            unless a source stores them or the rows are sorted.
         snapshot_id: The snapshot that the merge was planned at.
     """
 
@@ -54,26 +57,22 @@ class MergeTask:
     snapshot_id: int
 
 
-def merge_files(task: MergeTask, *, threads: bool = True) -> WrittenFile:
+def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | None = None) -> WrittenFile:
     """Write all rows of the sources into one file, each with the snapshot that it was committed in.
 
     Row ids are kept: stored with the rows, or implied by ``row_ids_embedded`` being False and the first source's first id.
-    The file is in place but not committed; on any failure it is deleted.
-
-    Args:
-        task: What to merge.
-        threads: Whether to decode columns in parallel; executors have one core for a task.
+    Where the state has a sort order the rows follow it, in memory that does not grow with them.
 
     Raises:
         NotFoundError: A source is gone.
         CorruptFileError: A source is not what the catalog says it is.
         UnsupportedFeatureError: A source has something that this library cannot read or write.
-        StorageError: The file cannot be written.
+        StorageError: The file cannot be written, or the local disk has no room for rows that are sorted.
     """
     state = task.state
     state.check_version()
     columns = _relaxed(state.schema)
-    embed = not task.consecutive or any(_stores_row_ids(file, state.storage) for file in task.files)
+    embed = bool(state.sort) or not task.consecutive or any(_stores_row_ids(file, state.storage) for file in task.files)
     system = (_ROW_ID, _SNAPSHOT_ID) if embed else (_SNAPSHOT_ID,)
     path = state.file_path(task.partition_values)
     writer = FileWriter(
@@ -86,7 +85,8 @@ def merge_files(task: MergeTask, *, threads: bool = True) -> WrittenFile:
         encrypted=state.encrypted,
     )
     try:
-        for batch in _rows(task, columns, system, threads=threads):
+        rows = until_stopped(_rows(task, columns, system, threads=threads), stopped)
+        for batch in sorted_by(rows, state.sort, columns, state) if state.sort else rows:
             writer.write(batch)
     except (pa.ArrowException, OSError) as error:
         writer.abort()
@@ -101,11 +101,6 @@ def merge_files(task: MergeTask, *, threads: bool = True) -> WrittenFile:
         state.storage.delete([state.directory + path])
         raise
     return written
-
-
-def discard(files: Iterable[WrittenFile], state: WriteState) -> None:
-    """Delete files that were written but will not be committed."""
-    state.storage.delete([state.directory + file.path for file in files])
 
 
 def _relaxed(schema: Schema) -> Schema:

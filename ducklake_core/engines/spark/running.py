@@ -33,21 +33,43 @@ def awaiting_tasks(session: SparkSession) -> Iterator[None]:
 
     The wait is bounded by :data:`LONGEST_WAIT`; whoever interrupts it as well is obeyed at once.
     """
-    tag = f"{_PREFIX}{uuid.uuid4().hex}"
+    tag = new_tag()
     add, remove = _tagging(session)
     add(tag)
     try:
         yield
     except BaseException as error:
-        # In a thread of its own, which talks to Java over another connection: that of an interrupted thread still waits for an answer.
-        ending = threading.Thread(target=_end, args=(session, tag), name="ending-tasks", daemon=True)
-        ending.start()
-        ending.join(LONGEST_WAIT + UNSEEN_WAIT)
+        end_jobs(session, tag)
         if isinstance(error, Exception):
             with suppress(Exception):
                 remove(tag)
         raise
     remove(tag)
+
+
+def new_tag() -> str:
+    """A tag for jobs that end together."""
+    return f"{_PREFIX}{uuid.uuid4().hex}"
+
+
+@contextmanager
+def tagged(session: SparkSession, tag: str) -> Iterator[None]:
+    """Give the jobs that this thread runs in the block a tag."""
+    add, remove = _tagging(session)
+    add(tag)
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            remove(tag)
+
+
+def end_jobs(session: SparkSession, tag: str) -> None:
+    """Cancel the jobs with a tag, and come back when none of their tasks runs, or after :data:`LONGEST_WAIT`."""
+    # In a thread of its own, which talks to Java over another connection: that of an interrupted thread still waits for an answer.
+    ending = threading.Thread(target=_end, args=(session, tag), name="ending-tasks", daemon=True)
+    ending.start()
+    ending.join(LONGEST_WAIT + UNSEEN_WAIT)
 
 
 def _tagging(session: SparkSession) -> tuple[Callable[[str], None], Callable[[str], None]]:

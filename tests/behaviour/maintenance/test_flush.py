@@ -129,11 +129,11 @@ def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch
     write_inlined(lake_address)
     lake = DuckLake.connect(lake_address.url)
     other = DuckLake.connect(lake_address.url)
-    real, calls = flush.flush_rows, []
+    real, calls = flush.flush_files, []
 
-    def meanwhile(rows: Any, state: Any) -> Any:
-        written = real(rows, state)
-        calls.append(state.table)
+    def meanwhile(task: Any) -> Any:
+        written = real(task)
+        calls.append(task.state.table)
         if len(calls) == 1:
             row = {"id": 50, "name": "late", "price": None, "ts": None, "tags": None, "extra": 1}
             other.table("t").append(pa.Table.from_pylist([row], schema=other.table("t").schema.to_arrow()))
@@ -141,7 +141,7 @@ def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch
             other.table("t").delete("id = 8")
         return written
 
-    monkeypatch.setattr(flush, "flush_rows", meanwhile)
+    monkeypatch.setattr(flush, "flush_files", meanwhile)
     on_disk = files_on_disk(lake_address)
     (done,) = lake.flush_inlined_data("t").tables
     monkeypatch.undo()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ducklake_core.catalog.reading.compaction import DeleteHistory
 from ducklake_core.commit.moved_rows import CumulativeDeletes, GatheredDeletes
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.files import paths
+from ducklake_core.format.files.delete_history import DeleteHistory
 from ducklake_core.format.files.encryption_key import EncryptionKey
-from ducklake_core.format.state import LakeInfo
 from ducklake_core.storage.delete_files import read_deletes_of, write_delete_file
 from ducklake_core.storage.filesystems import printable
 
@@ -40,11 +39,16 @@ def write_deletes(
     )
 
 
-def gather_deletes(history: DeleteHistory, info: LakeInfo, state: WriteState) -> GatheredDeletes:
+def gather_deletes(history: DeleteHistory, data_path: str, state: WriteState) -> GatheredDeletes:
     """Write one delete file with all that ever deleted rows of a data file.
 
     A row that is deleted stays deleted, so that each position needs its first snapshot alone; the delete files that are replaced
     were of the same data file, whatever snapshots they were live at.
+
+    Args:
+        history: What deleted rows of it.
+        data_path: The lake's, to which paths of the catalog are relative.
+        state: Where and how files of the table are written.
 
     Raises:
         CorruptFileError: A delete file is not one of this data file, or the catalog deletes rows that the file does not have.
@@ -66,6 +70,6 @@ def gather_deletes(history: DeleteHistory, info: LakeInfo, state: WriteState) ->
             f"{file.record_count} rows",
             path=printable(file.path),
         )
-    replaced = tuple((one.id, *paths.relative_to(info.data_path, one.path)) for one in file.delete_files)
+    replaced = tuple((one.id, *paths.relative_to(data_path, one.path)) for one in file.delete_files)
     deletes = write_deletes(positions, snapshots, file.path, state, file.end_snapshot)
     return GatheredDeletes(data_file_id=file.id, file=deletes, replaced=replaced)

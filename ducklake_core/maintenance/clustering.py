@@ -1,0 +1,145 @@
+"""How well the files of a table tell values of some columns apart, from their bounds in the catalog."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.files.data_files import ColumnStatistics
+from ducklake_core.format.state import TableState
+from ducklake_core.format.types.data_types import (
+    BLOB,
+    BOOLEAN,
+    DATE,
+    FLOATS,
+    INTEGERS,
+    TIME,
+    TIMESTAMPS,
+    UUID,
+    VARCHAR,
+    DecimalType,
+    Field,
+)
+from ducklake_core.format.values.value_text import from_text, order_key
+
+MOST_COLUMNS = 8
+"""Columns of a curve: each further one leaves less of what the others gain."""
+
+WORTH = 1.5
+"""Files are clustered where a range touches this many times the files that it would touch afterwards."""
+
+_CLUSTERED = (*INTEGERS, *FLOATS, DATE, TIME, *TIMESTAMPS, VARCHAR, UUID, BOOLEAN, BLOB)
+
+Statistics = Mapping[int, ColumnStatistics]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusteringGain:
+    """What clustering is for, in files that a typical range touches.
+
+    A typical range of a column is as wide as the bounds of one of the files; the numbers are averages over files and columns.
+
+    Attributes:
+        columns: The columns.
+        files: How many files there are, and ``files_after`` how many there will be, about, or are.
+        touched: Files that a typical range touches, and ``touched_after`` those that it will touch, about, or does touch.
+    """
+
+    columns: tuple[str, ...]
+    files: int
+    files_after: int
+    touched: float
+    touched_after: float
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether files should be clustered for it."""
+        return self.touched > WORTH * self.touched_after
+
+    def __str__(self) -> str:
+        return (
+            f"a range of {' or '.join(self.columns)} touches {self.touched:.1f} of {self.files} files, "
+            f"and {self.touched_after:.1f} of {self.files_after} when they are clustered"
+        )
+
+
+def clustered_columns(table: TableState, names: Sequence[str]) -> tuple[Field, ...]:
+    """The columns with some names.
+
+    Raises:
+        NotFoundError: One does not exist.
+        UsageError: One comes twice, or there are more than a curve is good for.
+        UnsupportedFeatureError: The format has no bounds for one of them, or bounds that say little.
+    """
+    columns = tuple(table.schema.column(name) for name in names)
+    if len({column.id for column in columns}) < len(columns):
+        raise UsageError(f"cluster_by names a column twice: {', '.join(names)}", parameter="cluster_by")
+    if len(columns) > MOST_COLUMNS:
+        raise UsageError(f"cluster_by takes at most {MOST_COLUMNS} columns, not {len(columns)}", parameter="cluster_by")
+    for column in columns:
+        if not column.is_leaf or (column.type not in _CLUSTERED and not isinstance(column.type, DecimalType)):
+            raise UnsupportedFeatureError(
+                f"cannot cluster by column {column.name!r} of type {column.type}: files have no bounds for it that a range could be held "
+                "against; cluster by numbers, times, texts, uuids or booleans",
+                column=column.name,
+            )
+    return columns
+
+
+def expected_gain(columns: Sequence[Field], statistics: Sequence[Statistics], files_after: int) -> ClusteringGain:
+    """What clustering would gain.
+
+    A curve through d columns cuts n files into the n-th root of d slabs of each column.
+
+    Args:
+        columns: The columns.
+        statistics: Of each file, by column id.
+        files_after: Files that there will be.
+    """
+    touched = touched_files(columns, statistics)
+    after = files_after ** ((len(columns) - 1) / len(columns))
+    names = tuple(column.name for column in columns)
+    return ClusteringGain(columns=names, files=len(statistics), files_after=files_after, touched=touched, touched_after=min(touched, after))
+
+
+def touched_files(columns: Sequence[Field], statistics: Sequence[Statistics]) -> float:
+    """How many files a typical range touches that clustering could spare, one for the range's own values among them.
+
+    Ranges that end where others begin touch both whatever is done: equal values may be too many for one file.
+    """
+    if not statistics:
+        return 0.0
+    return sum(_touched(column, [one.get(column.id) for one in statistics]) for column in columns) / len(columns)
+
+
+def _touched(column: Field, found: Sequence[ColumnStatistics | None]) -> float:
+    bounds = [_bounds(one, column) for one in found]
+    known = [pair for pair in bounds if isinstance(pair, tuple)]
+    unknown = sum(pair is None for pair in bounds)
+    lows, highs = sorted(low for low, _ in known), sorted(high for _, high in known)
+    single = Counter(low for low, high in known if low == high)
+    touched = [
+        # Of those that begin below its end, those that do not end at or below its beginning.
+        bisect_left(lows, high) - bisect_right(highs, low) + (1 + single[low] if low == high else 0) + unknown
+        for low, high in known
+    ]
+    # A file of unknown bounds is touched by every range, and its own range is unknown.
+    return sum([*touched, *[len(found)] * unknown]) / max(1, len(known) + unknown)
+
+
+def _bounds(found: ColumnStatistics | None, column: Field) -> tuple[Any, Any] | bool | None:
+    """Lowest and highest value; None where they are unknown, False where a file has no value."""
+    if found is None:
+        return None
+    if found.value_count == 0:
+        return False
+    if found.min_value is None or found.max_value is None:
+        return None
+    try:
+        return order_key(from_text(found.min_value, column.type)), order_key(from_text(found.max_value, column.type))
+    except DuckLakeError:
+        return None

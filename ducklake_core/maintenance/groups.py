@@ -1,0 +1,191 @@
+"""Groups of files carried out by work units: in this process, on threads or on executors, and committed together or one by one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ducklake_core.engines.arrow.work import Work
+from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UsageError
+from ducklake_core.format.state import Snapshot
+from ducklake_core.maintenance.budget import BudgetMeter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """Where groups are carried out, how many at a time, and when they are committed.
+
+    Attributes:
+        spark: Session whose executors do the work; this process does when None.
+        max_concurrency: Most groups at a time. When None, one in this process, whose columns are decoded in parallel then, and on
+            Spark as many as it has cores.
+        partial_progress: Whether each group is committed as soon as it is done, instead of all groups of a table together.
+    """
+
+    spark: SparkSession | None = None
+    max_concurrency: int | None = None
+    partial_progress: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_concurrency is not None and self.max_concurrency < 1:
+            raise UsageError(f"max_concurrency must be at least 1, not {self.max_concurrency}")
+
+    def outcomes(self, work: Work[T, R], tasks: Sequence[T], meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
+        """Carry out tasks.
+
+        Yields:
+            As they end: the number of a task, what became of it or why nothing did, and whether files of it may have been left behind.
+            Tasks that were not begun when time was up are left out.
+        """
+        if meter.is_out_of_time:
+            return
+        if self.spark is None:
+            count = min(len(tasks), self.max_concurrency or 1)
+            yield from _on_threads(work, tasks, count, meter) if count > 1 else _in_turn(work, tasks, meter)
+            return
+        from ducklake_core.engines.spark.work_units import run_in_jobs, run_in_one_job
+
+        if self.partial_progress or self.max_concurrency is not None:
+            yield from run_in_jobs(work, tasks, self.spark, self.max_concurrency, lambda: meter.is_out_of_time)
+            return
+        results, lost = run_in_one_job(work, tasks, self.spark)
+        yield from ((number, result, lost) for number, result in enumerate(results))
+
+
+def _in_turn(work: Work[T, R], tasks: Sequence[T], meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
+    for number, task in enumerate(tasks):
+        if meter.is_out_of_time:
+            return
+        try:
+            result: R | DuckLakeError = work(task)
+        except DuckLakeError as error:
+            result = error
+        yield number, result, False
+
+
+def _on_threads(work: Work[T, R], tasks: Sequence[T], count: int, meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
+    ended = threading.Event()
+
+    def attempt(task: T) -> R | DuckLakeError | None:
+        if meter.is_out_of_time:
+            return None
+        try:
+            return work(task, threads=False, stopped=ended.is_set)
+        except DuckLakeError as error:
+            return error
+
+    pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix="ducklake-group")
+    try:
+        numbers = {pool.submit(attempt, task): number for number, task in enumerate(tasks)}
+        for future in as_completed(numbers):
+            result = future.result()
+            if result is not None:
+                yield numbers[future], result, False
+    finally:
+        # Threads that still work stop at their next batch, and delete what they have written.
+        ended.set()
+        pool.shutdown(cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedOut(Generic[R]):
+    """What became of groups, by their numbers.
+
+    Attributes:
+        done: What was committed.
+        failed: Why a group was not; its files are as they were.
+        late: Numbers of the groups that were not begun when time was up.
+        snapshots: What the commits became.
+        refusal: Why the commit of all groups together failed.
+    """
+
+    done: Mapping[int, R]
+    failed: Mapping[int, DuckLakeError]
+    late: frozenset[int] = frozenset()
+    snapshots: tuple[Snapshot, ...] = ()
+    refusal: DuckLakeError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableWork(Generic[T, R]):
+    """The groups of one table.
+
+    Attributes:
+        work: Carries out a task.
+        tasks: One for each group.
+        commit: Commits what became of some groups, by their numbers; when it fails surely, it deletes their files.
+        sweep: Deletes all files of the write that the catalog does not name, except those of some results.
+    """
+
+    work: Work[T, R]
+    tasks: Sequence[T]
+    commit: Callable[[Mapping[int, R]], Snapshot]
+    sweep: Callable[[Sequence[R]], None]
+
+    def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
+        """Carry out and commit the groups. What is committed when something interrupts it stays; all other files are deleted."""
+        return _TableRun(self).run(execution, meter)
+
+
+class _TableRun(Generic[T, R]):
+    """One run of the groups of a table."""
+
+    def __init__(self, work: TableWork[T, R]) -> None:
+        self._work = work
+        self._done: dict[int, R] = {}
+        self._failed: dict[int, DuckLakeError] = {}
+        self._snapshots: list[Snapshot] = []
+        self._uncertain: list[R] = []
+
+    def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
+        written: dict[int, R] = {}
+        refusal: DuckLakeError | None = None
+        any_lost = False
+        try:
+            with closing(execution.outcomes(self._work.work, self._work.tasks, meter)) as outcomes:
+                for number, result, lost in outcomes:
+                    any_lost |= lost
+                    if isinstance(result, DuckLakeError):
+                        self._failed[number] = result
+                    elif execution.partial_progress:
+                        self._commit({number: result})
+                    else:
+                        written[number] = result
+            if written:
+                # In the order of the groups, in which they need not have ended.
+                refusal = self._commit(dict(sorted(written.items())))
+        except BaseException:
+            self._work.sweep(self._uncertain)
+            raise
+        if any_lost:
+            self._work.sweep(self._uncertain)
+        late = frozenset(range(len(self._work.tasks))) - self._done.keys() - self._failed.keys()
+        return CarriedOut(done=self._done, failed=self._failed, late=late, snapshots=tuple(self._snapshots), refusal=refusal)
+
+    def _commit(self, results: dict[int, R]) -> DuckLakeError | None:
+        """Commit some groups; why they are not committed, if they are not."""
+        known = len(self._uncertain)
+        # Until it is known what became of them, nobody may delete their files: a commit that was interrupted may yet be carried out.
+        self._uncertain += results.values()
+        try:
+            self._snapshots.append(self._work.commit(results))
+        except CommitOutcomeUnknownError as error:
+            self._failed.update(dict.fromkeys(results, error))
+            return error
+        except DuckLakeError as error:
+            self._failed.update(dict.fromkeys(results, error))
+            del self._uncertain[known:]
+            return error
+        del self._uncertain[known:]
+        self._done.update(results)
+        return None
