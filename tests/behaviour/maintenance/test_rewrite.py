@@ -139,7 +139,7 @@ def test_what_others_do_meanwhile_is_kept(
         )
         duck.run("DELETE FROM t WHERE id < 20")
     lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
-    lake.set_option("target_file_size", 600, table="t")  # No room for the other file to join.
+    lake.set_option("target_file_size", 100, table="t")  # No room for the other file to join.
     real, calls = rewrite.rewrite_files, []
 
     def meanwhile(task: Any) -> Any:

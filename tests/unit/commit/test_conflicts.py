@@ -17,6 +17,7 @@ from ducklake_core.commit.actions import (
     EndInlined,
     InlinedDeletion,
     InlineDeletes,
+    MergedFile,
     MergeFiles,
     StagedDeleteFile,
 )
@@ -38,6 +39,7 @@ from ducklake_core.commit.definition_actions import (
 )
 from ducklake_core.commit.moved_rows import FlushInlined, RewriteFiles, RewrittenSource
 from ducklake_core.commit.request import CommitRequest, Lookup
+from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.macro_text import MacroImplementation
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.data_types import INT32, Field
@@ -46,6 +48,8 @@ from ducklake_core.format.types.schema import Schema
 TIME = datetime(2024, 1, 1, tzinfo=UTC)
 COLUMNS = Schema(columns=(Field(id=1, name="a", type=INT32),))
 STAGED = StagedDeleteFile(data_file_id=10, path="d.parquet", delete_count=1, new_count=1, file_size_bytes=9, footer_size=3)
+OUTPUT = WrittenFile(path="m.parquet", record_count=1, file_size_bytes=9, footer_size=3, statistics=())
+MERGED = MergedFile(sources=((11, "a.parquet", True),), output=OUTPUT, row_id_start=0, begin_snapshot=1, partial_max=2, partition_id=None)
 MACRO = MacroImplementation(kind="scalar", dialect="duckdb", sql="1")
 
 OWN: dict[str, Action] = {
@@ -71,7 +75,7 @@ OWN: dict[str, Action] = {
     "end_files": EndFiles(table_id=7, data_file_ids=(10,), row_count=1),
     "inlined_delete": EndInlined(table_id=7, rows=(("x", (1,)),)),
     "inlined_file_delete": InlineDeletes(table_id=7, files=(InlinedDeletion(data_file_id=10, positions=(1, 2)),)),
-    "compact": MergeFiles(table_id=7, schema=COLUMNS, merges=()),
+    "compact": MergeFiles(table_id=7, schema=COLUMNS, merges=(MERGED,)),
     "flush": FlushInlined(table_id=7, files=(), inlined_tables=("x",), until=5),
     "rewrite": RewriteFiles(table_id=7, sources=(RewrittenSource(data_file_id=10, delete_file_ids=frozenset({3})),), outputs=()),
 }
@@ -120,9 +124,9 @@ MATRIX: dict[str, set[str]] = {
     "end_files": ROW_READERS | {"merge_adjacent", "rewrite_delete"},
     "inlined_delete": ROW_READERS | {"inlined_delete", "inline_flush"},
     "inlined_file_delete": ROW_READERS | {"merge_adjacent", "rewrite_delete"},
-    "compact": {"dropped_table", "deleted_from_table", "merge_adjacent", "rewrite_delete"} | {"inlined_delete"},
     "flush": {"dropped_table", "inlined_delete", "inline_flush"} | {"deleted_from_table", "merge_adjacent", "rewrite_delete"},
-    # Its file has a delete file that it did not have.
+    # Their files are gone, or have a delete file that they did not have.
+    "compact": {"dropped_table", "deleted_from_table", "inlined_delete", "inline_flush", "merge_adjacent", "rewrite_delete"},
     "rewrite": {"dropped_table", "deleted_from_table", "inlined_delete", "inline_flush", "merge_adjacent", "rewrite_delete"},
 }
 
@@ -189,6 +193,20 @@ def test_message_names_table_both_changes_and_what_to_do() -> None:
 def test_two_deletes_conflict_only_on_the_same_data_file(own: str, other: str, files: dict[int, FileState], *, conflict: bool) -> None:
     found = find_conflict(staged(OWN[own]), head(other, files=files))
     assert (found is not None) == conflict
+
+
+@pytest.mark.parametrize(
+    "other", ["deleted_from_table:7", "inlined_delete:7", "inline_flush:7", "merge_adjacent:7", "rewrite_delete:7", "inserted_into_table:7"]
+)
+def test_a_merge_goes_by_its_files(other: str) -> None:
+    merge = MergeFiles(table_id=7, schema=COLUMNS, merges=(MERGED,))
+    untouched = {11: FileState(), 12: FileState(delete_file_ids=frozenset({2}), deleted_at=6)}
+    assert find_conflict(staged(merge), head(other, files=untouched)) is None
+    assert head_request(staged(merge)).files == {11}
+    if "inserted" not in other:
+        flushed = {11: FileState(delete_file_ids=frozenset({2}), deleted_at=4)}
+        assert find_conflict(staged(merge), head(other, files=flushed)) is not None
+        assert find_conflict(staged(merge), head(other, files={11: FileState(deleted_at=6)})) is not None
 
 
 def test_a_replaced_delete_file_is_a_conflict_whatever_its_snapshots_say() -> None:
