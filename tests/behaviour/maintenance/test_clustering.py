@@ -1,0 +1,223 @@
+"""Compaction and the order of rows: merges keep the sort order of a table, and files are clustered by several columns on request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core.engines.arrow import external_sort
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.lake import DuckLake
+from tests.behaviour.maintenance.lakes import FILES_ONLY, changes_told, files_on_disk, readings
+from tests.support.oracle import LakeAddress, attached
+
+SCATTERED = "SELECT (range * 7919) % 1000 AS a, CASE WHEN range % 9 > 0 THEN (range * 104729) % 1000 END AS b, 'n' || range AS s"
+
+
+@pytest.fixture
+def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows fit into memory, so that they are sorted on the local disk."""
+    monkeypatch.setattr(external_sort, "RUN_BYTES", 4_000)
+    monkeypatch.setattr(external_sort, "BLOCK_BYTES", 500)
+
+
+def write_sorted(address: LakeAddress, options: str) -> None:
+    with attached(address, f"{FILES_ONLY}{options}") as duck:
+        duck.run(
+            "CREATE TABLE t (k INTEGER, f DOUBLE, s VARCHAR, p INTEGER)",
+            "INSERT INTO t SELECT 50 - range, NULL, 'unsorted', range % 2 FROM range(50)",
+            "ALTER TABLE t SET SORTED BY (f DESC NULLS FIRST, k)",
+            *(
+                f"INSERT INTO t SELECT (range * 7) % 60, CASE range % 5 WHEN 0 THEN NULL WHEN 1 THEN 'nan'::DOUBLE ELSE range % 11 END::DOUBLE, "
+                f"'n' || range, range % 2 FROM range({n}, {n + 80})"
+                for n in (0, 40, 500)
+            ),
+            "UPDATE t SET s = 'u' WHERE k = 7 AND s = 'unsorted'",
+            "INSERT INTO t SELECT range, range / 3, 'x', 0 FROM range(30)",
+            "INSERT INTO t SELECT range, range / 4, 'y', 1 FROM range(30)",
+        )
+
+
+def texts(read: dict[Any, list[Any]], keys: Any) -> dict[Any, list[str]]:
+    """Rows as texts, as NaN is not equal to itself."""
+    return {key: list(map(str, read[key])) for key in keys}
+
+
+@pytest.mark.parametrize("options", ["", ", ENCRYPTED"])
+def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:  # noqa: ARG001
+    write_sorted(sqlite_address, options)
+    before, told = readings(sqlite_address), changes_told(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    done = lake.merge_adjacent_files("t")
+    assert (done.failures, done.files_created) == ((), 1)
+    # The file that the update took a row of has a delete.
+    assert done.files_merged == 6
+    after = readings(sqlite_address)
+    assert texts(after, before) == texts(before, before)
+    assert changes_told(sqlite_address) == told
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+    with attached(sqlite_address) as duck:
+        in_file = duck.rows("SELECT f, k FROM t WHERE s <> 'unsorted' ORDER BY file_row_number")
+        assert list(map(str, in_file)) == list(map(str, duck.rows("SELECT f, k FROM t WHERE s <> 'unsorted' ORDER BY f DESC NULLS FIRST, k")))
+        assert len(in_file) == 301
+
+
+def test_a_table_sorted_by_an_expression_is_not_merged(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (k INTEGER)", "ALTER TABLE t SET SORTED BY (k, k % 10)")
+        duck.run(*(f"INSERT INTO t SELECT range FROM range({n}, {n + 5})" for n in range(3)))
+    lake = DuckLake.connect(sqlite_address.url)
+    (table,) = lake.merge_adjacent_files("t").tables
+    assert (table.files_merged, table.skipped) == (0, "it is sorted by k, (k % 10), which only DuckDB's SQL can evaluate")
+    lake.close()
+
+
+def scattered(address: LakeAddress, *, options: str = "", files: int = 16) -> DuckLake:
+    """Files that each hold all values of two columns."""
+    with attached(address, f"{FILES_ONLY}{options}") as duck:
+        duck.run(
+            "CREATE TABLE t (a BIGINT, b BIGINT, s VARCHAR)",
+            *(f"INSERT INTO t {SCATTERED} FROM range({n * 400}, {n * 400 + 400})" for n in range(files)),
+            "DELETE FROM t WHERE a = 3",
+            "UPDATE t SET s = 'u' WHERE a = 500",
+        )
+    lake = DuckLake.connect(address.url)
+    lake.set_option("target_file_size", 9_000, table="t")
+    return lake
+
+
+def files_touched(address: LakeAddress, condition: str) -> int:
+    with attached(address) as duck:
+        names = {row[0] for row in duck.rows("SELECT data_file FROM ducklake_list_files('lake', 't')")}
+        touched = duck.rows(f"SELECT DISTINCT filename FROM t WHERE {condition}")
+    assert names
+    return len(touched)
+
+
+@pytest.mark.parametrize("options", ["", ", ENCRYPTED"])
+def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:  # noqa: ARG001
+    lake = scattered(sqlite_address, options=options)
+    before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
+    touched = [files_touched(sqlite_address, f"{column} BETWEEN 100 AND 150") for column in ("a", "b")]
+    plan = lake.rewrite_data_files("t", cluster_by=["a", "b"], dry_run=True)
+    (planned,) = plan.tables[0].groups
+    assert planned.gain is not None
+    assert (planned.gain.columns, planned.gain.files) == (("a", "b"), planned.files)
+    assert planned.gain.touched > 15
+    assert planned.gain.touched_after < 6
+    assert "touches" in plan.steps[0].reason
+    (done,) = lake.rewrite_data_files("t", cluster_by=["a", "b"]).tables
+    (group,) = done.groups
+    assert group.gain is not None
+    assert group.gain.files_after == done.files_created > 5
+    assert group.gain.touched_after < 8
+    after = readings(sqlite_address)
+    assert {key: after[key] for key in before} == before
+    assert after[lake.snapshot().id, '"main"."t"'] == before[newest, '"main"."t"']
+    assert changes_told(sqlite_address) == told
+    assert lake.check(level="rows").findings == ()
+    now = [files_touched(sqlite_address, f"{column} BETWEEN 100 AND 150") for column in ("a", "b")]
+    assert all(few * 2 <= many for few, many in zip(now, touched, strict=True)), (now, touched)
+    # A later run leaves it alone, whatever its own numbers say.
+    (again,) = lake.rewrite_data_files("t", cluster_by=["a", "b"], dry_run=True).tables
+    assert (again.groups, again.left) == ((), (("clustered already", done.files_created),))
+    lake.close()
+
+
+def test_clustering_by_one_column_is_a_sort(sqlite_address: LakeAddress) -> None:
+    lake = scattered(sqlite_address)
+    (done,) = lake.rewrite_data_files("t", cluster_by="a").tables
+    (group,) = done.groups
+    assert group.gain is not None
+    assert (group.gain.touched_after, done.failure) == (1.0, None)
+    lake.close()
+
+
+def test_an_interrupted_clustering_is_carried_on(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was clustered and committed is not clustered again."""
+    from ducklake_core.maintenance import rewrite
+
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    for start in range(8):
+        rows = pa.table({"p": [n % 2 for n in range(600)], "a": [(n * 7919 + start) % 997 for n in range(600)]})
+        lake.write("t", rows, partition_by=["p"], inline=False)
+    lake.set_option("target_file_size", 3_000, table="t")
+    real, calls = rewrite.rewrite_files, []
+
+    def interrupted(task: Any, **how: Any) -> Any:
+        calls.append(task)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(task, **how)
+
+    monkeypatch.setattr(rewrite, "rewrite_files", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lake.rewrite_data_files("t", cluster_by=["a"], partial_progress=True)
+    monkeypatch.undo()
+    on_disk = files_on_disk(sqlite_address)
+    (plan,) = lake.rewrite_data_files("t", cluster_by=["a"], dry_run=True).tables
+    assert len(plan.groups) == 1
+    (done,) = lake.rewrite_data_files("t", cluster_by=["a"]).tables
+    assert len(done.groups) == 1
+    assert len(files_on_disk(sqlite_address) - on_disk) == done.files_created
+    assert lake.rewrite_data_files("t", cluster_by=["a"], dry_run=True).files_rewritten == 0
+    lake.close()
+
+
+def test_what_cannot_be_clustered_is_refused(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    rows = {"a": [1], "l": [[1]], "d": pa.array([b"x"], pa.binary())}
+    lake.write("t", pa.table({**rows, **{f"c{n}": [n] for n in range(8)}}), inline=False)
+    with pytest.raises(UsageError, match="table"):
+        lake.rewrite_data_files(cluster_by=["a"])
+    with pytest.raises(UsageError, match="twice"):
+        lake.rewrite_data_files("t", cluster_by=["a", "A"])
+    with pytest.raises(UsageError, match="at most 8"):
+        lake.rewrite_data_files("t", cluster_by=["a", *(f"c{n}" for n in range(8))])
+    with pytest.raises(NotFoundError, match="nothing"):
+        lake.rewrite_data_files("t", cluster_by=["nothing"])
+    with pytest.raises(UnsupportedFeatureError, match="cannot cluster by column 'l'"):
+        lake.rewrite_data_files("t", cluster_by=["l"])
+    lake.close()
+
+
+def test_the_local_disk_is_freed_and_named_when_it_is_full(
+    sqlite_address: LakeAddress, small_runs: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:  # noqa: ARG001
+    write_sorted(sqlite_address, "")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    on_disk = files_on_disk(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    (failure,) = lake.merge_adjacent_files("t").failures
+    assert "TMPDIR" in failure
+    assert files_on_disk(sqlite_address) == on_disk
+    lake.close()
+
+
+def test_a_column_of_few_values(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """Ranges of it are told apart as well as they can be, and nothing is written again and again for it."""
+    with oracle(sqlite_address, FILES_ONLY) as duck:
+        duck.run(
+            "CREATE TABLE t (flag BOOLEAN, name VARCHAR, x DOUBLE)",
+            *(
+                f"INSERT INTO t SELECT range % 2 = 0, 'name ' || (range * 7919) % 500, "
+                f"CASE WHEN range % 3 = 0 THEN 'nan'::DOUBLE ELSE range / 7 END FROM range({n * 50}, {n * 50 + 600})"
+                for n in range(8)
+            ),
+        )
+    before = readings(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    lake.set_option("target_file_size", 6_000, table="t")
+    (done,) = lake.rewrite_data_files("t", cluster_by=["flag", "name", "x"]).tables
+    assert done.failure is None
+    assert done.files_created > 3
+    after = readings(sqlite_address)
+    assert texts(after, before) == texts(before, before)
+    assert files_touched(sqlite_address, "flag AND name < 'name 2'") < done.files_created
+    assert lake.rewrite_data_files("t", cluster_by=["flag", "name", "x"]).files_rewritten == 0
+    lake.close()
