@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.cleanup import CleanupResult as CleanupResult
     from ducklake_core.maintenance.cleanup import LeftFile as LeftFile
     from ducklake_core.maintenance.cleanup import OldFile as OldFile
+    from ducklake_core.maintenance.clustering import ClusteringGain as ClusteringGain
     from ducklake_core.maintenance.expire import ExpiringSnapshot as ExpiringSnapshot
     from ducklake_core.maintenance.expire import ExpiryResult as ExpiryResult
     from ducklake_core.maintenance.expire import HeldSnapshot as HeldSnapshot
@@ -154,6 +155,7 @@ _EXPORTS = {
     "CheckpointResult": "ducklake_core.maintenance.checkpoint",
     "CheckpointVerb": "ducklake_core.maintenance.checkpoint",
     "CleanupResult": "ducklake_core.maintenance.cleanup",
+    "ClusteringGain": "ducklake_core.maintenance.clustering",
     "Column": "ducklake_core.format.expressions.columns",
     "ColumnName": "ducklake_core.format.evolution.schema_edits",
     "ColumnPath": "ducklake_core.format.expressions.conditions",

@@ -31,6 +31,9 @@ from ducklake_core.maintenance.check.findings import CheckLevel
 
 _HOUR = "1 hour"
 
+MaxConcurrency = Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")]
+PartialProgress = Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")]
+
 
 def age(text: str | None) -> str | datetime | None:
     """An age as the verbs take it, or a time with a zone.
@@ -112,6 +115,8 @@ def merge(  # noqa: PLR0913 - an option each
     max_input_bytes: MaxInputBytes = None,
     max_files: MaxFiles = None,
     max_seconds: MaxSeconds = None,
+    max_concurrency: MaxConcurrency = None,
+    partial_progress: PartialProgress = False,
     author: Author = None,
     message: Message = None,
     extra_info: ExtraInfo = None,
@@ -129,6 +134,8 @@ def merge(  # noqa: PLR0913 - an option each
             max_input_bytes=max_input_bytes,
             max_files=max_files,
             max_seconds=max_seconds,
+            max_concurrency=max_concurrency,
+            partial_progress=partial_progress,
             dry_run=dry_run,
             author=author,
             message=message,
@@ -175,10 +182,15 @@ def rewrite(  # noqa: PLR0913 - an option each
     delete_threshold: Annotated[
         float | None, typer.Option("--delete-threshold", help="Part of a file's rows, 0 to 1, that must be deleted.")
     ] = None,
+    cluster_by: Annotated[
+        str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster all files of the tables by.")
+    ] = None,
     max_compacted_files: MaxCompactedFiles = None,
     max_input_bytes: MaxInputBytes = None,
     max_files: MaxFiles = None,
     max_seconds: MaxSeconds = None,
+    max_concurrency: MaxConcurrency = None,
+    partial_progress: PartialProgress = False,
     author: Author = None,
     message: Message = None,
     extra_info: ExtraInfo = None,
@@ -191,10 +203,13 @@ def rewrite(  # noqa: PLR0913 - an option each
             schema=schema,
             tables=tables or None,
             delete_threshold=delete_threshold,
+            cluster_by=[] if cluster_by is None else [name.strip() for name in cluster_by.split(",")],
             max_compacted_files=max_compacted_files,
             max_input_bytes=max_input_bytes,
             max_files=max_files,
             max_seconds=max_seconds,
+            max_concurrency=max_concurrency,
+            partial_progress=partial_progress,
             dry_run=dry_run,
             author=author,
             message=message,

@@ -163,10 +163,9 @@ def rewrite_data_files(
     """Plan, and unless it is a dry run carry out, the rewrite. See ``DuckLake.rewrite_data_files`` for the arguments."""
     rewriter = _Rewriter(database, info, storage, request, limits or RewriteLimits(), execution or Execution())
     found = plan_tables(database, info, request.scope, rewriter.plan)
-    for plan in found.plans:
-        # It is the one table that is asked for, and its columns may be what is wrong.
-        if isinstance(plan, FailedTable) and rewriter.limits.cluster_by:
-            raise plan.error
+    if rewriter.limits.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
+        # It is the one table that was asked for, and its columns may be what is wrong.
+        raise found.plans[0].error
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
     done = [
         TableRewrite(table=plan.table, failure=str(plan.error))

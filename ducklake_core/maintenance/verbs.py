@@ -149,7 +149,7 @@ class MaintenanceVerbs(LakeVerbs):
             dry_run=dry_run,
         )
 
-    def merge_adjacent_files(
+    def merge_adjacent_files(  # noqa: PLR0913 - by name all of them
         self,
         table: str | None = None,
         *,
@@ -254,7 +254,7 @@ class MaintenanceVerbs(LakeVerbs):
         execution = Execution(spark=spark, max_concurrency=max_concurrency)
         return flush_inlined_data(self._database, self._info, self._storage, request, execution=execution)
 
-    def rewrite_data_files(
+    def rewrite_data_files(  # noqa: PLR0913 - by name all of them
         self,
         table: str | None = None,
         *,
@@ -290,7 +290,7 @@ class MaintenanceVerbs(LakeVerbs):
             max_input_bytes: Most bytes of files to read, over all tables; what does not fit is a skipped step.
             max_files: Most files to read, likewise.
             max_seconds: Seconds after which no further group of files is begun; what was written is committed.
-            cluster_by: Columns, at most 8, by which all files of ``table`` are written anew where ranges of them touch many more files
+            cluster_by: Columns, at most 8, by which all files of ``table`` (or of ``tables``) are written anew where ranges of them touch many more files
                 than they have to: rows lie along a Hilbert curve (in the order of the column, where it is one), in place of the
                 table's sort order. The result says what is gained; a run leaves alone what an earlier one has clustered.
             spark: Session whose executors do the work, a group of files each; without it this process does.
@@ -312,8 +312,8 @@ class MaintenanceVerbs(LakeVerbs):
 
         self._database.check_writable(dry_run=dry_run)
         columns = tuple(cluster_by)
-        if columns and table is None:
-            raise UsageError("cluster_by names columns of one table: give table as well", parameter="cluster_by")
+        if columns and table is None and tables is None:
+            raise UsageError("cluster_by names columns of certain tables: give table or tables as well", parameter="cluster_by")
         limits = RewriteLimits(delete_threshold=delete_threshold, max_compacted_files=max_compacted_files, cluster_by=columns)
         request = _request(
             table, schema, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds

@@ -32,7 +32,7 @@ def write_sorted(address: LakeAddress, options: str) -> None:
             "INSERT INTO t SELECT 50 - range, NULL, 'unsorted', range % 2 FROM range(50)",
             "ALTER TABLE t SET SORTED BY (f DESC NULLS FIRST, k)",
             *(
-                f"INSERT INTO t SELECT (range * 7) % 60, CASE range % 5 WHEN 0 THEN NULL WHEN 1 THEN 'nan'::DOUBLE ELSE range % 11 END::DOUBLE, "
+                "INSERT INTO t SELECT (range * 7) % 60, CASE range % 5 WHEN 0 THEN NULL WHEN 1 THEN 'nan'::DOUBLE ELSE range % 11 END, "
                 f"'n' || range, range % 2 FROM range({n}, {n + 80})"
                 for n in (0, 40, 500)
             ),
@@ -48,7 +48,7 @@ def texts(read: dict[Any, list[Any]], keys: Any) -> dict[Any, list[str]]:
 
 
 @pytest.mark.parametrize("options", ["", ", ENCRYPTED"])
-def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:  # noqa: ARG001
+def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     write_sorted(sqlite_address, options)
     before, told = readings(sqlite_address), changes_told(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
@@ -63,7 +63,9 @@ def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str,
     lake.close()
     with attached(sqlite_address) as duck:
         in_file = duck.rows("SELECT f, k FROM t WHERE s <> 'unsorted' ORDER BY file_row_number")
-        assert list(map(str, in_file)) == list(map(str, duck.rows("SELECT f, k FROM t WHERE s <> 'unsorted' ORDER BY f DESC NULLS FIRST, k")))
+        assert list(map(str, in_file)) == list(
+            map(str, duck.rows("SELECT f, k FROM t WHERE s <> 'unsorted' ORDER BY f DESC NULLS FIRST, k"))
+        )
         assert len(in_file) == 301
 
 
@@ -100,7 +102,7 @@ def files_touched(address: LakeAddress, condition: str) -> int:
 
 
 @pytest.mark.parametrize("options", ["", ", ENCRYPTED"])
-def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:  # noqa: ARG001
+def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     lake = scattered(sqlite_address, options=options)
     before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
     touched = [files_touched(sqlite_address, f"{column} BETWEEN 100 AND 150") for column in ("a", "b")]
@@ -188,7 +190,7 @@ def test_what_cannot_be_clustered_is_refused(sqlite_address: LakeAddress) -> Non
 
 def test_the_local_disk_is_freed_and_named_when_it_is_full(
     sqlite_address: LakeAddress, small_runs: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:  # noqa: ARG001
+) -> None:
     write_sorted(sqlite_address, "")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     on_disk = files_on_disk(sqlite_address)
