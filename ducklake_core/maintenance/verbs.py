@@ -290,9 +290,9 @@ class MaintenanceVerbs(LakeVerbs):
             max_input_bytes: Most bytes of files to read, over all tables; what does not fit is a skipped step.
             max_files: Most files to read, likewise.
             max_seconds: Seconds after which no further group of files is begun; what was written is committed.
-            cluster_by: Columns, at most 8, by which all files of ``table`` (or of ``tables``) are written anew where ranges of them touch many more files
-                than they have to: rows lie along a Hilbert curve (in the order of the column, where it is one), in place of the
-                table's sort order. The result says what is gained; a run leaves alone what an earlier one has clustered.
+            cluster_by: Columns, at most 8, by which all files of ``table`` (or ``tables``) are written anew where ranges of them touch
+                many more files than they have to: rows lie along a Hilbert curve (in the order of the column, where it is one), in
+                place of the table's sort order. The result says what is gained; a run leaves alone what an earlier one has clustered.
             spark: Session whose executors do the work, a group of files each; without it this process does.
             max_concurrency: Most groups of files at a time, on threads of this process or as jobs of Spark. When not given, one in
                 this process, and on Spark all groups of a table as one job.

@@ -47,7 +47,7 @@ def texts(read: dict[Any, list[Any]], keys: Any) -> dict[Any, list[str]]:
     return {key: list(map(str, read[key])) for key in keys}
 
 
-@pytest.mark.parametrize("options", ["", ", ENCRYPTED"])
+@pytest.mark.parametrize("options", ["", pytest.param(", ENCRYPTED", marks=pytest.mark.slow)])
 def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     write_sorted(sqlite_address, options)
     before, told = readings(sqlite_address), changes_told(sqlite_address)
@@ -101,7 +101,7 @@ def files_touched(address: LakeAddress, condition: str) -> int:
     return len(touched)
 
 
-@pytest.mark.parametrize("options", ["", ", ENCRYPTED"])
+@pytest.mark.parametrize("options", ["", pytest.param(", ENCRYPTED", marks=pytest.mark.slow)])
 def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     lake = scattered(sqlite_address, options=options)
     before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id

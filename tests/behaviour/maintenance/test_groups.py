@@ -36,8 +36,15 @@ def rows_of(lake: DuckLake) -> list[int]:
     return sorted(lake.table("t").scan(columns=["n"]).to_arrow()["n"].to_pylist())
 
 
-@pytest.mark.parametrize("verb", ["merge_adjacent_files", "rewrite_data_files"])
-@pytest.mark.parametrize("concurrency", [None, 3])
+@pytest.mark.parametrize(
+    ("verb", "concurrency"),
+    [
+        ("merge_adjacent_files", None),
+        ("rewrite_data_files", 3),
+        pytest.param("merge_adjacent_files", 3, marks=pytest.mark.slow),
+        pytest.param("rewrite_data_files", None, marks=pytest.mark.slow),
+    ],
+)
 def test_each_group_is_a_snapshot_of_its_own(sqlite_address: LakeAddress, verb: str, concurrency: int | None) -> None:
     lake = partitioned(sqlite_address)
     how: dict[str, Any] = {"max_concurrency": concurrency}
@@ -172,12 +179,12 @@ def test_a_rewrite_plans_again_what_others_changed(sqlite_address: LakeAddress, 
     other.close()
 
 
-def test_small_neighbours_join_a_rewrite(every_lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """Files of the same partition next to one with deletes, up to the target size; rows, row ids and the feed stay."""
-    lake = partitioned(every_lake_address)
+    lake = partitioned(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.table("t").delete("part = 1 AND n BETWEEN 100 AND 120")
-    before, told, newest = readings(every_lake_address), changes_told(every_lake_address), lake.snapshot().id
+    before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
     plan = lake.rewrite_data_files("t", delete_threshold=0.5, dry_run=True)
     assert [(group.files, group.neighbours, group.deleted_rows, group.live_rows) for group in plan.tables[0].groups] == [(3, 2, 5, 25)]
     assert "beside 2 small files" in plan.steps[0].reason
@@ -187,15 +194,15 @@ def test_small_neighbours_join_a_rewrite(every_lake_address: LakeAddress, oracle
     lake.unset_option("target_file_size", table="t")
     (done,) = lake.rewrite_data_files("t", delete_threshold=0.5).tables
     assert (done.files_rewritten, done.files_created, done.failure) == (3, 1, None)
-    after = readings(every_lake_address)
+    after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
     assert after[lake.snapshot().id, '"main"."t"'] == before[newest, '"main"."t"']
-    assert changes_told(every_lake_address) == told
+    assert changes_told(sqlite_address) == told
     lake.expire_snapshots(older_than=NOW, min_age=NOW)
     lake.cleanup_old_files(older_than=NOW, min_age=NOW)
     assert lake.check(level="rows").findings == ()
     lake.close()
-    with oracle(every_lake_address) as duck:
+    with oracle(sqlite_address) as duck:
         duck.run("DELETE FROM t WHERE n = 201", "CALL ducklake_merge_adjacent_files('lake')")
         assert duck.value("SELECT count(*) FROM t") == 114
 
