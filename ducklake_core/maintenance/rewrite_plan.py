@@ -122,22 +122,24 @@ class TableRewritePlan:
 def within_budget(plan: TableRewritePlan, meter: BudgetMeter) -> TableRewritePlan:
     """The plan with as many files of each group as a budget has room for.
 
-    Files with deleted rows come before those that join them; a group to be clustered is taken as a whole or not at all.
+    A budget is for files with deleted rows, no small files join them then; a group to be clustered is taken as a whole or not at all.
     """
+    if meter.budget.max_files is None and meter.budget.max_input_bytes is None:
+        return plan
     kept: list[RewriteGroup] = []
     beyond: dict[str, int] = {}
     for group in plan.groups:
-        wanted = sorted(group.files, key=lambda file: not deleted_count(file)) if group.gain is None else list(group.files)
+        wanted = group.files if group.gain is not None else tuple(file for file in group.files if deleted_count(file))
         files = meter.first(wanted)
-        late = wanted[len(files) :]
-        if late:
-            reason = meter.beyond(late) if group.gain is None else meter.beyond(wanted, len(wanted))
-            files, late = ([], wanted) if group.gain is not None else (files, late)
-            beyond[reason] = beyond.get(reason, 0) + len(late)
+        if group.gain is not None and len(files) < len(wanted):
+            files = ()
         meter.spend(files)
+        if len(files) < len(wanted):
+            reason = meter.beyond(wanted, len(wanted)) if group.gain is not None else meter.beyond(wanted[len(files) :])
+            beyond[reason] = beyond.get(reason, 0) + len(wanted) - len(files)
         if files:
-            kept.append(replace(group, files=tuple(sorted(files, key=row_order))))
-    return replace(plan, groups=tuple(kept), left=also_left(plan.left, beyond)) if beyond else plan
+            kept.append(replace(group, files=tuple(files)))
+    return replace(plan, groups=tuple(kept), left=also_left(plan.left, beyond))
 
 
 def plan_rewrite(reader: CatalogReader, table: TableState, base: Snapshot, limits: RewriteLimits) -> TableRewritePlan:
