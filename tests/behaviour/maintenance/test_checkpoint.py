@@ -54,7 +54,8 @@ def test_the_round(lake_address: LakeAddress) -> None:
     assert planned == {
         *(("flush_inlined_data", f"main.{name}", 0, 1) for name in ("a", "b")),
         *(("merge_adjacent_files", f"main.{name}", 2, 40) for name in ("a", "b")),
-        *(("rewrite_data_files", f"main.{name}", 1, 1) for name in ("a", "b")),
+        # With the small files next to it, which the merge before it takes in a run.
+        *(("rewrite_data_files", f"main.{name}", 3, 41) for name in ("a", "b")),
     }
     # What was flushed is merged in the same round.
     assert {(step.verb, step.target) for step in done.steps if step.outcome == "done"} == {(verb, target) for verb, target, _, _ in planned}
