@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ducklake_core.catalog.reading.compaction import SchemaVersions, files_with_deletes, schema_versions
+from ducklake_core.catalog.reading.compaction import SchemaVersions, files_with_deletes, schema_at, schema_versions
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
@@ -228,8 +228,10 @@ class _Grouping:
     def _schema(self, file: DataFile) -> Schema:
         # Later columns are not back-filled: readers of earlier snapshots must find what they expect.
         version = self._versions.at(file.begin_snapshot)
+        if version == self._versions.at(self._table.snapshot_id):
+            return self._table.schema
         if version not in self._schemas:
-            self._schemas[version] = self._reader.table_by_id(self._table.id, file.begin_snapshot).schema
+            self._schemas[version] = schema_at(self._reader, self._table, file.begin_snapshot)
         return self._schemas[version]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ducklake_core.catalog.database.connections import Database, classify
+from ducklake_core.catalog.reading.many_tables import ManyTablesReader
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import Action
 from ducklake_core.commit.committer import Committer
@@ -54,26 +54,42 @@ def plan_tables(
         NotFoundError: The table or schema does not exist.
         CatalogUnavailableError: The catalog cannot be reached.
     """
-    pending: deque[tuple[int, str]] | None = None
-    unmatched: tuple[str, ...] = ()
-    found: list[T | FailedTable] = []
-    while pending is None or pending:
-        try:
-            with database.read() as connection:
-                reader = CatalogReader(connection, info, database.tables)
-                base = reader.latest_snapshot()
-                if pending is None:
-                    selected = scope.select(reader, base.id)
-                    pending, unmatched = deque(selected.names.items()), selected.unmatched
-                while pending:
-                    found.append(plan(reader, reader.table_by_id(pending[0][0], base.id), base))
-                    pending.popleft()
-        except DuckLakeError as error:
-            if not pending or classify(error) == "unavailable":
-                raise
-            # The transaction is of no more use to the others: they are planned in another one.
-            found.append(FailedTable(table=pending.popleft()[1], error=error))
-    return PlannedTables(found, unmatched)
+    with database.read() as connection:
+        reader = CatalogReader(connection, info, database.tables)
+        base = reader.latest_snapshot()
+        selected = scope.select(reader, base.id)
+        many = ManyTablesReader(connection, info, database.tables, selected.names)
+        found = {number: _attempt(many, number, name, base, plan) for number, name in selected.names.items()}
+    # One that failed may have spoiled the transaction, or the statement, for others: each is tried by itself.
+    for number, name in selected.names.items():
+        if isinstance(found[number], FailedTable):
+            found[number] = _plan_alone(database, info, number, name, plan)
+    return PlannedTables(list(found.values()), selected.unmatched)
+
+
+def _attempt(
+    reader: CatalogReader, number: int, name: str, base: Snapshot, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+) -> T | FailedTable:
+    try:
+        return plan(reader, reader.table_by_id(number, base.id), base)
+    except DuckLakeError as error:
+        if classify(error) == "unavailable":
+            raise
+        return FailedTable(table=name, error=error)
+
+
+def _plan_alone(
+    database: Database, info: LakeInfo, number: int, name: str, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+) -> T | FailedTable:
+    try:
+        with database.read() as connection:
+            reader = CatalogReader(connection, info, database.tables)
+            base = reader.latest_snapshot()
+            return plan(reader, reader.table_by_id(number, base.id), base)
+    except DuckLakeError as error:
+        if classify(error) == "unavailable":
+            raise
+        return FailedTable(table=name, error=error)
 
 
 def name_of(table: TableState) -> str:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Select, Table, select
 
 from ducklake_core.catalog.reading.file_queries import is_in
 from ducklake_core.catalog.reading.file_rows import Streams, data_file_of, delete_file_of
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.reading.table_rows import Among, this_table
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.files.data_files import DeleteFile
 from ducklake_core.format.files.delete_history import DeleteHistory
 from ducklake_core.format.state import TableState
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import build_schema
 
 CLUSTERED_KEY = "clustered_by"
 """In ``commit_extra_info`` of a rewrite: ids of the columns that it clustered files by."""
@@ -41,14 +45,23 @@ class SchemaVersions:
 def schema_versions(reader: CatalogReader, table_id: int) -> SchemaVersions:
     """The schema versions of a table."""
     versions = reader.catalog["schema_versions"]
-    query = select(versions.c.begin_snapshot, versions.c.schema_version).where(versions.c.table_id == table_id)
-    return SchemaVersions([(row.begin_snapshot, row.schema_version) for row in reader.connection.execute(query)])
+    query = select(versions.c.table_id, versions.c.begin_snapshot, versions.c.schema_version)
+    rows = reader.rows_of_table(("schema versions",), lambda among: query.where(among(versions.c.table_id)), table_id)
+    return SchemaVersions([(row.begin_snapshot, row.schema_version) for row in rows])
+
+
+def schema_at(reader: CatalogReader, table: TableState, snapshot_id: int) -> Schema:
+    """The columns that a table had at an earlier snapshot."""
+    rows = (row for row, end in reader.column_history(table.id) if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id))
+    return build_schema(dict.fromkeys(rows))
 
 
 def files_with_deletes(reader: CatalogReader, table_id: int) -> set[int]:
     """Ids of the table's data files that ever had a delete file, replaced and ended ones included."""
     deletes = reader.catalog["delete_file"]
-    return set(reader.connection.execute(select(deletes.c.data_file_id).where(deletes.c.table_id == table_id).distinct()).scalars())
+    query = select(deletes.c.table_id, deletes.c.data_file_id).distinct()
+    rows = reader.rows_of_table(("files with deletes",), lambda among: query.where(among(deletes.c.table_id)), table_id)
+    return {row.data_file_id for row in rows}
 
 
 def clustered_snapshots(reader: CatalogReader, snapshot_ids: Collection[int], column_ids: Sequence[int]) -> frozenset[int]:
@@ -77,13 +90,9 @@ class StoredCounts:
 
 def inlined_row_counts(reader: CatalogReader, table: TableState) -> dict[str, StoredCounts]:
     """The rows of each registered table of inlined rows, by its name."""
-    found: dict[str, StoredCounts] = {}
-    for item in table.inlined_tables:
-        source = reader.catalog.inlined_data(item.name)
-        ended = func.coalesce(func.sum(case((source.c.end_snapshot.is_not(None), 1), else_=0)), 0)
-        row = reader.connection.execute(select(func.count().label("rows"), ended.label("ended")).select_from(source)).one()
-        found[item.name] = StoredCounts(rows=int(row.rows), ended=int(row.ended))
-    return found
+    names = [item.name for item in table.inlined_tables]
+    counted = zip(names, reader.stored_inlined_counts(table), strict=True)
+    return {name: StoredCounts(rows=int(row.n), ended=int(row.ended)) for name, row in counted}
 
 
 def inlined_deletes_of(reader: CatalogReader, table: TableState) -> dict[int, list[tuple[int, int]]]:
@@ -94,9 +103,14 @@ def inlined_deletes_of(reader: CatalogReader, table: TableState) -> dict[int, li
     """
     if not table.has_inlined_deletes:
         return {}
-    source = reader.catalog.inlined_delete(table.id)
+
+    def positions(table_id: int, _name: str) -> Select[Any]:
+        source = reader.catalog.inlined_delete(table_id)
+        return select(this_table(table_id), source.c.file_id, source.c.row_id, source.c.begin_snapshot)
+
     found: dict[int, list[tuple[int, int]]] = {}
-    for file_id, position, snapshot in reader.connection.execute(select(source.c.file_id, source.c.row_id, source.c.begin_snapshot)):
+    for row in reader.rows_of_inlined(("deletes", "every"), positions, table):
+        file_id, position, snapshot = row.file_id, row.row_id, row.begin_snapshot
         if not all(isinstance(number, int) for number in (file_id, position, snapshot)):
             raise CatalogCorruptError(
                 f"table {table.qualified_name} has a row deleted through the catalog whose file, position or snapshot is no number",
@@ -117,12 +131,17 @@ def delete_histories(
     if not file_ids:
         return []
     ids, wanted = sorted(file_ids), frozenset(file_ids)
+
+    def of_files(source: Table) -> Callable[[Among], Select[Any]]:
+        # Rows that are read for many tables at once are those of all of their files.
+        some = select(source) if reader.holds_many else select(source).where(is_in(source.c.data_file_id, ids))
+        return lambda among: some.where(among(source.c.table_id))
+
     file, deletes = reader.catalog["data_file"], reader.catalog["delete_file"]
     of_file: dict[int, list[DeleteFile]] = {}
-    query = select(deletes).where(deletes.c.table_id == table.id, is_in(deletes.c.data_file_id, ids)).order_by(deletes.c.delete_file_id)
-    for row in reader.connection.execute(query):
+    for row in sorted(reader.rows_of_table(("every delete file",), of_files(deletes), table.id), key=lambda row: row.delete_file_id):
         of_file.setdefault(row.data_file_id, []).append(delete_file_of(row, table, reader.info.encrypted))
-    rows = reader.connection.execute(select(file).where(file.c.table_id == table.id, is_in(file.c.data_file_id, ids)))
+    rows = reader.rows_of_table(("every data file",), of_files(file), table.id)
     files = [data_file_of(row, table, Streams({}), reader.info.encrypted) for row in rows if row.data_file_id in wanted]
     return [
         DeleteHistory(file=replace(one, delete_files=tuple(of_file.get(one.id, ()))), inlined=tuple(sorted(inlined.get(one.id, []))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -59,7 +59,21 @@ class Streams:
         return iter(()) if stream is None else stream.take(file_id)
 
 
-def data_file_of(row: Row[Any], table: TableState, streams: Streams, encrypted: bool) -> DataFile:
+class HeldRows:
+    """The same of rows that are held in memory, in any order of files."""
+
+    def __init__(self, rows: Mapping[str, Iterable[Row[Any]]]) -> None:
+        self._rows: dict[tuple[str, int], list[Row[Any]]] = {}
+        for name, of_kind in rows.items():
+            for row in of_kind:
+                self._rows.setdefault((name, row.data_file_id), []).append(row)
+
+    def take(self, name: str, file_id: int) -> Iterator[Row[Any]]:
+        """The rows of one kind that belong to a file."""
+        return iter(self._rows.get((name, file_id), ()))
+
+
+def data_file_of(row: Row[Any], table: TableState, streams: Streams | HeldRows, encrypted: bool) -> DataFile:
     """The value of one row of ``ducklake_data_file``, with what the streams hold for it."""
     is_relative = row.path_is_relative is not False
     inlined_deletes = tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id))

@@ -32,7 +32,8 @@ from ducklake_core.catalog.reading.visibility import live
 _INLINED_DATA = re.compile(r"ducklake_inlined_data_(\d+)_\d+", re.ASCII)
 _INLINED_DELETE = re.compile(r"ducklake_inlined_delete_(\d+)", re.ASCII)
 # SQLite allows 500 terms in a compound SELECT, but terms may be compound themselves.
-_TERMS = 200
+TERMS = 200
+"""Statements that one UNION ALL joins."""
 FILE_SIZE_BANDS = (1 << 20, 16 << 20, 128 << 20, 512 << 20)
 """Upper ends (excluded) in bytes of the bands that files are counted in; the last band has none."""
 
@@ -139,7 +140,7 @@ def all_of(queries: Sequence[Select[Any]]) -> Select[Any]:
     """One statement for the rows of any number (but none) of statements with the same columns."""
     level = list(queries)
     while len(level) > 1:
-        parts = (union_all(*level[start : start + _TERMS]).subquery() for start in range(0, len(level), _TERMS))
+        parts = (union_all(*level[start : start + TERMS]).subquery() for start in range(0, len(level), TERMS))
         level = [select(part) for part in parts]
     return level[0]
 

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, inspect, literal_column, or_, select
 
-from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.reading.listing import inlined_counts, listing_query, table_listing
-from ducklake_core.catalog.reading.table_rows import COMMENT, column_row, options_in_force, options_query, table_state, tags_of
+from ducklake_core.catalog.reading.table_rows import (
+    COMMENT,
+    Among,
+    SettingRow,
+    column_row,
+    options_in_force,
+    options_query,
+    settings_query,
+    table_state,
+    tags_of,
+)
 from ducklake_core.catalog.reading.visibility import live, may_be_named, same_name
 from ducklake_core.errors import CatalogCorruptError, NotFoundError, UsageError
 from ducklake_core.format.files import paths
@@ -36,6 +46,9 @@ class CatalogReader:
         info: The lake's settings.
         tables: The metadata tables, ``Database.tables``.
     """
+
+    holds_many = False
+    """Whether rows of a kind are read for many tables at once."""
 
     def __init__(self, connection: Connection, info: LakeInfo, tables: CatalogTables) -> None:
         self.connection = connection
@@ -198,7 +211,9 @@ class CatalogReader:
         Raises:
             NotFoundError: It does not exist at that snapshot.
         """
-        rows = self.connection.execute(self._table_query(snapshot_id).where(self.catalog["table"].c.table_id == table_id)).all()
+        table = self.catalog["table"]
+        query = ("table", snapshot_id), lambda among: self._table_query(snapshot_id).where(among(table.c.table_id))
+        rows = self.rows_of_table(*query, table_id)
         if not rows:
             raise NotFoundError(
                 f"there is no table with id {table_id} at snapshot {snapshot_id}", table_id=table_id, snapshot_id=snapshot_id
@@ -234,15 +249,48 @@ class CatalogReader:
 
     def _state(self, rows: Sequence[Row[Any]], snapshot_id: int) -> TableState:
         _check_one(rows, snapshot_id)
-        return table_state(self.connection, self.catalog, self.info, rows, snapshot_id)
+        return table_state(self, self.info, rows, snapshot_id)
+
+    def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:  # noqa: ARG002
+        """Rows of a table (see :class:`TableRowSource`): a statement of its own."""
+        return self.connection.execute(build(lambda column: column == table_id)).all()
+
+    def rows_of_inlined(self, kind: tuple[object, ...], build: Callable[[int, str], Select[Any]], table: TableState) -> Sequence[Row[Any]]:
+        """Rows of the tables in which the database keeps inlined rows or deletes of a table.
+
+        Args:
+            kind: Tells the statements apart; ``"data"`` or ``"deletes"`` comes first.
+            build: Makes the statement for one of them, of a table's id and its own name, with a column ``table_id``.
+            table: The table.
+        """
+        return [row for name in self._inlined_names(kind, table) for row in self.connection.execute(build(table.id, name))]
+
+    def stored_inlined_counts(self, table: TableState) -> Sequence[Row[Any]]:
+        """Number of rows (``n``) and of those that have ended, in each of the table's tables of inlined rows."""
+        sources = [self.catalog.inlined_data(item.name) for item in table.inlined_tables]
+        counts: list[ColumnElement[Any]] = [func.count().label("n"), func.count(literal_column("end_snapshot")).label("ended")]
+        return [self.connection.execute(select(*counts).select_from(source)).one() for source in sources]
+
+    def _inlined_names(self, kind: tuple[object, ...], table: TableState) -> list[str]:
+        if kind[0] == "deletes":
+            return [inlined_delete_name(table.id)] if table.has_inlined_deletes else []
+        return [item.name for item in table.inlined_tables]
+
+    def setting_rows(self, schema_id: int, table_id: int) -> Sequence[SettingRow]:
+        """Options and inlined tables of a table (see :class:`TableRowSource`), in one statement."""
+        return [SettingRow(*row) for row in self.connection.execute(settings_query(self.catalog, schema_id, table_id))]
+
+    def has_table(self, name: str) -> bool:
+        """Whether the database has a table beside the metadata tables."""
+        return inspect(self.connection).has_table(name, schema=self.catalog.schema)
 
     def column_history(self, table_id: int) -> list[tuple[ColumnRow, int | None]]:
         """Every version of every column that the table ever had, with its end snapshot (None: still live), oldest first."""
         column = self.catalog["column"]
         # What begins and ends with one snapshot, in the middle of a transaction, comes before what the transaction leaves behind.
         in_order = (column.c.begin_snapshot, column.c.column_id, column.c.end_snapshot.is_(None), column.c.end_snapshot)
-        query = select(column).where(column.c.table_id == table_id).order_by(*in_order)
-        return [(column_row(row), row.end_snapshot) for row in self.connection.execute(query)]
+        rows = self.rows_of_table(("history",), lambda among: select(column).where(among(column.c.table_id)).order_by(*in_order), table_id)
+        return [(column_row(row), row.end_snapshot) for row in rows]
 
     def next_row_id(self, table_id: int) -> int:
         """The row id that the next row of a table gets."""

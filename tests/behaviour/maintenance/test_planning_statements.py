@@ -1,0 +1,127 @@
+"""Verbs plan many tables with as many statements as few, and say of each table what they say of it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from ducklake_core import DuckLake, MaintenanceResult
+from tests.support.oracle import LakeAddress, attached
+
+_ROWS = pa.table({"id": pa.array(range(20), pa.int64()), "part": pa.array([number % 2 for number in range(20)], pa.int64())})
+VERBS: dict[str, Callable[[DuckLake], MaintenanceResult]] = {
+    "flush": lambda lake: lake.flush_inlined_data(dry_run=True),
+    "merge": lambda lake: lake.merge_adjacent_files(dry_run=True),
+    "rewrite": lambda lake: lake.rewrite_data_files(delete_threshold=0, dry_run=True),
+    "checkpoint": lambda lake: lake.checkpoint(dry_run=True),
+}
+
+
+@contextmanager
+def counted() -> Iterator[list[str]]:
+    """The statements that are executed within."""
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+def add_tables(lake: DuckLake, first: int, last: int) -> None:
+    """Tables with files to merge, of an earlier version of their columns too, deleted rows of every kind, partitions and inlined rows."""
+    names = [f"t{number}" for number in range(first, last)]
+    with lake.transaction() as tx:
+        for number, name in enumerate(names):
+            tx.create_table(name, _ROWS.schema, partition_by=["part"] if number % 2 else ())
+    for _ in range(2):
+        with lake.transaction() as tx:
+            for name in names:
+                tx.write(name, _ROWS, inline=False)
+    for condition, limit in (("id = 1", 0), ("id = 3", 10)):
+        lake.set_option("data_inlining_row_limit", limit)
+        with lake.transaction() as tx:
+            for name in names:
+                tx.delete(name, condition)
+    with lake.transaction() as tx:
+        for name in names:
+            tx.add_column(name, "late", "integer")
+    for _ in range(2):
+        with lake.transaction() as tx:
+            for name in names:
+                tx.write(name, _ROWS, inline=False)
+    with lake.transaction() as tx:
+        for name in names:
+            tx.write(name, _ROWS.slice(0, 1))
+
+
+def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddress) -> None:
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    numbers = []
+    for first, last in ((0, 3), (3, 30)):
+        add_tables(lake, first, last)
+        for name, verb in VERBS.items():
+            verb(lake)
+            with counted() as statements:
+                result = verb(lake)
+            planned = {step.target for step in result.steps if step.outcome == "planned"}
+            assert len(planned) == last, name
+            assert result.failed_steps == (), name
+            numbers.append((name, len(statements)))
+    assert numbers[:4] == numbers[4:]
+    assert all(count < 30 for name, count in numbers if name != "checkpoint")
+    lake.close()
+
+
+def test_a_table_is_planned_among_others_as_alone(lake_address: LakeAddress) -> None:
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    add_tables(lake, 0, 4)
+    lake.set_option("auto_compact", False, table="t2")
+    lake.set_option("target_file_size", "1MB", table="t3")
+    lake.close()
+    with attached(lake_address) as duck:
+        duck.run(
+            "CREATE TABLE d (id INTEGER, name VARCHAR)",
+            "INSERT INTO d VALUES (1, 'x'), (2, 'y')",
+            "UPDATE d SET name = 'z' WHERE id = 1",
+            "INSERT INTO d SELECT range, 'f' FROM range(40)",
+            "DELETE FROM d WHERE id = 7",
+            "ALTER TABLE d SET PARTITIONED BY (name)",
+            "ALTER TABLE d RENAME COLUMN name TO label",
+            "INSERT INTO d SELECT range, 'f' FROM range(40)",
+            "ALTER TABLE d SET SORTED BY (id)",
+        )
+    for name, verb in (
+        ("flush", DuckLake.flush_inlined_data),
+        ("merge", DuckLake.merge_adjacent_files),
+        ("rewrite", lambda lake, **how: lake.rewrite_data_files(delete_threshold=0, **how)),
+    ):
+        together = verb(lake, dry_run=True).steps
+        alone = [step for table in lake.tables() for step in verb(lake, tables=table.table, dry_run=True).steps]
+        assert list(together) == alone, name
+    lake.close()
+
+
+@pytest.mark.parametrize("damage", ["path = ''", "record_count = 'many'", "begin_snapshot = NULL"])
+def test_a_table_whose_rows_cannot_be_read_stops_no_other(sqlite_address: LakeAddress, damage: str) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    add_tables(lake, 0, 3)
+    one, other = (lake.table(name).state.id for name in ("t1", "t2"))
+    with lake.database.write() as connection:
+        connection.exec_driver_sql(f"UPDATE ducklake_data_file SET {damage} WHERE table_id = {one}")
+        connection.exec_driver_sql(f"DELETE FROM ducklake_column WHERE table_id = {other}")
+    for name, verb in VERBS.items():
+        steps = verb(lake).steps
+        failed = {step.target for step in steps if step.outcome == "failed" and step.target.startswith("main.")}
+        assert failed == ({"main.t2"} if name == "flush" else {"main.t1", "main.t2"}), name
+        assert "main.t0" in {step.target for step in steps if step.outcome == "planned"}, name
+    lake.close()
