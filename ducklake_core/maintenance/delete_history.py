@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from ducklake_core.catalog.reading.compaction import DeleteHistory
@@ -27,16 +29,15 @@ def write_deletes(
     """
     name = paths.new_delete_file_name(state.write_id)
     key = EncryptionKey.random() if state.encrypted else None
-    size, footer = write_delete_file(state.storage, state.directory + name, data_file, positions, snapshots, key)
+    written = write_delete_file(state.storage, state.directory + name, data_file, positions, snapshots, key)
     return CumulativeDeletes(
         path=name,
         delete_count=len(positions),
-        file_size_bytes=size,
-        footer_size=footer,
         min_snapshot=int(snapshots.min()),
         max_snapshot=int(snapshots.max()),
         end_snapshot=end_snapshot,
         encryption_key=key,
+        **asdict(written),
     )
 
 

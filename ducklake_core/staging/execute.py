@@ -101,7 +101,7 @@ class StepExecutor:
             staged.rows = rows
             return []
         write = self.write_state(staged)
-        fits = [may_inline(part.schema) and are_usable(part.rows, part.schema, write) for part in rows.inlined]
+        fits = [may_inline(part.schema, write.format_version) and are_usable(part.rows, part.schema, write) for part in rows.inlined]
         staged.rows = replace(rows, inlined=tuple(compress(rows.inlined, fits)))
         return [path for part, stays in zip(rows.inlined, fits, strict=True) if not stays for path in self._move_to_files(staged, part)]
 
@@ -161,7 +161,7 @@ class StepExecutor:
             state = staged.committed
         plan = self._over(staged, self._committed_plan(state, None, where, ("rowid", "file_row_number")))
         if isinstance(step, ChangeRows):
-            keep = write.options.data_inlining_row_limit if may_inline(write.schema) else 0
+            keep = write.options.data_inlining_row_limit if may_inline(write.schema, write.format_version) else 0
             changed = change_rows(
                 plan, step.request, target, write, storage, source=step.source, session=step.session, keep=keep, named=self.named
             )

@@ -24,11 +24,22 @@ from ducklake_core.format.files.paths import file_name
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.parquet_output import ONE_PAGE, encrypting_sink
+from ducklake_core.storage.puffin import is_container, read_container
 from ducklake_core.storage.roaring import read_deletion_vector
 from ducklake_core.storage.second_look import read_twice
 from ducklake_core.storage.uploads import discard
 
 _SMALL_BYTES = 1 << 18
+_ROW_GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenDeletes:
+    """What the catalog says about a delete file beside what is in it."""
+
+    file_size_bytes: int
+    footer_size: int
+    row_group_count: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +72,7 @@ def write_delete_file(
     positions: np.ndarray,
     snapshots: np.ndarray | None = None,
     key: EncryptionKey | None = None,
-) -> tuple[int, int]:
+) -> WrittenDeletes:
     """Write a delete file.
 
     Args:
@@ -71,9 +82,6 @@ def write_delete_file(
         positions: Positions, strictly increasing.
         snapshots: For a cumulative file, the snapshot that deleted each position; makes the third column.
         key: Encrypts the file; None for a plain one.
-
-    Returns:
-        Size of the file and length of its footer, in bytes.
 
     Raises:
         CorruptFileError: The positions are not strictly increasing: readers refuse such a file.
@@ -90,10 +98,12 @@ def write_delete_file(
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     sink = pa.BufferOutputStream()
     if key is None:
-        pq.write_table(table, sink, compression="snappy", store_schema=False, write_page_checksum=True)
+        pq.write_table(table, sink, compression="snappy", store_schema=False, write_page_checksum=True, row_group_size=_ROW_GROUP_ROWS)
     else:
         encrypting = encrypting_sink(sink, path, key)
-        pq.write_table(table, pa.PythonFile(encrypting, mode="w"), compression="snappy", store_schema=False, **ONE_PAGE)
+        pq.write_table(
+            table, pa.PythonFile(encrypting, mode="w"), compression="snappy", store_schema=False, row_group_size=_ROW_GROUP_ROWS, **ONE_PAGE
+        )
         encrypting.finish()
     content = sink.getvalue()
     output: pa.NativeFile | None = None
@@ -110,7 +120,11 @@ def write_delete_file(
                 output.close()
         storage.delete([path])
         raise
-    return content.size, int.from_bytes(content.slice(content.size - 8, 4).to_pybytes(), "little")
+    return WrittenDeletes(
+        file_size_bytes=content.size,
+        footer_size=int.from_bytes(content.slice(content.size - 8, 4).to_pybytes(), "little"),
+        row_group_count=-(-len(positions) // _ROW_GROUP_ROWS),
+    )
 
 
 def _field(name: str, data_type: pa.DataType, field_id: int) -> pa.Field[Any]:
@@ -189,7 +203,12 @@ def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -
 
 def _read_vector(storage: Storage, file: DeleteFile) -> DeletedPositions:
     with storage.open_input(file.path) as source:
-        return DeletedPositions(positions=read_deletion_vector(source.read(), printable(file.path)))
+        content = source.read()
+    where = printable(file.path)
+    if not is_container(content):
+        return DeletedPositions(positions=read_deletion_vector(content, where))
+    found = read_container(content, where)
+    return DeletedPositions(positions=found.positions, snapshots=found.snapshots, data_files=found.data_files)
 
 
 def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:

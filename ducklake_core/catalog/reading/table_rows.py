@@ -62,6 +62,7 @@ def table_state(connection: Connection, tables: CatalogTables, info: LakeInfo, r
         comment=tags.pop(COMMENT, None),
         column_comments=columns.comments,
         tags=tags,
+        format_version=tables.version,
     )
 
 

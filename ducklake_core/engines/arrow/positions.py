@@ -6,7 +6,7 @@ One file is one work unit, so that memory is bounded by one file's positions; on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from typing import TypeAlias
 
@@ -258,15 +258,14 @@ def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
 def _write(file: DataFile, positions: np.ndarray, snapshots: np.ndarray | None, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
     name = paths.new_delete_file_name(target.write_id)
     key = EncryptionKey.random() if target.encrypted else None
-    size, footer = write_delete_file(storage, target.directory + name, file.path, positions, snapshots, key)
+    written = write_delete_file(storage, target.directory + name, file.path, positions, snapshots, key)
     return StagedDeleteFile(
         data_file_id=file.id,
         path=name,
         delete_count=len(positions),
         new_count=len(positions),
-        file_size_bytes=size,
-        footer_size=footer,
         encryption_key=key,
+        **asdict(written),
     )
 
 
@@ -301,8 +300,8 @@ def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: Del
     name = paths.new_delete_file_name(target.write_id)
     (data_file_path,) = held.data_files or ("",)
     key = EncryptionKey.random() if target.encrypted else None
-    size, footer = write_delete_file(storage, target.directory + name, data_file_path, held.positions, snapshots, key)
-    return replace(staged, path=name, file_size_bytes=size, footer_size=footer, assumed_snapshot=new_snapshot, encryption_key=key)
+    written = write_delete_file(storage, target.directory + name, data_file_path, held.positions, snapshots, key)
+    return replace(staged, path=name, assumed_snapshot=new_snapshot, encryption_key=key, **asdict(written))
 
 
 def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -12,9 +12,10 @@ from ducklake_core.format.layout.flushing import FlushRule
 from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 from ducklake_core.storage.filesystems import Storage
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,7 @@ class WriteState:
         sort: What the rows of each file are sorted by.
         flush: What inlined rows must be like for DuckDB to flush them; None for no rule.
         distribute: Whether rows of one partition are brought together first (Spark), so that each partition gets few files.
+        format_version: Version of the lake.
         version: Form of this value; an executor with another version of the library refuses it.
     """
 
@@ -49,6 +51,7 @@ class WriteState:
     sort: tuple[SortOrder, ...] = ()
     flush: FlushRule | None = None
     distribute: bool = True
+    format_version: FormatVersion = DEFAULT_VERSION
     version: int = STATE_VERSION
 
     def check_version(self) -> None:
