@@ -19,6 +19,7 @@ class CumulativeDeletes:
         end_snapshot: The snapshot at which the data file ended, None while it is live.
         encryption_key: Opens it; None for a plain one.
         row_group_count: Its row groups.
+        format: ``parquet`` or ``puffin``.
     """
 
     path: str
@@ -30,6 +31,7 @@ class CumulativeDeletes:
     end_snapshot: int | None = None
     encryption_key: EncryptionKey | None = None
     row_group_count: int | None = None
+    format: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

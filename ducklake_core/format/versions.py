@@ -37,6 +37,7 @@ class FormatVersion:
         has_parent_schemas: Whether a schema may be inside another.
         epoch_transforms: Whether partition keys may count years, months, days and hours since 1970.
         null_type: Whether a column may be of type ``null``.
+        shared_deletion_vectors: Whether a Puffin file may hold the deletes of several snapshots.
     """
 
     name: str
@@ -48,6 +49,7 @@ class FormatVersion:
     has_parent_schemas: bool = False
     epoch_transforms: bool = False
     null_type: bool = False
+    shared_deletion_vectors: bool = False
 
     def __str__(self) -> str:
         return self.name
@@ -68,6 +70,7 @@ V1_1 = FormatVersion(
     has_parent_schemas=True,
     epoch_transforms=True,
     null_type=True,
+    shared_deletion_vectors=True,
 )
 _V1_1_DEV1 = FormatVersion(
     name="1.1-dev1", number=(1, 1), is_writable=False, inlined_columns=_PREFIXED, reserves_prefix=True, epoch_transforms=True

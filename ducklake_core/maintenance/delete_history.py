@@ -27,9 +27,10 @@ def write_deletes(
         state: Where and how files of the table are written.
         end_snapshot: When the data file ended.
     """
-    name = paths.new_delete_file_name(state.write_id)
+    kind = state.vectors.format(snapshots)
+    name = paths.new_delete_file_name(state.write_id, kind)
     key = EncryptionKey.random() if state.encrypted else None
-    written = write_delete_file(state.storage, state.directory + name, data_file, positions, snapshots, key)
+    written = write_delete_file(state.storage, state.directory + name, data_file, positions, snapshots, key, as_vector=kind == "puffin")
     return CumulativeDeletes(
         path=name,
         delete_count=len(positions),

@@ -39,6 +39,7 @@ from ducklake_core.staging.staged_table import (
     Step,
 )
 from ducklake_core.staging.write_target import new_write_state
+from ducklake_core.storage.delete_files import DeletionVectors
 from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
@@ -131,14 +132,15 @@ class StepExecutor:
         return staged.paths((*changed.deletions.delete_files, *changed.updated, *changed.inserted))
 
     def _target(self, staged: StagedTable, base: Snapshot) -> DeleteTarget:
-        info = self._lake.info
+        info, options = self._lake.info, Options.from_mapping(staged.state.options)
         return DeleteTarget(
             directory=info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name),
             data_path=info.data_path,
             write_id=paths.write_id(),
             assumed_snapshot=base.id + 1,
             encrypted=info.encrypted,
-            inlined_rows=Options.from_mapping(staged.state.options).data_inlining_row_limit,
+            inlined_rows=options.data_inlining_row_limit,
+            vectors=DeletionVectors.by(options, info.format_version, encrypted=info.encrypted),
         )
 
     def _deletions(self, staged: StagedTable, step: DeleteWhere | DeleteByKeys, base: Snapshot, target: DeleteTarget) -> Deletions:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
-from ducklake_core.storage.roaring import read_deletion_vector
+from ducklake_core.storage.roaring import encode_deletion_vector, read_deletion_vector
 
 _MAGIC = b"PFA1"
 _TAIL_BYTES = 12
@@ -73,6 +73,35 @@ def read_container(content: bytes, where: str) -> Container:
     # The first of equal positions is that of the oldest snapshot.
     positions, first = np.unique(np.concatenate([held for _, held, _ in in_order]), return_index=True)
     return Container(positions=positions, snapshots=stamps[first], data_files=files)
+
+
+def encode_container(positions: np.ndarray, snapshots: np.ndarray, data_file: str) -> tuple[bytes, int]:
+    """The file that :func:`read_container` reads back, and the length of its footer.
+
+    Args:
+        positions: Ascending, distinct, none below 0.
+        snapshots: The snapshot that deleted each.
+        data_file: Full path of the data file, which each vector names.
+    """
+    content, blobs = bytearray(_MAGIC), []
+    for snapshot in np.unique(snapshots).tolist():
+        held = positions[snapshots <= snapshot]
+        vector = encode_deletion_vector(held)
+        blobs.append(
+            {
+                "type": _BLOB_TYPE,
+                "fields": [],
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": len(content),
+                "length": len(vector),
+                "properties": {_DATA_FILE: data_file, _CARDINALITY: str(len(held)), _SNAPSHOT: str(snapshot)},
+            }
+        )
+        content += vector
+    payload = json.dumps({"blobs": blobs, "properties": {"created-by": "ducklake-core"}}, separators=(",", ":")).encode()
+    footer = _MAGIC + payload + struct.pack("<iI", len(payload), 0) + _MAGIC
+    return bytes(content) + footer, len(footer)
 
 
 def _blobs(content: bytes, where: str) -> Iterator[Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
 from ducklake_core.catalog.inlined.nested_text import parse_leaf, parse_nested
-from ducklake_core.catalog.inlined.variants import NULL_VARIANT, holds_variants, plain_cell, plain_type
+from ducklake_core.catalog.inlined.variants import NULL_VARIANT, holds_variants, plain_cell, plain_type, split_variant
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, SchemaError, UnsupportedFeatureError
@@ -283,6 +283,9 @@ def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
             return cell
         case PrimitiveType(name="variant"), {"metadata": bytes(), "value": bytes() as value}:
             return None if value == NULL_VARIANT else cell
+        case PrimitiveType(name="variant"), bytes() | memoryview() if not abilities.inlined_as_is:
+            found = split_variant(bytes(cell))
+            return None if found["value"] == NULL_VARIANT else found
         case PrimitiveType(name="variant" | "geometry"), _:
             raise UnsupportedFeatureError(f"inlined values of type {column.type} are not supported", column=column.name)
         case PrimitiveType(), int():

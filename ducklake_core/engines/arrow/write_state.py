@@ -13,6 +13,7 @@ from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
+from ducklake_core.storage.delete_files import DeletionVectors
 from ducklake_core.storage.filesystems import Storage
 
 STATE_VERSION = 5
@@ -65,6 +66,11 @@ class WriteState:
                 f"the write of {self.table} was planned with write state version {self.version}, this process knows {STATE_VERSION}: "
                 "install the same ducklake-dagster on driver and executors"
             )
+
+    @property
+    def vectors(self) -> DeletionVectors:
+        """Whether deletes are written as deletion vectors."""
+        return DeletionVectors.by(self.options, self.format_version, encrypted=self.encrypted)
 
     @property
     def has_directories(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database.tables import inlined_owner
 from ducklake_core.errors import CatalogVersionError, SchemaError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
-from tests.support.oracle import LakeAddress, file_lake
+from tests.support.oracle import LakeAddress, Oracle, file_lake
 from tests.unit.catalog.test_bootstrap import layout, primary_keys
+
+OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
 def new_lake(address: LakeAddress) -> DuckLake:
@@ -282,3 +285,87 @@ def test_nested_schemas_are_refused_by_name(both: LakeAddress) -> None:
     for call in calls:
         with pytest.raises(UnsupportedFeatureError, match="nested schemas are not supported"):
             call()
+
+
+def _deleted_thrice(lake: DuckLake) -> dict[int, int]:
+    """Rows deleted by three snapshots, the last of them of more than one container of a bitmap, and how many each snapshot shows."""
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.set_option("write_deletion_vectors", True)
+    lake.write("t", pa.table({"a": pa.array(range(200_000), pa.int64())}))
+    for where in ("a < 7000", "a = 100000", "a > 150000 and a % 2 = 0"):
+        lake.table("t").delete(where)
+    return {snapshot.id: lake.table("t", at=snapshot.id).scan().count() for snapshot in lake.snapshots() if snapshot.id > 0}
+
+
+def test_deletion_vectors_on_1_1(both: LakeAddress) -> None:
+    lake = new_lake(both)
+    counts = _deleted_thrice(lake)
+    assert list(counts.values()) == [200_000, 193_000, 192_999, 192_999 - 24_999]
+    assert [form for form, *_ in stored(lake, "delete_file", "format", "footer_size", "row_group_count")] == ["puffin"]
+    with second_implementation(both) as catalog:
+        assert {snapshot: len(rows_of(catalog, "main.t", snapshot)) for snapshot in counts} == counts
+        catalog.load_table("main.t").delete(col("a") == 8000)
+    assert {snapshot: lake.table("t", at=snapshot).scan().count() for snapshot in counts} == counts
+    assert lake.table("t").scan().count() == 192_999 - 25_000
+    lake.rewrite_data_files(delete_threshold=0.0)
+    assert lake.table("t").scan().count() == 192_999 - 25_000
+    assert faults(lake) == []
+
+
+def test_deletion_vectors_on_1_0_are_of_one_snapshot(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.set_option("write_deletion_vectors", True)
+    lake.write("t", pa.table({"a": pa.array(range(200_000), pa.int64())}))
+    lake.table("t").delete("a < 7000 or a % 3 = 0")
+    assert stored(lake, "delete_file", "format") == [("puffin",)]
+    with oracle(lake_address) as duck:
+        assert duck.value("SELECT count(*) FROM t WHERE a >= 7000 AND a % 3 <> 0") == duck.value("SELECT count(a + 0) FROM t")
+    lake.table("t").delete("a = 7001")
+    assert [form for (form,) in stored(lake, "delete_file", "format")] == ["parquet"]
+    counts = {snapshot.id: lake.table("t", at=snapshot.id).scan().count() for snapshot in lake.snapshots() if snapshot.id > 0}
+    with oracle(lake_address) as duck:
+        assert {snapshot: duck.value(f"SELECT count(a + 0) FROM t AT (VERSION => {snapshot})") for snapshot in counts} == counts
+    assert faults(lake) == []
+
+
+def test_encrypted_lakes_get_no_vectors_in_clear_text(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1", encrypted=True)
+    _deleted_thrice(lake)
+    assert [form for (form,) in stored(lake, "delete_file", "format")] == ["parquet"]
+
+
+def test_a_vector_is_written_again_for_a_later_snapshot(sqlite_address: LakeAddress) -> None:
+    """A transaction that assumed another snapshot id for its deletes."""
+    lake = new_lake(sqlite_address)
+    _deleted_thrice(lake)
+    with lake.transaction() as tx:
+        tx.delete("t", "a = 149999")
+        lake.write("other", pa.table({"b": [1]}))
+    counts = [lake.table("t", at=snapshot.id).scan().count() for snapshot in lake.snapshots()[-2:]]
+    assert counts == [168_000, 167_999]
+    with second_implementation(sqlite_address) as catalog:
+        assert len(rows_of(catalog, "main.t")) == 167_999
+
+
+def test_variants_that_others_have_inlined_are_read(both: LakeAddress) -> None:
+    lake = new_lake(both)
+    lake.create_table("t", {"a": "int64", "v": "variant"})
+    with second_implementation(both) as catalog:
+        rows = lake.table("t").scan().to_arrow().schema
+        assert rows.names == ["a", "v"]
+        values = pa.table({"a": [1, 2], "v": pa.array([_variant(7), None], pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))})
+        catalog.load_table("main.t").append(values)
+    assert stored(lake, "data_file", "data_file_id") == []
+    found = lake.table("t").scan().to_arrow().to_pylist()
+    assert [row["a"] for row in found] == [1, 2]
+    assert [None if row["v"] is None else bytes(row["v"]["value"]) for row in found] == [_variant(7)["value"], None]
+    lake.flush_inlined_data()
+    assert lake.table("t").scan().to_arrow().to_pylist() == found
+    with second_implementation(both) as catalog:
+        assert len(rows_of(catalog, "main.t")) == 2
+
+
+def _variant(number: int) -> dict[str, bytes]:
+    """A number of one byte, with a dictionary that is empty."""
+    return {"metadata": b"\x01\x00\x00", "value": bytes([3 << 2, number])}
