@@ -51,7 +51,7 @@ def encode_deletion_vector(positions: np.ndarray) -> bytes:
         positions: Ascending, distinct, none below 0.
     """
     keys, starts = np.unique(positions >> 32, return_index=True)
-    ends = [*starts[1:].tolist(), len(positions)]
+    ends = [*starts[1:].tolist(), len(positions)][: len(keys)]
     parts = [_MAGIC, struct.pack("<Q", len(keys))]
     for key, start, end in zip(keys.tolist(), starts.tolist(), ends, strict=True):
         parts += [struct.pack("<I", key), _encode_bitmap32(positions[start:end] & 0xFFFFFFFF)]
