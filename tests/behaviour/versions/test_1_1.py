@@ -17,7 +17,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database.tables import inlined_owner
 from ducklake_core.errors import CatalogVersionError, SchemaError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
-from tests.support.oracle import LakeAddress, Oracle, file_lake
+from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
 from tests.unit.catalog.test_bootstrap import layout, primary_keys
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -369,3 +369,22 @@ def test_variants_that_others_have_inlined_are_read(both: LakeAddress) -> None:
 def _variant(number: int) -> dict[str, bytes]:
     """A number of one byte, with a dictionary that is empty."""
     return {"metadata": b"\x01\x00\x00", "value": bytes([3 << 2, number])}
+
+
+@pytest.mark.parametrize("version", READS)
+def test_duckdb_takes_turns_with_us(lake_address: LakeAddress, oracle: OracleFactory, version: Any) -> None:
+    """On every version that the installed extension knows."""
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path, version=version)
+    lake.write("t", pa.table({"a": pa.array(range(50), pa.int64()), "s": [f"s{i}" for i in range(50)]}))
+    lake.write("t", pa.table({"a": [100], "s": ["few"]}))
+    with oracle(lake_address) as duck:
+        duck.run("UPDATE t SET s = 'theirs' WHERE a IN (3, 100)", "INSERT INTO t VALUES (200, 'two')", "DELETE FROM t WHERE a < 2")
+    lake.table("t").update({"s": "'ours'"}, where="a = 200")
+    lake.table("t").delete("a = 4")
+    with oracle(lake_address) as duck:
+        duck.run("CALL ducklake_flush_inlined_data('lake')", "CALL ducklake_merge_adjacent_files('lake')")
+        lake.flush_inlined_data()
+        for snapshot in lake.snapshots()[1:]:
+            ours = sorted_rows(lake.table("t", at=snapshot.id).scan().to_arrow())
+            assert sorted(duck.rows(f"SELECT a, s FROM t AT (VERSION => {snapshot.id})"), key=repr) == ours
+    assert lake.info.version == version

@@ -17,7 +17,7 @@ from ducklake_core.catalog.migrations import run
 from ducklake_core.errors import CatalogError, CatalogVersionError, DuckLakeError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
 from tests.support.old_lakes import JsonRows, changes, old_lake, rows_at
-from tests.support.oracle import LakeAddress, Oracle, file_lake
+from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
 from tests.unit.catalog.test_bootstrap import layout, primary_keys
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
@@ -88,8 +88,9 @@ def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress, ora
     lake.flush_inlined_data()
     assert {key: found for key, found in everything(lake).items() if key in before} == before
     assert faults(lake) == []
-    with pytest.raises(duckdb.Error, match=r"catalog version is 1\.1"), oracle(lake_address) as duck:
-        duck.rows("FROM t")
+    if "1.1" not in READS:
+        with pytest.raises(duckdb.Error, match=r"catalog version is 1\.1"), oracle(lake_address) as duck:
+            duck.rows("FROM t")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
