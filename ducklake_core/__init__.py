@@ -61,6 +61,8 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.schema import Schema as Schema
     from ducklake_core.format.types.type_parser import TypeLike as TypeLike
     from ducklake_core.format.types.type_parser import data_type_of as data_type_of
+    from ducklake_core.format.versions import FormatVersion as FormatVersion
+    from ducklake_core.format.versions import InlinedColumns as InlinedColumns
     from ducklake_core.inspection import Inspection as Inspection
     from ducklake_core.inspection import LakeAtSnapshot as LakeAtSnapshot
     from ducklake_core.lake import DuckLake as DuckLake
@@ -193,6 +195,8 @@ _EXPORTS = {
     "LakeChanges": "ducklake_core.results",
     "LakeHealth": "ducklake_core.maintenance.health",
     "LakeInfo": "ducklake_core.format.state",
+    "FormatVersion": "ducklake_core.format.versions",
+    "InlinedColumns": "ducklake_core.format.versions",
     "LakeSettings": "ducklake_core.results",
     "LeftFile": "ducklake_core.maintenance.cleanup",
     "Macro": "ducklake_core.catalog.reading.macros",

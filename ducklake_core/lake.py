@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from ducklake_core.catalog.database.bootstrap import create_catalog, open_catalog, open_or_create
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.definitions import Definitions
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import CatalogVersionError, NotFoundError, UsageError
 from ducklake_core.format.argument_checks import given_text
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.files.locations import check_allowed, printable
 from ducklake_core.format.state import LakeInfo, TableState
 from ducklake_core.format.types.names import split_name
+from ducklake_core.format.versions import writable_version
 from ducklake_core.maintenance.holds import Holds
 from ducklake_core.maintenance.verbs import MaintenanceVerbs
 from ducklake_core.results import WriteResult
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 class DuckLake(Definitions, MaintenanceVerbs):
     """A DuckLake: one catalog database and the data path it points to.
 
-    Objects are cheap, picklable (they carry addresses, not connections) and safe to keep: every call reads the newest
-    snapshot unless told otherwise.  Nothing here starts Spark; a Spark DataFrame brings its own session along.
+    Objects are cheap, picklable (addresses, no connections) and safe to keep. Every call reads the newest snapshot unless told otherwise.
+    Nothing here starts Spark.
     """
 
     @classmethod
@@ -52,6 +53,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         encrypted: bool = False,
         indexes: bool = True,
         allowed_paths: str | Sequence[str] = (),
+        version: Literal["1.0", "1.1"] = "1.0",
     ) -> DuckLake:
         """Create a new lake with an empty schema ``main``.
 
@@ -67,14 +69,17 @@ class DuckLake(Definitions, MaintenanceVerbs):
             encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
             indexes: Whether to make indexes that the format does not ask for; see :meth:`create_indexes`.
             allowed_paths: As in :meth:`connect`; it holds for this object only.
+            version: Of the format. Lakes of 1.1 are for DuckDB 2.0 and later; 1.5 refuses them (docs/versions.md).
 
         Raises:
             AlreadyExistsError: There is a lake already.
             CatalogUnavailableError: The database cannot be reached.
+            CatalogVersionError: There is no such version to write.
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))
         allowed = check_allowed(allowed_paths)
-        info = replace(create_catalog(database, data_path, encrypted=encrypted, indexes=indexes), allowed_paths=allowed)
+        created = create_catalog(database, data_path, encrypted=encrypted, indexes=indexes, version=writable_version(version))
+        info = replace(created, allowed_paths=allowed)
         return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     @classmethod
@@ -121,6 +126,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         indexes: bool = True,
         allowed_paths: str | Sequence[str] = (),
         read_only: bool = False,
+        version: Literal["1.0", "1.1"] | None = None,
     ) -> DuckLake:
         """Open a lake, which is created first if it does not exist and ``create`` says so.
 
@@ -129,11 +135,13 @@ class DuckLake(Definitions, MaintenanceVerbs):
         Args:
             create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``encrypted`` and ``indexes``.
             data_path: As in :meth:`connect` where there is a lake.
+            version: Of a lake that is created, 1.0 when None. A lake that is there must have it: it is not migrated.
 
         Raises:
             NotALakeError: The database holds no lake, and none is to be created.
             UsageError: ``data_path`` is not the stored one, ``encrypted`` is asked of a lake that is not, or a lake is to be created
                 and only read.
+            CatalogVersionError: The lake that is there has another ``version``, or there is no such version to write.
         """
         if create and read_only:
             raise UsageError("a lake cannot be created with read_only=True: leave one of create and read_only out")
@@ -163,11 +171,15 @@ class DuckLake(Definitions, MaintenanceVerbs):
                 encrypted=encrypted,
                 indexes=indexes,
                 allowed_paths=allowed_paths,
+                version="1.0" if version is None else version,
             )
 
         lake = open_or_create(connect, make) if create else connect()
         if encrypted and not lake.info.encrypted:
             raise UsageError(f"the lake {lake.database.address} exists and is not encrypted, which is fixed when a lake is created")
+        if version is not None and lake.info.version != writable_version(version).name:
+            said = f"the lake {lake.database.address} exists and has version {lake.info.version}, not {version}; lake.migrate() changes it"
+            raise CatalogVersionError(said, found=lake.info.version, supported=version)
         return lake
 
     def __enter__(self) -> Self:

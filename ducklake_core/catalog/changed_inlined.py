@@ -136,13 +136,13 @@ class _Cells:
         if not any(field is not None and field.name != field.name.lower() for fields in self._columns.values() for field in fields):
             return {}
         found = inspect(self._reader.connection).get_multi_columns(schema=self._reader.catalog.schema, filter_names=names)
-        return {name: [column["name"] for column in columns][len(INLINED_SYSTEM_COLUMNS) :] for (_, name), columns in found.items()}
+        return {name: [column["name"] for column in columns][INLINED_SYSTEM_COLUMNS:] for (_, name), columns in found.items()}
 
     def query(self, table_id: int, source: InlinedTable, width: int, condition: Any) -> Select[Any]:
         stored = self._stored_fields(table_id, source)
         self._stored[source.name] = (table_id, tuple(field for field, _ in stored))
         table = self._reader.catalog.inlined_data(source.name, [name for _, name in stored if name is not None])
-        own = iter(list(table.c)[len(INLINED_SYSTEM_COLUMNS) :])
+        own = iter(list(table.c)[INLINED_SYSTEM_COLUMNS:])
         texts = [_as_text(next(own), field, self._abilities) if field is not None else cast(null(), String) for field, _ in stored]
         texts += [cast(null(), String)] * (width - len(texts))
         grouped = (table.c.begin_snapshot, table.c.end_snapshot, *(text for text in texts))

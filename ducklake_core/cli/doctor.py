@@ -16,7 +16,6 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from ducklake_core.catalog.database.versions import CATALOG_VERSION
 from ducklake_core.cli.options import Json
 from ducklake_core.cli.output import print_json
 from ducklake_core.cli.session import FOUND, LakeOptions, exit_with
@@ -96,7 +95,7 @@ def _tried(name: str, attempt: Callable[[], Hop], advice: str) -> Hop:
 def _catalog(lake: DuckLake, seconds: float) -> Hop:
     snapshot = lake.snapshot()
     says = f"{lake.database.address}, version {lake.info.version}, snapshot {snapshot.id}, opened in {seconds * 1000:.0f} ms"
-    if lake.info.version != CATALOG_VERSION:
+    if not lake.info.format_version.is_writable:
         advice = "it can be read, not written: ducklake migrate --dry-run"
         return Hop(name="catalog", outcome="warning", says=says, advice=advice)
     return Hop(name="catalog", outcome="ok", says=says)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -296,15 +296,16 @@ def health(
 def migrate(
     context: typer.Context,
     *,
+    to: Annotated[Literal["1.0", "1.1"] | None, typer.Option("--to", help="Version; 1.0 for earlier ones.")] = None,
     allow_history_loss: Annotated[
         bool, typer.Option("--allow-history-loss", help="Also when files do not say which row is of which snapshot.")
     ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Bring the catalog of an earlier version to the present one. Back it up first."""
+    """Bring the catalog to a later version. Back it up first: there is no way back."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        print_report(lake.migrate(allow_history_loss=allow_history_loss, dry_run=dry_run), as_json=as_json)
+        print_report(lake.migrate(to, allow_history_loss=allow_history_loss, dry_run=dry_run), as_json=as_json)
 
 
 def restore(

@@ -106,6 +106,8 @@ class StagedDeleteFile:
         replaces_path: Path of that file relative to the data path (or absolute), to schedule it for deletion.
         replaces_path_is_relative: Whether ``replaces_path`` is relative.
         encryption_key: Opens it; None for a plain one.
+        row_group_count: Its row groups.
+        format: ``parquet`` or ``puffin``.
     """
 
     data_file_id: int
@@ -120,6 +122,8 @@ class StagedDeleteFile:
     replaces_path: str | None = None
     replaces_path_is_relative: bool = True
     encryption_key: EncryptionKey | None = None
+    row_group_count: int | None = None
+    format: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

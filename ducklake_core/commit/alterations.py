@@ -15,11 +15,12 @@ from ducklake_core.format.evolution.defaults import with_default, with_expressio
 from ducklake_core.format.evolution.schema_edits import add_node, drop_node, edit_node, find_node, rename_node, retype_node
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_partition_expression
 from ducklake_core.format.layout.sort_parser import parse_sort_key, renamed_in, sort_columns
-from ducklake_core.format.layout.transforms import check_spec
+from ducklake_core.format.layout.transforms import check_spec, check_transforms
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import DataType, Field
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.schema import Schema, check_names
+from ducklake_core.format.types.schema import Schema, check_names, check_reserved
+from ducklake_core.format.versions import FormatVersion
 
 Alteration: TypeAlias = Callable[[TableState], TableState]
 ColumnPath: TypeAlias = tuple[str, ...]
@@ -41,7 +42,7 @@ def add_column(state: TableState, *, path: ColumnPath, data_type: DataType, defa
     """A new nullable last column or last field of a struct; rows that are there have its default."""
     with about(state):
         field = with_initial_default(with_default(Field(name=path[-1], type=data_type), default))
-        check_names(Schema(columns=(field,)))
+        check_names(Schema(columns=(field,)), state.format_version)
         schema, next_id = add_node(state.schema, path[:-1], field, state.next_column_id)
         return replace(state, schema=schema, next_column_id=next_id)
 
@@ -68,6 +69,8 @@ def rename_column(state: TableState, *, path: ColumnPath, name: str) -> TableSta
     with about(state):
         node = find_node(state.schema, path)
         schema = rename_node(state.schema, path, name)
+        if len(path) == 1:
+            check_reserved(name, state.format_version)
         if len(path) > 1:
             return replace(state, schema=schema)
         keys = tuple(renamed_in(key, node.name, name) for key in state.sort_keys)
@@ -82,7 +85,7 @@ def set_column_type(state: TableState, *, path: ColumnPath, data_type: DataType)
     """With a type that holds all values of the old one; structs may gain and lose fields."""
     with about(state):
         schema, next_id = retype_node(state.schema, path, data_type, state.next_column_id)
-        check_names(schema)
+        check_names(schema, state.format_version)
         changed = replace(state, schema=schema, next_column_id=next_id)
         if changed.partition_spec is not None:
             check_spec(changed.partition_spec, schema)
@@ -120,18 +123,19 @@ def _check_top(path: ColumnPath, what: str) -> None:
 def set_partitioned_by(state: TableState, *, keys: Sequence[str]) -> TableState:
     """With other partition keys for new files; none takes them away."""
     with about(state):
-        spec = partition_spec(keys, state.schema)
+        spec = partition_spec(keys, state.schema, state.format_version)
         before = state.partition_spec
         # The same keys again are no change, and leave the spec that files name.
         return state if before is not None and spec is not None and before.fields == spec.fields else replace(state, partition_spec=spec)
 
 
-def partition_spec(partition_by: Sequence[str], schema: Schema) -> PartitionSpec | None:
+def partition_spec(partition_by: Sequence[str], schema: Schema, version: FormatVersion) -> PartitionSpec | None:
     """The partition keys that expressions like ``month(day)`` mean, None for none.
 
     Raises:
         SchemaError: A transform that the column's type does not allow.
         NotFoundError: No such column.
+        UnsupportedFeatureError: A transform that lakes of the version do not have.
     """
     if isinstance(partition_by, str):
         raise UsageError(f"partition_by must be a list of expressions, not the text {partition_by!r}")
@@ -144,6 +148,7 @@ def partition_spec(partition_by: Sequence[str], schema: Schema) -> PartitionSpec
         return None
     spec = PartitionSpec(fields=tuple(keys))
     check_spec(spec, schema)
+    check_transforms(spec, version)
     return spec
 
 

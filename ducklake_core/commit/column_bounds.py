@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import ColumnStatistics
@@ -14,6 +14,16 @@ from ducklake_core.format.types.data_types import GEOMETRY, INT128, UINT128, VAR
 from ducklake_core.format.values.leaf_values import from_text, order_key
 
 _NO_BOUNDS_TYPES = (INT128, UINT128)
+
+
+class _Bound(NamedTuple):
+    """A bound, and whether it is a value of the column: None when that is unknown, or there is no bound."""
+
+    text: str | None
+    is_exact: bool | None
+
+
+_NO_BOUND = _Bound(None, None)
 
 
 def merge_column(
@@ -29,7 +39,8 @@ def merge_column(
     has_values = any(column.value_count != 0 for column in batch)
     contains_null = (old is not None and old.contains_null is not False) or any(column.null_count != 0 for column in batch)
     contains_nan = _merge_nan(old, batch)
-    low, high = (old.min_value, old.max_value) if old is not None else (None, None)
+    low = _Bound(old.min_value, old.min_is_exact) if old is not None else _NO_BOUND
+    high = _Bound(old.max_value, old.max_is_exact) if old is not None else _NO_BOUND
     extra_stats = old.extra_stats if old is not None else None
     if data_type == GEOMETRY:
         extra_stats = _boxes(old, batch)
@@ -42,15 +53,17 @@ def merge_column(
         bounds = _bounds(old, batch, data_type)
         if bounds is None and not (data_type in _NO_BOUNDS_TYPES or contains_nan):
             return None
-        low, high = bounds or (None, None)
+        low, high = bounds or (_NO_BOUND, _NO_BOUND)
     return TableColumnStatistics(
         table_id=table_id,
         column_id=column_id,
         contains_null=contains_null,
         contains_nan=contains_nan,
-        min_value=low,
-        max_value=high,
+        min_value=low.text,
+        max_value=high.text,
         extra_stats=extra_stats,
+        min_is_exact=low.is_exact,
+        max_is_exact=high.is_exact,
     )
 
 
@@ -75,14 +88,14 @@ def _merge_nan(old: TableColumnStatistics | None, batch: Sequence[ColumnStatisti
     return None if not known or None in known else any(known)
 
 
-def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics], data_type: DataType) -> tuple[str, str] | None:
-    lows: list[str] = []
-    highs: list[str] = []
+def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics], data_type: DataType) -> tuple[_Bound, _Bound] | None:
+    lows: list[_Bound] = []
+    highs: list[_Bound] = []
     if old is not None:
         if old.min_value is None or old.max_value is None:
             return None
-        lows.append(old.min_value)
-        highs.append(old.max_value)
+        lows.append(_Bound(old.min_value, old.min_is_exact))
+        highs.append(_Bound(old.max_value, old.max_is_exact))
     for column in batch:
         if column.value_count == 0:
             continue
@@ -90,16 +103,17 @@ def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]
         high = column.exact_max if column.exact_max is not None else column.max_value
         if low is None or high is None:
             return None
-        lows.append(low)
-        highs.append(high)
+        # A bound in full length may still be cut: before a NUL.
+        lows.append(_Bound(low, column.exact_min is None and column.min_is_exact is not False))
+        highs.append(_Bound(high, column.exact_max is None and column.max_is_exact is not False))
     try:
-        return min(lows, key=lambda text: _order(text, data_type)), max(highs, key=lambda text: _order(text, data_type))
+        return min(lows, key=lambda bound: _order(bound.text, data_type)), max(highs, key=lambda bound: _order(bound.text, data_type))
     except (SchemaError, UnsupportedFeatureError):
         return None
 
 
-def _order(text: str, data_type: DataType) -> Any:
+def _order(text: str | None, data_type: DataType) -> Any:
     """Get the key that bounds are compared by: values for numbers, times and booleans, else the text itself, byte by byte."""
     if isinstance(data_type, PrimitiveType) and data_type.name in COMPARED_AS_TEXT:
         return text
-    return order_key(from_text(text, data_type))
+    return order_key(from_text(text or "", data_type))

@@ -130,7 +130,9 @@ def _forget_bounds(builder: SnapshotBuilder, table_id: int, column_ids: tuple[in
     """
     where = {"table_id": table_id, "column_id": column_ids}
     builder.endings.append(DeleteRows(table="table_column_stats", where=where))
-    builder.endings.append(UpdateRows(table="file_column_stats", where=where, values={"min_value": None, "max_value": None}))
+    builder.endings.append(
+        UpdateRows(table="file_column_stats", where=where, values=dict.fromkeys(("min_value", "max_value", "min_is_exact", "max_is_exact")))
+    )
     # Sessions of DuckDB cache a table's statistics by next_file_id.
     builder.data_changed = True
 

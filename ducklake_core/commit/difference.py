@@ -96,7 +96,7 @@ def normalized(committed: TableState | None, wanted: TableState) -> TableState:
 
 def inlining(state: TableState) -> bool:
     """Whether DuckDB would make a table of inlined rows for a table's columns."""
-    return Options.from_mapping(state.options).data_inlining_row_limit > 0 and may_inline(state.schema)
+    return Options.from_mapping(state.options).data_inlining_row_limit > 0 and may_inline(state.schema, state.format_version)
 
 
 def _nodes(schema: Schema) -> Iterator[tuple[int, tuple[Field, int | None]]]:

@@ -43,6 +43,7 @@ def data_file_row(
         "encryption_key": _key_text(file.encryption_key),
         "mapping_id": mapping_id,
         "partial_max": partial_max,
+        "row_group_count": file.row_group_count,
     }
 
 
@@ -60,6 +61,8 @@ def statistics_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict
             "max_value": column.max_value,
             "contains_nan": column.contains_nan,
             "extra_stats": column.extra_stats,
+            "min_is_exact": None if column.min_value is None else column.exact_min is None and column.min_is_exact is not False,
+            "max_is_exact": None if column.max_value is None else column.exact_max is None and column.max_is_exact is not False,
         }
         for column in file.statistics
     ]
@@ -88,12 +91,13 @@ def delete_file_row(file: StagedDeleteFile, delete_file_id: int, table_id: int, 
         "data_file_id": file.data_file_id,
         "path": file.path,
         "path_is_relative": True,
-        "format": "parquet",
+        "format": file.format,
         "delete_count": file.delete_count,
         "file_size_bytes": file.file_size_bytes,
         "footer_size": file.footer_size,
         "encryption_key": _key_text(file.encryption_key),
         "partial_max": snapshot_id if cumulative else None,
+        "row_group_count": file.row_group_count,
     }
 
 
@@ -109,12 +113,13 @@ def gathered_delete_row(
         "data_file_id": data_file_id,
         "path": file.path,
         "path_is_relative": True,
-        "format": "parquet",
+        "format": file.format,
         "delete_count": file.delete_count,
         "file_size_bytes": file.file_size_bytes,
         "footer_size": file.footer_size,
         "encryption_key": _key_text(file.encryption_key),
         "partial_max": file.max_snapshot,
+        "row_group_count": file.row_group_count,
     }
 
 

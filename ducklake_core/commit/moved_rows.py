@@ -18,6 +18,8 @@ class CumulativeDeletes:
         min_snapshot: The snapshot of the oldest delete in it; ``max_snapshot`` is that of the newest.
         end_snapshot: The snapshot at which the data file ended, None while it is live.
         encryption_key: Opens it; None for a plain one.
+        row_group_count: Its row groups.
+        format: ``parquet`` or ``puffin``.
     """
 
     path: str
@@ -28,6 +30,8 @@ class CumulativeDeletes:
     max_snapshot: int
     end_snapshot: int | None = None
     encryption_key: EncryptionKey | None = None
+    row_group_count: int | None = None
+    format: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

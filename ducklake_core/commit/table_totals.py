@@ -123,4 +123,6 @@ def _row(column: TableColumnStatistics) -> dict[str, object]:
         "min_value": column.min_value,
         "max_value": column.max_value,
         "extra_stats": column.extra_stats,
+        "min_is_exact": column.min_is_exact,
+        "max_is_exact": column.max_is_exact,
     }

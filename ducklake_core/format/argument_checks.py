@@ -315,7 +315,7 @@ def _commit_message(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
 _BY_NAME: Mapping[str, Check] = {
     **_COMMIT,
     **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql"), _text),
-    **dict.fromkeys(("data_path", "metadata_schema", "comment", "text"), _or_none(_text)),
+    **dict.fromkeys(("data_path", "metadata_schema", "comment", "text", "version", "to"), _or_none(_text)),
     **dict.fromkeys(("mode", "schema_evolution", "kind", "level"), _text),
     **dict.fromkeys(("if_not_exists", "if_exists", "or_replace", "replace", "cascade", "create", "dry_run", "encrypted", "indexes"), _flag),
     **dict.fromkeys(("read_only", "override_data_path", "allow_history_loss", "allow_missing", "allow_duplicates"), _flag),

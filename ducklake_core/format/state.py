@@ -12,6 +12,7 @@ from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.types.message_text import one_line
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, format_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class LakeInfo:
     """Lake-wide settings, from ducklake_metadata.
 
     Attributes:
-        version: Catalog version, ``1.0``.
+        version: Catalog version, ``1.0`` or ``1.1``; an earlier one for a lake that can only be read.
         data_path: Base of all relative paths, with a trailing slash, as stored or as overridden for this session.
         encrypted: Whether data files are encrypted.
         created_by: What created the catalog.
@@ -81,6 +82,11 @@ class LakeInfo:
     created_by: str | None = None
     stored_data_path: str | None = None
     allowed_paths: tuple[str, ...] = ()
+
+    @property
+    def format_version(self) -> FormatVersion:
+        """What its version has."""
+        return format_version(self.version)
 
     def checked_location(self, path: str, what: str, **details: object) -> str:
         """A full path, unless it is one that this lake has no business to name.
@@ -141,6 +147,7 @@ class TableState:
         comment: The table's ``comment`` tag.
         column_comments: ``comment`` tags of columns by column id.
         tags: Its other tags by key.
+        format_version: The version of the lake.
     """
 
     id: int
@@ -164,6 +171,7 @@ class TableState:
     comment: str | None = None
     column_comments: Mapping[int, str] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
+    format_version: FormatVersion = DEFAULT_VERSION
 
     @property
     def qualified_name(self) -> str:
@@ -183,7 +191,10 @@ class TableStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumnStatistics:
-    """ducklake_table_column_stats: bounds over everything ever written to one leaf column. None is unknown."""
+    """ducklake_table_column_stats: bounds over everything ever written to one leaf column.
+
+    None is unknown. ``min_is_exact`` and ``max_is_exact`` say whether the bounds are values of the column.
+    """
 
     table_id: int
     column_id: int
@@ -192,6 +203,8 @@ class TableColumnStatistics:
     min_value: str | None
     max_value: str | None
     extra_stats: str | None = None
+    min_is_exact: bool | None = None
+    max_is_exact: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -306,6 +306,7 @@ class _Flusher:
             write_id=paths.write_id(),
             storage=self.storage,
             encrypted=self.info.encrypted,
+            format_version=table.format_version,
             options=Options.from_mapping(table.options),
         )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.versions import migration_target, writable_version
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
@@ -48,30 +49,37 @@ class LakeVerbs:
 
         return run_write(attempt, "create indexes")
 
-    def migrate(self, *, allow_history_loss: bool = False, dry_run: bool = False) -> MigrationResult:
-        """Bring the catalog of an earlier version (0.1 to 0.4) to version 1.0, in one transaction of the catalog.
+    def migrate(
+        self, to: Literal["1.0", "1.1"] | None = None, *, allow_history_loss: bool = False, dry_run: bool = False
+    ) -> MigrationResult:
+        """Bring the catalog to a later version, in one transaction of the catalog. There is no way back.
 
         Every snapshot shows the same rows afterwards. No data file is written or moved. Run it with ``dry_run`` first, back up the
         catalog, and stop writers of the old version: they cannot work with the new one. A lake object that was opened before must
-        be opened again, except this one.
+        be opened again, except this one: until then its calls fail with :class:`CatalogVersionError`.
 
         Args:
+            to: The version that is wanted. None is 1.0 for a lake of an earlier version, 1.1 for one of 1.1-dev1, and nothing to do for
+                the others: nobody is brought to 1.1 unasked.
             allow_history_loss: Migrate even if merged files (of nobody's known writing) do not store the snapshot with each row, or
                 are missing: snapshots before the merge then show all of their rows.
             dry_run: Change nothing; the result lists the steps.
 
         Raises:
-            UnsupportedFeatureError: Such files exist, and the loss is not allowed; nothing was changed.
+            UnsupportedFeatureError: Such files exist, and the loss is not allowed; a table of inlined rows has a column of a name that
+                version 1.1 reserves; the version that is wanted is an earlier one. Nothing was changed.
+            CatalogVersionError: There is no such version to write, or somebody else has migrated the lake.
             CatalogCorruptError: The tables are not those of the version that the catalog tells; nothing was changed.
         """
         from ducklake_core.maintenance.migrate import migrate
 
         if not dry_run:
             self._database.check_not_read_only()
-        result = migrate(self._database, self._info, self._storage, allow_history_loss=allow_history_loss, dry_run=dry_run)
+        target = migration_target(self._database.version) if to is None else writable_version(to)
+        result = migrate(self._database, self._info, self._storage, target=target, allow_history_loss=allow_history_loss, dry_run=dry_run)
         if result.done_before or not dry_run:
-            self._database.follow(None)
-            self._info = replace(self._info, version=result.version)
+            self._database.follow(target)
+            self._info = replace(self._info, version=target.name)
         return result
 
     def health(self, *, small_file_size: int = 16 << 20) -> LakeHealth:

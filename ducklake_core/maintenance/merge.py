@@ -228,6 +228,7 @@ class _Merger:
             write_id=write_id,
             storage=self.storage,
             encrypted=self.info.encrypted,
+            format_version=table.format_version,
             options=Options.from_mapping(table.options),
             sort=followed_order(table, group.schema),
         )

@@ -1,4 +1,4 @@
-"""Bring a lake of an earlier catalog version to version 1.0: plan, then one catalog transaction. No data file is written."""
+"""Bring a lake to a later catalog version: plan, then one catalog transaction. No data file is written."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.versions import CATALOG_VERSION
 from ducklake_core.catalog.migrations.counted_files import CountedFile, counted_files
-from ducklake_core.catalog.migrations.run import migrate_catalog, stored_version
-from ducklake_core.catalog.migrations.steps import Step, steps_to_current
+from ducklake_core.catalog.migrations.run import migrate_catalog, present_layout, stored_version
+from ducklake_core.catalog.migrations.steps import Step, steps_between
 from ducklake_core.engines.arrow.conform import field_id
 from ducklake_core.errors import CommitRetriesExhaustedError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import SNAPSHOT_ID_FIELD_ID
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.message_text import short_repr
+from ducklake_core.format.versions import FormatVersion
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_footer import read_footer
@@ -41,7 +41,7 @@ class MigrationResult:
 
     dry_run: bool
     former: str
-    version: str = CATALOG_VERSION
+    version: str
     steps: tuple[str, ...] = ()
     checked: int = 0
     forgotten: tuple[str, ...] = ()
@@ -64,16 +64,23 @@ class MigrationResult:
     __repr__ = short_repr
 
 
-def migrate(database: Database, info: LakeInfo, storage: Storage, *, allow_history_loss: bool, dry_run: bool) -> MigrationResult:
+def migrate(
+    database: Database, info: LakeInfo, storage: Storage, *, target: FormatVersion, allow_history_loss: bool, dry_run: bool
+) -> MigrationResult:
     """Plan, and unless ``dry_run`` carry out, the migration. See ``DuckLake.migrate`` for the arguments."""
-    layout = database.layout
-    if layout is None:
-        return MigrationResult(dry_run=dry_run, former=info.version)
+    former = database.version
+    if former == target:
+        return MigrationResult(dry_run=dry_run, former=former.name, version=target.name)
+    if former.number > target.number:
+        raise UnsupportedFeatureError(
+            f"the lake {database.address} has version {former}: there is no way back to {target}", found=former.name, wanted=target.name
+        )
+    result = MigrationResult(dry_run=dry_run, former=former.name, version=target.name)
     telling: dict[int, bool] = {}
     for _ in range(_PLANS):
         with database.read() as connection:
-            if stored_version(connection, database) == CATALOG_VERSION:
-                return MigrationResult(dry_run=dry_run, former=layout.version, done_before=True)
+            if stored_version(connection, database) == target.name:
+                return replace(result, done_before=True)
             files = counted_files(connection, database.tables, info)
         if not info.encrypted:
             # Every release that merges files stores the snapshot with each row. Where that cannot be seen it is believed: a reader
@@ -82,20 +89,21 @@ def migrate(database: Database, info: LakeInfo, storage: Storage, *, allow_histo
         silent = [file for file in files if not telling.get(file.id, True)]
         lost = tuple(printable(file.path) for file in silent if file.has_visible_history)
         if lost and not allow_history_loss:
-            raise _history_would_be_lost(database, lost)
-        result = MigrationResult(dry_run=dry_run, former=layout.version, checked=len(telling), forgotten=lost)
+            raise _history_would_be_lost(database, target, lost)
+        result = replace(result, checked=len(telling), forgotten=lost)
         forgotten = tuple(file.id for file in silent)
         if dry_run:
             with database.read() as connection:
-                return replace(result, steps=_words(steps_to_current(connection, database, info, forgotten)))
-        attempt = partial(migrate_catalog, database, info, frozenset(file.id for file in files), forgotten)
+                layout = present_layout(connection, database)
+                return replace(result, steps=_words(steps_between(connection, database, info, layout, target, forgotten)))
+        attempt = partial(migrate_catalog, database, info, target, frozenset(file.id for file in files), forgotten)
         outcome = run_write(attempt, f"migrate {database.address}")
         if outcome == "done before":
-            return MigrationResult(dry_run=dry_run, former=layout.version, done_before=True)
+            return replace(result, done_before=True)
         if outcome != "other files":
             return replace(result, steps=_words(outcome))
     raise CommitRetriesExhaustedError(
-        f"writers of version {layout.version} kept adding files to {database.address} while it was to be migrated; stop them, and try again"
+        f"writers of version {former} kept adding files to {database.address} while it was to be migrated; stop them, and try again"
     )
 
 
@@ -117,10 +125,10 @@ def _tell_snapshots(files: Sequence[CountedFile], storage: Storage) -> dict[int,
         return dict(zip((file.id for file in files), pool.map(tells, files), strict=True))
 
 
-def _history_would_be_lost(database: Database, lost: Sequence[str]) -> UnsupportedFeatureError:
+def _history_would_be_lost(database: Database, target: FormatVersion, lost: Sequence[str]) -> UnsupportedFeatureError:
     return UnsupportedFeatureError(
         f"migrating {database.address} would show all rows of {len(lost)} merged files at every snapshot, because these files are "
-        f"missing or do not store the snapshot with each row, which version {CATALOG_VERSION} needs: {', '.join(lost[:3])}"
+        f"missing or do not store the snapshot with each row, which version {target} needs: {', '.join(lost[:3])}"
         f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or pass allow_history_loss=True",
         paths=tuple(lost),
     )

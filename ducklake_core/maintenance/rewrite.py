@@ -273,6 +273,7 @@ class _Rewriter:
             write_id=paths.write_id(),
             storage=self.storage,
             encrypted=self.info.encrypted,
+            format_version=table.format_version,
             options=Options.from_mapping(table.options),
             sort=followed_order(table, table.schema),
         )

@@ -223,6 +223,7 @@ def _task(
     hides = file.partial_max is not None and file.partial_max > table.snapshot_id
     snapshot_filter = table.snapshot_id if hides else None
     obstacle = native_obstacle(file, features, snapshot_filter)
+    exact = {column: found.with_exact_bounds() for column, found in statistics.items()}
     return FileTask(
         file=file,
         snapshot_filter=snapshot_filter,
@@ -230,7 +231,7 @@ def _task(
         native_obstacle=obstacle,
         trusts_bounds=trusts_bounds(file, statistics, features),
         all_rows_match=predicate is not None
-        and (pruning.must_match(predicate, statistics, file.record_count) or _covered_by_partition(file, table, predicate)),
+        and (pruning.must_match(predicate, exact, file.record_count) or _covered_by_partition(file, table, predicate)),
         index=index,
     )
 

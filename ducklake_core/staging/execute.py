@@ -39,6 +39,7 @@ from ducklake_core.staging.staged_table import (
     Step,
 )
 from ducklake_core.staging.write_target import new_write_state
+from ducklake_core.storage.delete_files import DeletionVectors
 from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class StepExecutor:
             staged.rows = rows
             return []
         write = self.write_state(staged)
-        fits = [may_inline(part.schema) and are_usable(part.rows, part.schema, write) for part in rows.inlined]
+        fits = [may_inline(part.schema, write.format_version) and are_usable(part.rows, part.schema, write) for part in rows.inlined]
         staged.rows = replace(rows, inlined=tuple(compress(rows.inlined, fits)))
         return [path for part, stays in zip(rows.inlined, fits, strict=True) if not stays for path in self._move_to_files(staged, part)]
 
@@ -131,14 +132,15 @@ class StepExecutor:
         return staged.paths((*changed.deletions.delete_files, *changed.updated, *changed.inserted))
 
     def _target(self, staged: StagedTable, base: Snapshot) -> DeleteTarget:
-        info = self._lake.info
+        info, options = self._lake.info, Options.from_mapping(staged.state.options)
         return DeleteTarget(
             directory=info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name),
             data_path=info.data_path,
             write_id=paths.write_id(),
             assumed_snapshot=base.id + 1,
             encrypted=info.encrypted,
-            inlined_rows=Options.from_mapping(staged.state.options).data_inlining_row_limit,
+            inlined_rows=options.data_inlining_row_limit,
+            vectors=DeletionVectors.by(options, info.format_version, encrypted=info.encrypted),
         )
 
     def _deletions(self, staged: StagedTable, step: DeleteWhere | DeleteByKeys, base: Snapshot, target: DeleteTarget) -> Deletions:
@@ -161,7 +163,7 @@ class StepExecutor:
             state = staged.committed
         plan = self._over(staged, self._committed_plan(state, None, where, ("rowid", "file_row_number")))
         if isinstance(step, ChangeRows):
-            keep = write.options.data_inlining_row_limit if may_inline(write.schema) else 0
+            keep = write.options.data_inlining_row_limit if may_inline(write.schema, write.format_version) else 0
             changed = change_rows(
                 plan, step.request, target, write, storage, source=step.source, session=step.session, keep=keep, named=self.named
             )

@@ -35,7 +35,7 @@ def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) ->
     """
     limit = state.options.data_inlining_row_limit
     asked = inline if inline is not None else frame.inlines_unasked
-    if not limit or not asked or not may_inline(state.schema):
+    if not limit or not asked or not may_inline(state.schema, state.format_version):
         return None, frame
     few, frame = frame.few_rows(limit, MOST_BYTES)
     if few is None or not few.num_rows:

@@ -194,6 +194,7 @@ class StagedCatalog:
             snapshot_id=self.base.id,
             or_existing=or_existing,
             uuid=uuid,
+            format_version=self._lake.info.format_version,
         )
         staged = StagedTable(state=state, start=state, committed=None, create=create)
         self._tables[_key(owner.name, name)] = staged

@@ -13,7 +13,8 @@ from ducklake_core.format.evolution.defaults import with_initial_defaults
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import LakeInfo, SchemaState, TableState
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.schema import Schema, check_names, with_ids
+from ducklake_core.format.types.schema import Schema, check_names, check_reserved, with_ids
+from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,18 +44,20 @@ def new_table(
     snapshot_id: int,
     or_existing: bool = False,
     uuid: str | None = None,
+    format_version: FormatVersion = DEFAULT_VERSION,
 ) -> tuple[CreateTable, TableState]:
     """A table to create, and its state as later changes of the transaction see it.
 
     Args:
+        format_version: The version of the lake.
         uuid: Its uuid where that is normalized, as it names the directory in which files may be already.
 
     Raises:
         SchemaError: Columns or partition keys that no table can have.
     """
-    check_names(columns)
+    check_names(columns, format_version)
     numbered = with_ids(with_initial_defaults(columns))
-    spec = partition_spec(partition_by, numbered)
+    spec = partition_spec(partition_by, numbered, format_version)
     uuid = uuid or paths.uuid7()
     path = paths.directory_name(name, uuid)
     create = CreateTable(
@@ -83,6 +86,7 @@ def new_table(
         partition_spec=spec,
         options=options,
         comment=comment,
+        format_version=format_version,
     )
     return create, state
 
@@ -106,6 +110,10 @@ def evolve(state: TableState, frame: Schema, mode: SchemaEvolution) -> tuple[Tab
     found = reconcile(state.schema, frame, mode, state.next_column_id)
     if not found.added and not found.ended:
         return state, ()
+    known = {column.id for column in state.schema}
+    for column in found.schema:
+        if column.id not in known:
+            check_reserved(column.name, state.format_version)
     highest = max(node.id for node in found.schema.walk())
     after = replace(state, schema=found.schema, next_column_id=max(state.next_column_id, highest + 1))
     return after, tuple(str(difference) for difference in found.differences)

@@ -353,7 +353,7 @@ def _delete_file(staged: StagedDeleteFile, directory: str) -> DeleteFile:
         id=-1,
         data_file_id=staged.data_file_id,
         path=directory + staged.path,
-        format="parquet",
+        format=staged.format,
         delete_count=staged.delete_count,
         file_size_bytes=staged.file_size_bytes,
         footer_size=staged.footer_size,

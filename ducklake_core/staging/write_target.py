@@ -38,7 +38,7 @@ class Target:
         """
         name = table.qualified_name
         if self.partition_by:
-            wanted, present = partition_spec(self.partition_by, table.schema), table.partition_spec
+            wanted, present = partition_spec(self.partition_by, table.schema, table.format_version), table.partition_spec
             if wanted is None or present is None or wanted.fields != present.fields:
                 keys = ", ".join(key_expression(key) for key in present.fields) if present is not None else "nothing"
                 raise UsageError(
@@ -91,6 +91,7 @@ def new_write_state(
         partition_spec=table.partition_spec,
         storage=storage,
         encrypted=info.encrypted,
+        format_version=table.format_version,
         options=options,
         row_constraint=row_constraint,
         sort=sort_orders(table.sort_keys, table.schema, name) if options.sort_on_insert else (),

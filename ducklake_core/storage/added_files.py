@@ -12,7 +12,7 @@ from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageErro
 from ducklake_core.format.files.added_files import AddedFile, accepted_types, fits
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics, WrittenFile
 from ducklake_core.format.files.name_mapping import MappedColumn, path_keys, plain_text, unquoted
-from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
+from ducklake_core.format.files.partitioning import EPOCH_TRANSFORMS, PartitionField, PartitionSpec
 from ducklake_core.format.files.paths import relative_to
 from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.types.data_types import FLOATS, GEOMETRY, VARIANT, DecimalType, Field, ListType, MapType, StructType
@@ -103,6 +103,7 @@ class _Inspection:
             footer_size=self.footer.footer_size,
             statistics=tuple(sorted(self.statistics.values(), key=lambda column: order[column.column_id])),
             partition_values=values,
+            row_group_count=self.footer.metadata.num_row_groups,
         )
         return AddedFile(file=file, path_is_relative=is_relative, full_path=self.path, columns=columns, absent=tuple(self.absent))
 
@@ -251,12 +252,12 @@ class _Inspection:
             if found.null_count == 0 and low is not None and high is not None and found.exact_min is None and found.exact_max is None:
                 if low == high and column.type not in FLOATS:
                     return self._transformed(key, column, to_cast_text(from_text(low, column.type), column.type))
-                if key.transform in _CALENDAR:
+                if key.transform in (*_CALENDAR, *EPOCH_TRANSFORMS):
                     return self._one_period(key, column, low, high)
         named = next((name for name in (key.transform, f"{key.transform}_{column.name}") if name in self.keys), None)
-        if key.transform in _CALENDAR and named is not None:
+        if key.transform in (*_CALENDAR, *EPOCH_TRANSFORMS) and named is not None:
             raw = unquoted(self.keys[named], named, self.path)
-            if raw is None or raw.isdecimal():
+            if raw is None or raw.isdecimal() or (key.transform in EPOCH_TRANSFORMS and raw.removeprefix("-").isdecimal()):
                 return None if raw is None else str(int(raw))
         raise UsageError(
             f"{self.where} does not say which {key.text} of {column.name!r} its rows are of, by which table {self.rules.table} is "
@@ -268,7 +269,7 @@ class _Inspection:
 
     def _one_period(self, key: PartitionField, column: Field, low: str, high: str) -> str | None:
         """The calendar part that all values share, if least and greatest lie within one."""
-        parts = _CALENDAR[: _CALENDAR.index(key.transform) + 1]
+        parts = _CALENDAR[: _CALENDAR.index(key.transform) + 1] if key.transform in _CALENDAR else (key.transform,)
         spec = PartitionSpec(fields=tuple(replace(key, transform=part) for part in parts))
         first, last = (self._values(spec, column, to_cast_text(from_text(text, column.type), column.type)) for text in (low, high))
         if first != last:

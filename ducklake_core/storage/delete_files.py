@@ -21,14 +21,54 @@ from ducklake_core.format.files.data_files import (
 )
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.files.paths import file_name
+from ducklake_core.format.options import Options
+from ducklake_core.format.versions import FormatVersion
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.parquet_output import ONE_PAGE, encrypting_sink
-from ducklake_core.storage.roaring import read_deletion_vector
+from ducklake_core.storage.puffin import encode_container, is_container, read_container
+from ducklake_core.storage.roaring import encode_deletion_vector, read_deletion_vector
 from ducklake_core.storage.second_look import read_twice
 from ducklake_core.storage.uploads import discard
 
 _SMALL_BYTES = 1 << 18
+_ROW_GROUP_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenDeletes:
+    """What the catalog says about a delete file beside what is in it."""
+
+    file_size_bytes: int
+    footer_size: int
+    row_group_count: int | None
+    format: str = "parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionVectors:
+    """Whether deletes are written as deletion vectors.
+
+    Attributes:
+        wanted: Whether the table's option says so. In encrypted lakes it does not count: vectors cannot be encrypted.
+        of_several_snapshots: Whether the lake's version lets deletes of several snapshots share a file.
+    """
+
+    wanted: bool = False
+    of_several_snapshots: bool = False
+
+    @classmethod
+    def by(cls, options: Options, version: FormatVersion, *, encrypted: bool) -> DeletionVectors:
+        """What the options of a table and the version and encryption of its lake come to."""
+        return cls(wanted=options.write_deletion_vectors and not encrypted, of_several_snapshots=version.shared_deletion_vectors)
+
+    def format(self, snapshots: np.ndarray | None) -> str:
+        """The format of a delete file: ``parquet`` or ``puffin``.
+
+        Args:
+            snapshots: The snapshot of each delete, None where all are of one.
+        """
+        return "puffin" if self.wanted and (snapshots is None or self.of_several_snapshots) else "parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +101,9 @@ def write_delete_file(
     positions: np.ndarray,
     snapshots: np.ndarray | None = None,
     key: EncryptionKey | None = None,
-) -> tuple[int, int]:
+    *,
+    as_vector: bool = False,
+) -> WrittenDeletes:
     """Write a delete file.
 
     Args:
@@ -71,9 +113,7 @@ def write_delete_file(
         positions: Positions, strictly increasing.
         snapshots: For a cumulative file, the snapshot that deleted each position; makes the third column.
         key: Encrypts the file; None for a plain one.
-
-    Returns:
-        Size of the file and length of its footer, in bytes.
+        as_vector: Whether it is a deletion vector, or several in a Puffin file, instead of a Parquet file.
 
     Raises:
         CorruptFileError: The positions are not strictly increasing: readers refuse such a file.
@@ -82,20 +122,40 @@ def write_delete_file(
     positions = np.asarray(positions, dtype=np.int64)
     if len(positions) and (positions[0] < 0 or bool(np.any(np.diff(positions) <= 0))):
         raise CorruptFileError(f"positions for the delete file {printable(path)} are not strictly increasing", path=printable(path))
+    if as_vector:
+        content, footer = (
+            (encode_deletion_vector(positions), 0) if snapshots is None else encode_container(positions, snapshots, data_file_path)
+        )
+        _store(storage, path, content)
+        return WrittenDeletes(file_size_bytes=len(content), footer_size=footer, row_group_count=None, format="puffin")
+    table = _positions_table(data_file_path, positions, snapshots)
+    sink = pa.BufferOutputStream()
+    if key is None:
+        pq.write_table(table, sink, compression="snappy", store_schema=False, write_page_checksum=True, row_group_size=_ROW_GROUP_ROWS)
+    else:
+        encrypting = encrypting_sink(sink, path, key)
+        whole = pa.PythonFile(encrypting, mode="w")
+        pq.write_table(table, whole, compression="snappy", store_schema=False, row_group_size=_ROW_GROUP_ROWS, **ONE_PAGE)
+        encrypting.finish()
+    written = sink.getvalue()
+    _store(storage, path, written)
+    return WrittenDeletes(
+        file_size_bytes=written.size,
+        footer_size=int.from_bytes(written.slice(written.size - 8, 4).to_pybytes(), "little"),
+        row_group_count=-(-len(positions) // _ROW_GROUP_ROWS),
+    )
+
+
+def _positions_table(data_file_path: str, positions: np.ndarray, snapshots: np.ndarray | None) -> pa.Table:
     fields = [_field("file_path", pa.string(), DELETE_PATH_FIELD_ID), _field("pos", pa.int64(), DELETE_POSITION_FIELD_ID)]
     arrays: list[pa.Array[Any]] = [pa.repeat(pa.scalar(data_file_path, pa.string()), len(positions)), pa.array(positions)]
     if snapshots is not None:
         fields.append(_field(SNAPSHOT_ID_COLUMN, pa.int64(), SNAPSHOT_ID_FIELD_ID))
         arrays.append(pa.array(np.asarray(snapshots, dtype=np.int64)))
-    table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-    sink = pa.BufferOutputStream()
-    if key is None:
-        pq.write_table(table, sink, compression="snappy", store_schema=False, write_page_checksum=True)
-    else:
-        encrypting = encrypting_sink(sink, path, key)
-        pq.write_table(table, pa.PythonFile(encrypting, mode="w"), compression="snappy", store_schema=False, **ONE_PAGE)
-        encrypting.finish()
-    content = sink.getvalue()
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _store(storage: Storage, path: str, content: bytes | pa.Buffer) -> None:
     output: pa.NativeFile | None = None
     try:
         output = storage.open_output(path)
@@ -110,7 +170,6 @@ def write_delete_file(
                 output.close()
         storage.delete([path])
         raise
-    return content.size, int.from_bytes(content.slice(content.size - 8, 4).to_pybytes(), "little")
 
 
 def _field(name: str, data_type: pa.DataType, field_id: int) -> pa.Field[Any]:
@@ -189,7 +248,12 @@ def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -
 
 def _read_vector(storage: Storage, file: DeleteFile) -> DeletedPositions:
     with storage.open_input(file.path) as source:
-        return DeletedPositions(positions=read_deletion_vector(source.read(), printable(file.path)))
+        content = source.read()
+    where = printable(file.path)
+    if not is_container(content):
+        return DeletedPositions(positions=read_deletion_vector(content, where))
+    found = read_container(content, where)
+    return DeletedPositions(positions=found.positions, snapshots=found.snapshots, data_files=found.data_files)
 
 
 def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:

@@ -293,6 +293,7 @@ class FileWriter:
             partition_values=self._partition_values,
             row_ids_embedded=any(column.id == ROW_ID_FIELD_ID for column in self._schema),
             encryption_key=self._key,
+            row_group_count=footer.num_row_groups,
         )
 
 

@@ -1,6 +1,6 @@
-"""Deletion vectors: the ``deletion-vector-v1`` blob with its 64-bit Roaring bitmap, read only.
+"""Deletion vectors: the ``deletion-vector-v1`` blob with its 64-bit Roaring bitmap.
 
-DuckDB writes them, as an experiment, under format ``puffin``: the bare blob without a Puffin footer.
+Where all deletes are of one snapshot a file of format ``puffin`` is the bare blob, without a Puffin footer.
 """
 
 from __future__ import annotations
@@ -42,6 +42,41 @@ def read_deletion_vector(blob: bytes, where: str) -> np.ndarray:
         return _read_bitmap64(body[4:])
     except (struct.error, ValueError, IndexError) as error:
         raise CorruptFileError(f"the bitmap of the deletion vector {where} cannot be read", path=where) from error
+
+
+def encode_deletion_vector(positions: np.ndarray) -> bytes:
+    """The blob that :func:`read_deletion_vector` reads back.
+
+    Args:
+        positions: Ascending, distinct, none below 0.
+    """
+    keys, starts = np.unique(positions >> 32, return_index=True)
+    ends = [*starts[1:].tolist(), len(positions)][: len(keys)]
+    parts = [_MAGIC, struct.pack("<Q", len(keys))]
+    for key, start, end in zip(keys.tolist(), starts.tolist(), ends, strict=True):
+        parts += [struct.pack("<I", key), _encode_bitmap32(positions[start:end] & 0xFFFFFFFF)]
+    body = b"".join(parts)
+    return struct.pack(">I", len(body)) + body + struct.pack(">I", zlib.crc32(body))
+
+
+def _encode_bitmap32(values: np.ndarray) -> bytes:
+    """Arrays of few values and bitmaps of many, no runs: what every reader knows."""
+    keys, starts, counts = np.unique(values >> 16, return_index=True, return_counts=True)
+    containers = [
+        _encode_container((values[s : s + n] & 0xFFFF).astype("<u2")) for s, n in zip(starts.tolist(), counts.tolist(), strict=True)
+    ]
+    header = np.column_stack([keys, counts - 1]).astype("<u2").tobytes()
+    first = 8 + len(header) + 4 * len(keys)
+    offsets = np.cumsum([first, *(len(container) for container in containers)])[:-1].astype("<u4").tobytes()
+    return struct.pack("<II", _COOKIE_WITHOUT_RUNS, len(keys)) + header + offsets + b"".join(containers)
+
+
+def _encode_container(values: np.ndarray) -> bytes:
+    if len(values) <= _ARRAY_LIMIT:
+        return values.tobytes()
+    bits = np.zeros(1 << 16, np.uint8)
+    bits[values] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
 
 
 def _read_bitmap64(data: bytes) -> np.ndarray:

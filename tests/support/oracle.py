@@ -12,6 +12,9 @@ from duckdb_extensions import import_extension
 
 from ducklake_core.catalog.database import duckdb_file
 
+READS = ("1.0",)
+"""Versions of lakes that the installed extension works on. With one of DuckDB 2.0 this becomes ``("1.0", "1.1")``."""
+
 
 @dataclass(frozen=True)
 class LakeAddress:

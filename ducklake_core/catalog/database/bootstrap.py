@@ -14,7 +14,7 @@ from sqlalchemy.schema import CreateSchema
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.indexes import create_indexes
 from ducklake_core.catalog.database.new_file import new_file
-from ducklake_core.catalog.database.versions import CATALOG_VERSION, EARLIER_VERSIONS, read_layout, readable
+from ducklake_core.catalog.database.versions import read_layout
 from ducklake_core.errors import (
     AlreadyExistsError,
     CatalogCorruptError,
@@ -24,6 +24,7 @@ from ducklake_core.errors import (
     UsageError,
 )
 from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion
 
 Opened = TypeVar("Opened")
 
@@ -32,13 +33,21 @@ _CREATE_ATTEMPTS = 3
 _CREATE_SECONDS = 30.0
 
 
-def create_catalog(database: Database, data_path: str | None = None, *, encrypted: bool = False, indexes: bool = True) -> LakeInfo:
+def create_catalog(
+    database: Database,
+    data_path: str | None = None,
+    *,
+    encrypted: bool = False,
+    indexes: bool = True,
+    version: FormatVersion = DEFAULT_VERSION,
+) -> LakeInfo:
     """Create the metadata tables and the rows of a new lake, in one transaction.
 
     Args:
         data_path: Base of all files; stored as given, with a trailing slash. A relative path means the working directory
             of each reader, as in DuckDB. Only a DuckDB file needs none: its lake is in the directory ``<file>.files/``.
         indexes: Whether to make the indexes of catalog/database/indexes.py too.
+        version: Of the format.
 
     Raises:
         AlreadyExistsError: The database holds a lake already; nothing was changed.
@@ -48,7 +57,8 @@ def create_catalog(database: Database, data_path: str | None = None, *, encrypte
     if path is None or not path.strip():
         raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
     full = with_slash(path)
-    info = LakeInfo(version=CATALOG_VERSION, data_path=full, encrypted=encrypted, created_by=_created_by(), stored_data_path=full)
+    database.follow(version)
+    info = LakeInfo(version=version.name, data_path=full, encrypted=encrypted, created_by=_created_by(), stored_data_path=full)
     for attempt in range(_CREATE_ATTEMPTS):
         try:
             if database.abilities.is_file and not database.exists():
@@ -87,7 +97,7 @@ def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) 
 
 def _create(database: Database, info: LakeInfo, *, indexes: bool) -> None:
     # Another creator is waited for: it has the tables then.
-    with database.write(patience=_CREATE_SECONDS) as connection:
+    with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
         _create_tables(connection, database, info)
         if indexes and database.abilities.has_useful_indexes:
             create_indexes(connection, database.tables)
@@ -125,7 +135,7 @@ def _create_tables(connection: Connection, database: Database, info: LakeInfo) -
 def open_catalog(database: Database, data_path: str | None = None, override: bool = False) -> LakeInfo:
     """The settings of an existing lake; nothing is created, migrated or stored.
 
-    After this the database reads the tables of the version that was found, which may be an earlier one than 1.0.
+    After this the database reads the tables of the version that was found, which may be one that can only be read.
 
     Args:
         data_path: When given it must be the stored one.
@@ -184,25 +194,31 @@ def _read_settings(database: Database) -> Mapping[str, str]:
 
 def _follow_version(database: Database, found: str | None) -> str:
     """Let the database read the tables of a version; gives the version."""
-    if found == CATALOG_VERSION:
-        database.follow(None)
+    if found in WRITABLE:
+        database.follow(WRITABLE[found])
         return found
-    known = f"the catalog {database.address} has version {found or 'unknown'}, this library reads {readable()} and writes {CATALOG_VERSION}"
-    if found is not None and found not in EARLIER_VERSIONS:
-        raise CatalogVersionError(f"{known}; use a newer release of this library", found=found, supported=CATALOG_VERSION)
+    known = (
+        f"the catalog {database.address} has version {found or 'unknown'}, this library reads {', '.join(VERSIONS)} "
+        f"and writes {', '.join(WRITABLE)}"
+    )
+    if found is not None and found not in VERSIONS:
+        raise CatalogVersionError(f"{known}; use a newer release of this library", found=found, supported=", ".join(WRITABLE))
+    database.follow(DEFAULT_VERSION)
     with database.read() as connection:
-        layout = read_layout(connection, database.tables.schema, found or CATALOG_VERSION)
+        layout = read_layout(connection, database.tables.schema, found or DEFAULT_VERSION.name)
     if layout.lost():
         raise CatalogCorruptError(f"the catalog {database.address} lacks tables that every version has: {', '.join(layout.lost())}")
     if found is not None:
-        database.follow(layout)
+        database.follow(VERSIONS[found], layout)
         return found
     # DuckDB takes a catalog that does not tell its version for one of its own.
-    differences = layout.differences()
-    if differences:
-        raise CatalogVersionError(f"{known}; it is not {CATALOG_VERSION}: {differences[0]}", found=None, supported=CATALOG_VERSION)
-    database.follow(None)
-    return CATALOG_VERSION
+    differences = {version: layout.differences(version) for version in WRITABLE.values()}
+    version = next((version for version, found in differences.items() if not found), None)
+    if version is None:
+        said = "; ".join(f"it is not {version}: {found[0]}" for version, found in differences.items())
+        raise CatalogVersionError(f"{known}; {said}", found=None, supported=", ".join(WRITABLE))
+    database.follow(version)
+    return version.name
 
 
 def with_slash(path: str) -> str:

@@ -27,10 +27,11 @@ from ducklake_core.catalog.database.sqlite_file import sqlite_engine
 from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Statements
 from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.database.url import CatalogAddress
-from ducklake_core.catalog.database.versions import CATALOG_VERSION, Layout
+from ducklake_core.catalog.database.versions import Layout, check_same_version, stored_version
 from ducklake_core.catalog.database.writer_queue import Turn, WriterQueue
 from ducklake_core.errors import CatalogVersionError, UsageError
 from ducklake_core.format.types.message_text import read_only_message
+from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, migration_target
 
 __all__ = ["Database", "Failure", "classify"]
 
@@ -58,8 +59,9 @@ class Database:
         self.read_only = read_only
         self.abilities: Abilities = abilities_of(address.engine_url.get_dialect()())
         self.layout: Layout | None = None
+        self.version: FormatVersion
         self.tables: CatalogTables
-        self.follow(None)
+        self.follow(DEFAULT_VERSION)
         self._pool_size = pool_size
         self._connect_timeout = connect_timeout
         self._lock = threading.Lock()
@@ -73,14 +75,15 @@ class Database:
         return f"Database({str(self.address)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_reopen, (self.address, self._pool_size, self._connect_timeout, self.layout, self.read_only))
+        return (_reopen, (self.address, self._pool_size, self._connect_timeout, self.version, self.layout, self.read_only))
 
-    def follow(self, layout: Layout | None) -> None:
-        """Read the tables of an earlier catalog version as they are (None: those of the present version, which can be written)."""
+    def follow(self, version: FormatVersion, layout: Layout | None = None) -> None:
+        """Use the tables of a version: as they were found (``layout``) where it can only be read, else as the format has them."""
         schema = self.address.metadata_schema or self.abilities.default_schema
+        self.version = version
         self.layout = layout
         self._known_statements = {}
-        self.tables = metadata_tables(schema) if layout is None else earlier_tables(schema, layout)
+        self.tables = metadata_tables(schema, version) if layout is None else earlier_tables(schema, layout)
 
     def check_not_read_only(self) -> None:
         """Refuse to change what was opened to be read only.
@@ -102,10 +105,10 @@ class Database:
             self.check_not_read_only()
         if self.layout is not None:
             raise CatalogVersionError(
-                f"the catalog {self.address} has version {self.layout.version}, which this library reads but does not write: "
-                f"lake.migrate() brings it to {CATALOG_VERSION} (lake.migrate(dry_run=True) shows how)",
-                found=self.layout.version,
-                supported=CATALOG_VERSION,
+                f"the catalog {self.address} has version {self.version}, which this library reads but does not write: "
+                f"lake.migrate() brings it to {migration_target(self.version)} (lake.migrate(dry_run=True) shows how)",
+                found=self.version.name,
+                supported=migration_target(self.version).name,
             )
 
     @contextmanager
@@ -122,36 +125,39 @@ class Database:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with self._transaction(options) as connection:
             if self.layout is not None:
-                self._check_version(connection, self.layout.version)
+                self.check_version(self._stored_version(connection))
             yield connection
             # Not a rollback: psycopg then forgets all prepared statements, which costs more than the reads themselves.
             connection.commit()
 
-    def _check_version(self, connection: Connection, expected: str) -> None:
-        """Tables of an earlier version may answer wrongly, and not only fail, after a migration."""
-        metadata = self.tables["metadata"]
-        found = connection.execute(sql_select(metadata.c.value).where(metadata.c.key == "version")).scalar()
-        if found != expected:
-            raise CatalogVersionError(
-                f"the catalog {self.address} had version {expected} when it was opened and has {found} now: someone migrated it; "
-                "open the lake again with DuckLake.connect(...)",
-                found=found,
-                supported=expected,
-            )
+    def _stored_version(self, connection: Connection) -> str | None:
+        return connection.execute(sql_select(stored_version(self.tables))).scalar()
+
+    def check_version(self, found: str | None) -> None:
+        """Refuse to go on with the tables of one version after a migration to another: they may answer wrongly, and not only fail.
+
+        Args:
+            found: The version that the catalog says now; None when it says none.
+
+        Raises:
+            CatalogVersionError: It is another one.
+        """
+        check_same_version(found, self.version)
 
     @contextmanager
-    def write(self, *, migrating: bool = False, patience: float = WRITE_BUSY_SECONDS) -> Iterator[Connection]:
+    def write(self, *, migrating: bool = False, creating: bool = False, patience: float = WRITE_BUSY_SECONDS) -> Iterator[Connection]:
         """A transaction that commits when the block ends and rolls back when it raises.
 
         In a file it holds the one write lock from the start. The wait for that lock is short, as is the wait for any lock of others
         on PostgreSQL, where writers queue behind one that waits; repeating is up to the caller. Use :func:`classify` on what is raised.
 
         Args:
-            migrating: Whether the catalog may be of an earlier version.
+            migrating: Whether the catalog may be of another version.
+            creating: Whether there is no catalog yet.
             patience: Seconds to wait for locks on PostgreSQL; a migration, which no writer may run beside, waits for ever.
 
         Raises:
-            CatalogVersionError: The catalog has an earlier version.
+            CatalogVersionError: The catalog has an earlier version, or was migrated since it was opened.
             CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
             CatalogError: The database refused a statement.
             UsageError: The database was opened to be read only.
@@ -165,6 +171,8 @@ class Database:
         with self._transaction(options) as connection:
             if self.abilities.concurrent_writers and not migrating:
                 connection.execute(sql_select(func.set_config("lock_timeout", f"{patience * 1000:.0f}ms", true())))
+            if not migrating and not creating:
+                self.check_version(self._stored_version(connection))
             yield connection
             try:
                 connection.commit()
@@ -326,9 +334,11 @@ def _has_pipelines() -> bool:
     return psycopg.capabilities.has_pipeline()
 
 
-def _reopen(address: CatalogAddress, pool_size: int, connect_timeout: int, layout: Layout | None, read_only: bool = False) -> Database:
+def _reopen(
+    address: CatalogAddress, pool_size: int, connect_timeout: int, version: FormatVersion, layout: Layout | None, read_only: bool = False
+) -> Database:
     database = Database(address, pool_size=pool_size, connect_timeout=connect_timeout, read_only=read_only)
-    database.follow(layout)
+    database.follow(version, layout)
     return database
 
 

@@ -1,4 +1,4 @@
-"""The metadata tables of an earlier catalog version in the shape of version 1.0, so that readers need not know of versions."""
+"""The metadata tables of an earlier catalog version in the shape of the newest, so that readers need not know of versions."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing_extensions import override
 from ducklake_core.catalog.database.earlier_rows import newest_snapshot, partition_column_id, table_schema_versions
 from ducklake_core.catalog.database.tables import PREFIX, CatalogTables
 from ducklake_core.catalog.database.versions import Layout
+from ducklake_core.format.versions import format_version
 
 PARTIAL_FILE_INFO = "partial_file_info"
-"""Column of ``data_file`` before 0.4; the readers' table has it after the columns of version 1.0."""
+"""Column of ``data_file`` before 0.4; the readers' table has it after all others."""
 
 DEFAULTS: dict[tuple[str, str], str | bool] = {
     ("schema", "path"): "",
@@ -28,7 +29,7 @@ DEFAULTS: dict[tuple[str, str], str | bool] = {
 
 
 class EarlierTables(CatalogTables):
-    """Reads like the tables of version 1.0: columns and tables that are missing are filled in, by subqueries.
+    """Reads like the tables of the newest version: columns and tables that are missing are filled in, by subqueries.
 
     Only for reading: :meth:`Database.write` refuses earlier versions.
 
@@ -39,9 +40,10 @@ class EarlierTables(CatalogTables):
 
     def __init__(self, schema: str | None, layout: Layout) -> None:
         super().__init__(schema)
+        self.version = format_version(layout.version)
         self.layout = layout
         self.stored = stored_tables(schema, layout)
-        # Readers use what every FROM element has, so that a subquery may stand where version 1.0 has a table.
+        # Readers use what every FROM element has, so that a subquery may stand where the newest version has a table.
         self._shown = {name: cast("Table", self._show(name)) for name in super().__iter__()}
 
     @override

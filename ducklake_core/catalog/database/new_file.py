@@ -24,6 +24,7 @@ def new_file(database: Database) -> Iterator[Database]:
     """
     path = str(database.address.url.database)
     draft = Database(replace(database.address, url=database.address.url.set(database=f"{path}.{uuid4().hex}")))
+    draft.follow(database.version)
     name = create_file(draft)
     try:
         yield draft

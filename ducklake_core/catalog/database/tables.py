@@ -1,48 +1,55 @@
-"""The 28 metadata tables of catalog version 1.0 and the tables of inlined rows (specification: Tables).
+"""The metadata tables of each catalog version and the tables of inlined rows (specification: Tables).
 
 The order of columns is part of the format: DuckDB inserts without column lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Select, String, Table
+from sqlalchemy import BigInteger, Column, ColumnElement, MetaData, Select, String, Table, cast, null
 from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import NullType, TypeEngine
 
 from ducklake_core.catalog.database.column_types import CatalogBoolean, CatalogTimestamp, CatalogUuid
 from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.versions import NEWEST, FormatVersion, InlinedColumns
 
 PREFIX = "ducklake_"
-INLINED_SYSTEM_COLUMNS = ("row_id", "begin_snapshot", "end_snapshot")
+_LATER = (1, 1)
+INLINED_SYSTEM_COLUMNS = 3
+"""How many columns of a table of inlined rows are not the user's."""
 
-# One line a table: column names in order; a plain name is BIGINT, otherwise name:type; ! is NOT NULL, * is the primary key.
+# One line a table: column names in order; a plain name is BIGINT, otherwise name:type; ! is NOT NULL, * is the primary key; + is new in
+# version 1.1.
 _LAYOUT = {
     "metadata": "key:varchar! value:varchar! scope:varchar scope_id",
     "snapshot": "snapshot_id* snapshot_time:timestamptz schema_version next_catalog_id next_file_id",
     "snapshot_changes": "snapshot_id* changes_made:varchar author:varchar commit_message:varchar commit_extra_info:varchar",
-    "schema": "schema_id* schema_uuid:uuid begin_snapshot end_snapshot schema_name:varchar path:varchar path_is_relative:boolean",
+    "schema": "schema_id* schema_uuid:uuid begin_snapshot end_snapshot schema_name:varchar path:varchar path_is_relative:boolean "
+    "parent_schema_id+",
     "table": "table_id table_uuid:uuid begin_snapshot end_snapshot schema_id table_name:varchar path:varchar path_is_relative:boolean",
     "view": "view_id view_uuid:uuid begin_snapshot end_snapshot schema_id view_name:varchar dialect:varchar sql:varchar "
     "column_aliases:varchar",
     "tag": "object_id begin_snapshot end_snapshot key:varchar value:varchar",
     "column_tag": "table_id column_id begin_snapshot end_snapshot key:varchar value:varchar",
+    "view_column_tag+": "view_id column_name:varchar begin_snapshot end_snapshot key:varchar value:varchar",
     "data_file": "data_file_id* table_id begin_snapshot end_snapshot file_order path:varchar path_is_relative:boolean file_format:varchar "
-    "record_count file_size_bytes footer_size row_id_start partition_id encryption_key:varchar mapping_id partial_max",
+    "record_count file_size_bytes footer_size row_id_start partition_id encryption_key:varchar mapping_id partial_max row_group_count+",
     "file_column_stats": "data_file_id table_id column_id column_size_bytes value_count null_count min_value:varchar max_value:varchar "
-    "contains_nan:boolean extra_stats:varchar",
+    "contains_nan:boolean extra_stats:varchar min_is_exact:boolean+ max_is_exact:boolean+",
     "file_variant_stats": "data_file_id table_id column_id variant_path:varchar shredded_type:varchar column_size_bytes value_count "
     "null_count min_value:varchar max_value:varchar contains_nan:boolean extra_stats:varchar",
     "delete_file": "delete_file_id* table_id begin_snapshot end_snapshot data_file_id path:varchar path_is_relative:boolean format:varchar "
-    "delete_count file_size_bytes footer_size encryption_key:varchar partial_max",
+    "delete_count file_size_bytes footer_size encryption_key:varchar partial_max row_group_count+",
     "column": "column_id begin_snapshot end_snapshot table_id column_order column_name:varchar column_type:varchar initial_default:varchar "
     "default_value:varchar nulls_allowed:boolean parent_column default_value_type:varchar default_value_dialect:varchar",
     "table_stats": "table_id record_count next_row_id file_size_bytes",
     "table_column_stats": "table_id column_id contains_null:boolean contains_nan:boolean min_value:varchar max_value:varchar "
-    "extra_stats:varchar",
+    "extra_stats:varchar min_is_exact:boolean+ max_is_exact:boolean+",
     "partition_info": "partition_id table_id begin_snapshot end_snapshot",
     "partition_column": "partition_id table_id partition_key_index column_id transform:varchar",
     "file_partition_value": "data_file_id table_id partition_key_index partition_value:varchar",
@@ -67,18 +74,23 @@ _TYPES: dict[str, type[TypeEngine[Any]]] = {
     "timestamptz": CatalogTimestamp,
 }
 
-TABLE_NAMES = tuple(_LAYOUT)
-"""Names of the metadata tables without their prefix."""
+TABLE_NAMES = tuple(name for name in _LAYOUT if not name.endswith("+"))
+"""Names of the metadata tables that every version has, without their prefix."""
 
 
 class CatalogTables(Mapping[str, Table]):
     """The metadata tables of one catalog by name without prefix: ``tables["data_file"].c.record_count``."""
 
-    def __init__(self, schema: str | None) -> None:
+    def __init__(self, schema: str | None, version: FormatVersion = NEWEST) -> None:
         self.schema = schema
+        self.version = version
         self.metadata = MetaData(schema=schema)
         self._statements: dict[str, Select[Any]] = {}
-        self._tables = {name: Table(PREFIX + name, self.metadata, *_columns(layout)) for name, layout in _LAYOUT.items()}
+        self._tables = {
+            name.rstrip("+"): Table(PREFIX + name.rstrip("+"), self.metadata, *_columns(layout, version))
+            for name, layout in _LAYOUT.items()
+            if _has(version, name)
+        }
 
     def __getitem__(self, name: str) -> Table:
         return self._tables[name]
@@ -95,17 +107,35 @@ class CatalogTables(Mapping[str, Table]):
             self._statements[name] = build()
         return self._statements[name]
 
+    def optional(self, table: str, column: str) -> ColumnElement[Any]:
+        """A column that not every version has: NULL where this one has it not."""
+        there = self[table].c.get(column)
+        return (cast(null(), LATEST_TABLES[table].c[column].type) if there is None else there).label(column)
+
+    def fitting(self, table: str, rows: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+        """Rows without the columns that later versions have and this one has not."""
+        if not rows or self.version.number == NEWEST.number:
+            return rows
+        later = set(LATEST_TABLES[table].c.keys()).difference(self[table].c.keys())
+        return [{name: value for name, value in row.items() if name not in later} for row in rows] if later else rows
+
+    @property
+    def inlined(self) -> InlinedColumns:
+        """How the leading columns of tables of inlined rows are called."""
+        return self.version.inlined_columns
+
     def inlined_data(self, name: str, columns: Iterable[str] = ()) -> Table:
-        """A registered table of inlined rows: row_id, begin_snapshot, end_snapshot, then the columns, untyped (as stored).
+        """A registered table of inlined rows: ``c.row_id``, ``c.begin_snapshot`` and ``c.end_snapshot``, whatever they are called in this
+        version, then the user's columns, which are found by their place, untyped (as stored).
 
         Raises:
             CatalogCorruptError: It is registered without a name.
         """
         if not name or not isinstance(name, str):
             raise CatalogCorruptError("ducklake_inlined_data_tables has a row without the name of a table")
-        system = [Column(column, BigInteger) for column in INLINED_SYSTEM_COLUMNS]
+        system = [Column(column, BigInteger, key=key) for key, column in asdict(self.inlined).items()]
         # Databases have more words of their own than SQLAlchemy knows: NOTHING and RETURNING in SQLite.
-        own = (Column(quoted_name(column, quote=True), NullType()) for column in columns)
+        own = (Column(quoted_name(column, quote=True), NullType(), key=f"column {place}") for place, column in enumerate(columns))
         return Table(name, MetaData(schema=self.schema), *system, *own)
 
     def inlined_delete(self, table_id: int) -> Table:
@@ -134,14 +164,24 @@ def inlined_owner(name: str) -> int | None:
     return int(owner) if belongs else None
 
 
-@lru_cache(maxsize=16)
-def metadata_tables(schema: str | None) -> CatalogTables:
-    """The metadata tables in a database schema (None: the connection's own)."""
-    return CatalogTables(schema)
+@lru_cache(maxsize=32)
+def metadata_tables(schema: str | None, version: FormatVersion = NEWEST) -> CatalogTables:
+    """The metadata tables of a version in a database schema (None: the connection's own)."""
+    return CatalogTables(schema, version)
 
 
-def _columns(layout: str) -> Iterator[Column[Any]]:
+def _has(version: FormatVersion, item: str) -> bool:
+    return version.number >= _LATER or not item.endswith("+")
+
+
+def _columns(layout: str, version: FormatVersion) -> Iterator[Column[Any]]:
     for item in layout.split():
-        name, _, kind = item.rstrip("*!").partition(":")
+        if not _has(version, item):
+            continue
+        name, _, kind = item.rstrip("*!+").partition(":")
         key = item.endswith("*")
         yield Column(name, _TYPES[kind](), primary_key=key, autoincrement=False, nullable=not (key or item.endswith("!")))
+
+
+LATEST_TABLES = metadata_tables(None)
+"""All columns that any version has."""

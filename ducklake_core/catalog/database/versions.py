@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, inspect
+from sqlalchemy import ColumnElement, Connection, case, inspect, literal, select
 
-from ducklake_core.catalog.database.tables import PREFIX, metadata_tables
-
-CATALOG_VERSION = "1.0"
-EARLIER_VERSIONS = ("0.1", "0.2", "0.3-dev1", "0.3", "0.4-dev1", "0.4")
-"""Versions that can be read, and migrated, but not written."""
+from ducklake_core.catalog.database.tables import PREFIX, CatalogTables, metadata_tables
+from ducklake_core.errors import CatalogVersionError, UnsupportedFeatureError
+from ducklake_core.format.versions import FormatVersion
 
 _ADDED_LATER = frozenset(
     {"column_mapping", "name_mapping", "schema_versions", "macro", "macro_impl", "macro_parameters"}
-    | {"sort_info", "sort_expression", "file_variant_stats"}
+    | {"sort_info", "sort_expression", "file_variant_stats", "view_column_tag"}
 )
 FORMER_NAMES = {"file_column_stats": "file_column_statistics"}
 """Metadata tables that had another name once."""
@@ -43,7 +42,7 @@ class Layout:
         return column in self.columns.get(table, ())
 
     def stored_name(self, table: str) -> str | None:
-        """The name that a table of version 1.0 has here, None when there is none."""
+        """The name that a table of the newest version has here, None when there is none."""
         return next((name for name in (table, FORMER_NAMES.get(table)) if name in self.columns), None)
 
     def lost(self) -> list[str]:
@@ -51,9 +50,9 @@ class Layout:
         names = (name for name in metadata_tables(None) if name not in _ADDED_LATER)
         return [PREFIX + name for name in names if self.stored_name(name) is None]
 
-    def differences(self) -> list[str]:
-        """How the tables differ from those of version 1.0, whose order of columns counts."""
-        wanted = {name: tuple(column.name for column in table.c) for name, table in metadata_tables(None).items()}
+    def differences(self, version: FormatVersion) -> list[str]:
+        """How the tables differ from those of a version, whose order of columns counts."""
+        wanted = {name: tuple(column.name for column in table.c) for name, table in metadata_tables(None, version).items()}
         missing = [f"{PREFIX}{name} is missing" for name in wanted if name not in self.columns]
         changed = [
             f"{PREFIX}{name} has the columns {', '.join(self.columns[name])}, not {', '.join(columns)}"
@@ -71,10 +70,41 @@ def read_layout(connection: Connection, schema: str | None, version: str) -> Lay
     return Layout(version, tuple(sorted(columns.items())))
 
 
-def readable(versions: Iterable[str] = (*EARLIER_VERSIONS, CATALOG_VERSION)) -> str:
-    """The versions that can be read, for messages.
+_NESTED = "nested schemas"
 
-    >>> readable(("0.4", "1.0"))
-    '0.4, 1.0'
+
+def stored_version(tables: CatalogTables) -> ColumnElement[Any]:
+    """What :func:`check_same_version` looks at, as a part of a statement: the version that the catalog says."""
+    metadata = tables["metadata"]
+    said = select(metadata.c.value).where(metadata.c.key == "version").limit(1).scalar_subquery()
+    if not tables.version.has_parent_schemas:
+        return said
+    nested = select(tables["schema"].c.schema_id).where(tables["schema"].c.parent_schema_id.is_not(None))
+    return case((nested.exists(), literal(_NESTED)), else_=said)
+
+
+def check_same_version(found: str | None, version: FormatVersion) -> None:
+    """Refuse to go on with the tables of one version after a migration to another: they may answer wrongly, and not only fail.
+
+    Args:
+        found: What :func:`stored_version` gave; None when the catalog says no version.
+        version: The one that it had when it was opened.
+
+    Raises:
+        CatalogVersionError: It is another one.
+        UnsupportedFeatureError: A schema is inside another one. The lake is refused as a whole: who does not see some of its tables
+            would take their files for orphans.
     """
-    return ", ".join(versions)
+    if found == _NESTED:
+        raise UnsupportedFeatureError(
+            "the lake has, or had, a schema inside another schema: nested schemas are not supported yet. Drop them with DuckDB 2.0, and "
+            "expire the snapshots that have them",
+            feature=_NESTED,
+        )
+    if found not in (None, version.name):
+        raise CatalogVersionError(
+            f"the catalog had version {version} when it was opened and has {found} now: someone migrated it; this call has changed "
+            "nothing; open the lake again with DuckLake.connect(...) or lake.reopen()",
+            found=found,
+            supported=version.name,
+        )

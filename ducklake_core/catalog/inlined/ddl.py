@@ -26,14 +26,15 @@ from sqlalchemy.types import TypeEngine
 
 from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.catalog.database.duckdb_dialect import NativeType
-from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
+from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, CatalogTables
 from ducklake_core.format.types.data_types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.versions import FormatVersion
 
 _POSTGRESQL_NAME_BYTES = 63
 _MOST_COLUMNS = 1600
 """Of a table in PostgreSQL; in SQLite it is 2000. DuckDB fails beyond."""
-_RESERVED = frozenset({"row_id", "begin_snapshot", "end_snapshot", "_ducklake_internal_row_id", "_ducklake_internal_snapshot_id", "rowid"})
+_RESERVED = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id", "rowid"})
 """Names that DuckDB refuses; and one whose NULLs it does not find in SQLite, which calls the place of a row so."""
 _NEVER_INLINED = frozenset({"geometry", "variant"})
 
@@ -77,25 +78,28 @@ _DUCKDB = {
 }
 
 
-def may_inline(schema: Schema) -> bool:
+def may_inline(schema: Schema, version: FormatVersion) -> bool:
     """Whether rows of these columns can be inlined on every database; otherwise there is no table for them."""
-    if len(schema) + len(INLINED_SYSTEM_COLUMNS) > _MOST_COLUMNS:
+    if len(schema) + INLINED_SYSTEM_COLUMNS > _MOST_COLUMNS:
         return False
     for node in schema.walk():
         if isinstance(node.type, PrimitiveType) and node.type.name in _NEVER_INLINED:
             return False
-    return all(c.name.casefold() not in _RESERVED and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
+    reserved = _RESERVED.union(version.inlined_columns.names)
+    return all(c.name.casefold() not in reserved and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
 
 
-def physical_table(schema: str | None, abilities: Abilities, name: str, columns: Iterable[Field]) -> Table:
+def physical_table(tables: CatalogTables, abilities: Abilities, name: str, columns: Iterable[Field]) -> Table:
     """The table to create for inlined rows with these top-level columns."""
-    system = (Column(column, BigInteger) for column in INLINED_SYSTEM_COLUMNS)
+    system = (Column(column, BigInteger) for column in tables.inlined.names)
     data_type: Callable[[DataType], TypeEngine[Any]] = _postgresql_type
     if abilities.inlined_as_is:
         data_type = _duckdb_type
     elif abilities.is_file:
         data_type = _sqlite_type
-    return Table(name, MetaData(schema=schema), *system, *(Column(quoted_name(c.name, quote=True), data_type(c.type)) for c in columns))
+    return Table(
+        name, MetaData(schema=tables.schema), *system, *(Column(quoted_name(c.name, quote=True), data_type(c.type)) for c in columns)
+    )
 
 
 def _duckdb_type(data_type: DataType) -> TypeEngine[Any]:

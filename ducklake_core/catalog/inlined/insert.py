@@ -32,7 +32,7 @@ def insert_inlined_rows(statements: Statements, database: Database, change: Inse
         return insert(table).values({column: bindparam(f"p{number}", type_=NullType()) for number, column in enumerate(table.c)})
 
     parameters = parameters_of(change, database)
-    size = max(1, _BATCH_VALUES // (len(INLINED_SYSTEM_COLUMNS) + len(names)))
+    size = max(1, _BATCH_VALUES // (INLINED_SYSTEM_COLUMNS + len(names)))
     for start in range(0, len(parameters), size):
         statements.run(("inlined", change.table_name, tuple(names)), build, parameters[start : start + size])
 
@@ -40,7 +40,7 @@ def insert_inlined_rows(statements: Statements, database: Database, change: Inse
 def parameters_of(change: InsertInlinedRows, database: Database) -> list[dict[str, object]]:
     """The values of the rows as the database stores them, system columns first: ``p0``, ``p1`` and so on."""
     encoders = [encoder(column.type, database.abilities) for column in change.columns]
-    names = [f"p{number}" for number in range(len(INLINED_SYSTEM_COLUMNS) + len(encoders))]
+    names = [f"p{number}" for number in range(INLINED_SYSTEM_COLUMNS + len(encoders))]
     found: list[dict[str, object]] = []
     for row_id, row in zip(change.row_ids, change.rows.rows(), strict=True):
         cells = (encode(value) for encode, value in zip(encoders, row, strict=True))
@@ -63,7 +63,7 @@ def _stored_names(statements: Statements, database: Database, change: InsertInli
         .where(columns.c.table_schema == database.tables.schema, columns.c.table_name == change.table_name)
         .order_by(columns.c.ordinal_position)
     )
-    stored = [row.column_name for row in statements.ask(None, lambda: query)()][len(INLINED_SYSTEM_COLUMNS) :]
+    stored = [row.column_name for row in statements.ask(None, lambda: query)()][INLINED_SYSTEM_COLUMNS:]
     if len(stored) != len(names):
         raise CatalogCorruptError(
             f"{change.table_name} has {len(stored)} columns where {len(names)} are expected", inlined_table=change.table_name

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
 from ducklake_core.catalog.inlined.nested_text import parse_leaf, parse_nested
-from ducklake_core.catalog.inlined.variants import NULL_VARIANT, holds_variants, plain_cell, plain_type
+from ducklake_core.catalog.inlined.variants import NULL_VARIANT, holds_variants, plain_cell, plain_type, split_variant
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, SchemaError, UnsupportedFeatureError
@@ -226,7 +226,7 @@ def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -
     if not abilities_of(reader.connection.dialect).folds_names or all(name == name.lower() for name in names.values()):
         return names
     everything: Select[Any] = select(literal_column("*")).select_from(reader.catalog.inlined_data(source.name)).limit(0)
-    found = list(_execute(reader, everything, source.name).keys())[len(INLINED_SYSTEM_COLUMNS) :]
+    found = list(_execute(reader, everything, source.name).keys())[INLINED_SYSTEM_COLUMNS:]
     if len(found) != len(names):
         raise CatalogCorruptError(f"{source.name} has {len(found)} columns where {len(names)} are expected", inlined_table=source.name)
     return dict(zip(names, found, strict=True))
@@ -235,7 +235,7 @@ def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -
 def _fetch(reader: CatalogReader, source: Table, columns: Sequence[Field], chosen: ChosenInlined) -> Sequence[Any]:
     abilities = abilities_of(reader.connection.dialect)
     # By position: a user's column may have the name of a system column in other letters.
-    own = list(source.c)[len(INLINED_SYSTEM_COLUMNS) :]
+    own = list(source.c)[INLINED_SYSTEM_COLUMNS:]
     cells = [_cell(stored, column, abilities) for stored, column in zip(own, columns, strict=True)]
     system = (source.c.row_id, source.c[chosen.snapshot], source.c.end_snapshot.label("ended_at"))
     query = select(*system, *cells).where(chosen.condition(source)).order_by(source.c.row_id)
@@ -283,6 +283,9 @@ def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
             return cell
         case PrimitiveType(name="variant"), {"metadata": bytes(), "value": bytes() as value}:
             return None if value == NULL_VARIANT else cell
+        case PrimitiveType(name="variant"), bytes() | memoryview() if not abilities.inlined_as_is:
+            found = split_variant(bytes(cell))
+            return None if found["value"] == NULL_VARIANT else found
         case PrimitiveType(name="variant" | "geometry"), _:
             raise UnsupportedFeatureError(f"inlined values of type {column.type} are not supported", column=column.name)
         case PrimitiveType(), int():

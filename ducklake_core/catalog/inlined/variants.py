@@ -1,6 +1,7 @@
-"""Variants inside other inlined values, in catalogs that are DuckDB files: asked for in the encoding of Parquet.
+"""Variants among inlined rows, in the encoding of Parquet.
 
-Their own text would lose what type each of them is.
+DuckDB files are asked for it: the own text of a variant inside another value would lose its type. SQLite and PostgreSQL hold, from version
+1.1 on, its two binaries one after the other in a cell.
 """
 
 from __future__ import annotations
@@ -11,11 +12,29 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, column, func, literal_column
 from sqlalchemy.sql import quoted_name
 
+from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.data_types import BLOB, VARIANT, DataType, Field, ListType, MapType, StructType, children_of, with_children
 
 NULL_VARIANT = b"\0"
 """The value of a variant that is null: as in files, it is NULL."""
 _PLAIN = StructType(fields=(Field(name="metadata", type=BLOB), Field(name="value", type=BLOB)))
+
+
+def split_variant(cell: bytes) -> dict[str, bytes]:
+    """Metadata and value of a variant from the bytes of both (Parquet's encoding of variants: a dictionary, then the value).
+
+    Raises:
+        SchemaError: No dictionary of version 1, or one that is longer than the cell.
+    """
+    width = (cell[0] >> 6) + 1 if cell else 0
+    if not cell or cell[0] & 0x0F != 1 or len(cell) < 1 + width:
+        raise SchemaError("it is no variant in the encoding of Parquet")
+    entries = int.from_bytes(cell[1 : 1 + width], "little")
+    strings = 1 + width * (entries + 2)
+    end = strings + int.from_bytes(cell[strings - width : strings], "little")
+    if strings > len(cell) or end >= len(cell):
+        raise SchemaError("it is a variant that is cut short")
+    return {"metadata": cell[:end], "value": cell[end:]}
 
 
 def holds_variants(data_type: DataType) -> bool:

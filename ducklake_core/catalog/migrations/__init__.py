@@ -1,1 +1,1 @@
-"""Bringing catalogs of earlier versions to version 1.0, step by step in one transaction."""
+"""Bringing catalogs to a later version, step by step in one transaction."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Table
@@ -43,6 +44,22 @@ class RenameTable(ExecutableDDLElement):
         self.name = name
 
 
+class RenameColumn(ExecutableDDLElement):
+    """Give a column another name."""
+
+    def __init__(self, table: Table, former: str, name: str) -> None:
+        self.table = table
+        self.former = former
+        self.name = name
+
+
+class LockTables(ExecutableDDLElement):
+    """Keep everybody else from reading and writing tables until the transaction ends. PostgreSQL only."""
+
+    def __init__(self, tables: Sequence[Table]) -> None:
+        self.tables = tables
+
+
 @compiles(AddColumn)
 def _add_column(element: AddColumn, compiler: DDLCompiler, **_: Any) -> str:
     prepare = compiler.preparer
@@ -69,3 +86,16 @@ def _change_type(element: ChangeType, compiler: DDLCompiler, **_: Any) -> str:
 def _rename_table(element: RenameTable, compiler: DDLCompiler, **_: Any) -> str:
     prepare = compiler.preparer
     return f"ALTER TABLE {prepare.format_table(element.table)} RENAME TO {prepare.quote(element.name)}"
+
+
+@compiles(RenameColumn)
+def _rename_column(element: RenameColumn, compiler: DDLCompiler, **_: Any) -> str:
+    prepare = compiler.preparer
+    table = prepare.format_table(element.table)
+    return f"ALTER TABLE {table} RENAME COLUMN {prepare.quote(element.former)} TO {prepare.quote(element.name)}"
+
+
+@compiles(LockTables)
+def _lock_tables(element: LockTables, compiler: DDLCompiler, **_: Any) -> str:
+    names = ", ".join(compiler.preparer.format_table(table) for table in element.tables)
+    return f"LOCK TABLE {names} IN ACCESS EXCLUSIVE MODE"

@@ -60,11 +60,11 @@ def changed_inlined_types(reader: CatalogReader, abilities: Abilities) -> Iterat
     registered = reader.catalog["inlined_data_tables"]
     rows = reader.connection.execute(select(registered).order_by(registered.c.table_id, registered.c.schema_version)).all()
     found = inspect(reader.connection).get_multi_columns(schema=reader.catalog.schema, filter_names=[row.table_name for row in rows])
-    stored = {name: columns[len(INLINED_SYSTEM_COLUMNS) :] for (_, name), columns in found.items()}
+    stored = {name: columns[INLINED_SYSTEM_COLUMNS:] for (_, name), columns in found.items()}
     versions = {row.table_id: TableVersions.read(reader, row.table_id) for row in rows}
     for row in rows:
         fields = versions[row.table_id].schema_at(row.schema_version)
-        wanted = list(physical_table(None, abilities, row.table_name, fields).c)[len(INLINED_SYSTEM_COLUMNS) :]
+        wanted = list(physical_table(reader.catalog, abilities, row.table_name, fields).c)[INLINED_SYSTEM_COLUMNS:]
         for there, column in zip(stored.get(row.table_name, ()), wanted, strict=False):
             to = _replacement(there["type"], column.type)
             if to is not None:

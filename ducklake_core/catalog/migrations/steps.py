@@ -1,6 +1,6 @@
 """Plans a migration: the steps to take on a catalog of an earlier version, which print themselves (specification: Migrations).
 
-The steps follow from the difference between the tables that are there and those of version 1.0, in the order in which the
+The steps follow from the difference between the tables that are there and those of the version that is wanted, in the order in which the
 released versions differ, so that development versions need no list of their own. What DuckDB would do one version after
 another is done at once; the tables end with the same columns in the same order, which DuckDB's inserts rely on.
 """
@@ -18,14 +18,27 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.earlier_rows import newest_snapshot, partition_column_id, table_schema_versions
 from ducklake_core.catalog.database.earlier_tables import DEFAULTS, PARTIAL_FILE_INFO, stored_tables
 from ducklake_core.catalog.database.tables import PREFIX, metadata_tables
-from ducklake_core.catalog.database.versions import CATALOG_VERSION, Layout
+from ducklake_core.catalog.database.versions import Layout
 from ducklake_core.catalog.migrations.ddl import AddColumn as AddColumnStatement
 from ducklake_core.catalog.migrations.ddl import DropColumn as DropColumnStatement
 from ducklake_core.catalog.migrations.ddl import RenameTable as RenameTableStatement
 from ducklake_core.catalog.migrations.inlined_types import ChangeInlinedType, change_inlined_type, changed_inlined_types
+from ducklake_core.catalog.migrations.to_1_1 import (
+    AddSchemaVersion,
+    ClearBounds,
+    RenameInlinedColumn,
+    Repair,
+    RestoreDefault,
+    inlined_renames,
+    lost_defaults,
+    missing_schema_versions,
+    run_repair,
+    wrong_bounds,
+)
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.head import chunks
 from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.versions import V1_0, V1_1, FormatVersion, format_version
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +126,13 @@ class KeepNewestSnapshots:
 
 @dataclass(frozen=True, slots=True)
 class SetVersion:
-    """The last step: the catalog says that it is of version 1.0."""
+    """The last step: the catalog says that it is of another version."""
 
     former: str
+    version: str
 
     def __str__(self) -> str:
-        return f"set the version from {self.former} to {CATALOG_VERSION}"
+        return f"set the version from {self.former} to {self.version}"
 
 
 Step: TypeAlias = (
@@ -131,26 +145,43 @@ Step: TypeAlias = (
     | SpreadSchemaVersions
     | KeepNewestSnapshots
     | ChangeInlinedType
+    | Repair
     | SetVersion
 )
 
 
-def steps_to_current(connection: Connection, database: Database, info: LakeInfo, forgotten: tuple[int, ...] = ()) -> tuple[Step, ...]:
-    """The steps from the catalog as it is, which the database follows, to version 1.0.
+def steps_between(
+    connection: Connection, database: Database, info: LakeInfo, layout: Layout, target: FormatVersion, forgotten: tuple[int, ...] = ()
+) -> tuple[Step, ...]:
+    """The steps from the catalog as it is, which the database follows, to a later version.
 
     Args:
+        layout: Its tables.
+        target: The version.
         forgotten: Ids of data files whose rows of several snapshots cannot be told apart.
+
+    Raises:
+        UnsupportedFeatureError: It cannot be brought there.
     """
-    layout = database.layout
-    assert layout is not None
     reader = CatalogReader(connection, info, database.tables)
-    return (*_steps(layout, forgotten), *changed_inlined_types(reader, database.abilities), SetVersion(layout.version))
+    renames: tuple[Step, ...] = ()
+    repairs: tuple[Step, ...] = ()
+    if target.number >= V1_1.number:
+        renames = tuple(inlined_renames(connection, database.tables, target.inlined_columns))
+        repairs = (
+            *missing_schema_versions(connection, database.tables),
+            *lost_defaults(connection, database.tables),
+            *wrong_bounds(connection, database.tables),
+        )
+    types = changed_inlined_types(reader, database.abilities)
+    # DuckDB files cannot alter a table after its rows were changed in the same transaction.
+    return (*renames, *_steps(layout, target, forgotten), *types, *repairs, SetVersion(layout.version, target.name))
 
 
-def _steps(layout: Layout, forgotten: tuple[int, ...]) -> Iterator[Step]:
+def _steps(layout: Layout, target: FormatVersion, forgotten: tuple[int, ...]) -> Iterator[Step]:
     # DuckDB files cannot alter a table after its rows were changed in the same transaction.
     fills: list[FillColumn] = []
-    for name, table in metadata_tables(None).items():
+    for name, table in metadata_tables(None, target).items():
         former = layout.stored_name(name)
         if former is None:
             yield CreateTable(name)
@@ -167,19 +198,21 @@ def _steps(layout: Layout, forgotten: tuple[int, ...]) -> Iterator[Step]:
     yield from fills
     if layout.version == "0.1":
         yield NumberPartitionColumns()
-    yield EndReplacedColumns()
-    yield SpreadSchemaVersions()
+    if format_version(layout.version).number < V1_0.number:
+        yield EndReplacedColumns()
+        yield SpreadSchemaVersions()
 
 
-def run_step(connection: Connection, schema: str | None, layout: Layout, step: Step) -> None:
+def run_step(connection: Connection, schema: str | None, layout: Layout, target: FormatVersion, step: Step) -> None:
     """Carry out one step in an open transaction.
 
     Args:
         schema: Database schema of the metadata tables.
         layout: The tables as they were before the first step.
-        step: One of :func:`steps_to_current`, all of which are to be run in their order.
+        target: The version that they are brought to.
+        step: One of :func:`steps_between`, all of which are to be run in their order.
     """
-    tables, stored = metadata_tables(schema), stored_tables(schema, layout)
+    tables, stored = metadata_tables(schema, target), stored_tables(schema, layout)
     match step:
         case RenameTable(former=former, table=name):
             connection.execute(RenameTableStatement(stored[former], PREFIX + name))
@@ -199,9 +232,12 @@ def run_step(connection: Connection, schema: str | None, layout: Layout, step: S
             _keep_newest_snapshots(connection, tables["data_file"], forgotten)
         case ChangeInlinedType():
             change_inlined_type(connection, schema, step)
-        case SetVersion():
+        case SetVersion(version=version):
             metadata = tables["metadata"]
-            connection.execute(update(metadata).where(metadata.c.key == "version").values(value=CATALOG_VERSION))
+            if not connection.execute(update(metadata).where(metadata.c.key == "version").values(value=version)).rowcount:
+                connection.execute(insert(metadata), {"key": "version", "value": version})
+        case RenameInlinedColumn() | AddSchemaVersion() | RestoreDefault() | ClearBounds():
+            run_repair(connection, tables, step)
         case _:
             assert_never(step)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Row, Select, String, inspect, literal, select
 
 from ducklake_core.catalog.database.column_types import CatalogBoolean
-from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, CatalogTables
+from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.reading.gauges import InlinedTables, all_of, inlined_tables
 from ducklake_core.errors import DuckLakeError
 
@@ -96,7 +96,11 @@ class EveryRow:
 
         def query(table_id: int, name: str) -> Select[Any]:
             source = self.tables.inlined_data(name)
-            return select(literal(table_id).label("table_id"), literal(name).label("name"), *(source.c[c] for c in INLINED_SYSTEM_COLUMNS))
+            return select(
+                literal(table_id).label("table_id"),
+                literal(name).label("name"),
+                *(source.c[name].label(name) for name in asdict(self.tables.inlined)),
+            )
 
         for row in self._of(there.data, query):
             if _is_number(row.row_id) and _is_number(row.begin_snapshot) and (row.end_snapshot is None or _is_number(row.end_snapshot)):

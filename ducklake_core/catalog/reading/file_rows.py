@@ -106,6 +106,7 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams | HeldRows, 
         delete_files=tuple(delete_file_of(found, table, encrypted) for found in streams.take("deletes", row.data_file_id)),
         inlined_deletes=inlined_deletes,
         row_counts=parse_row_counts(getattr(row, PARTIAL_FILE_INFO, None)),
+        row_group_count=_count(getattr(row, "row_group_count", None)) or None,
     )
 
 
@@ -159,10 +160,12 @@ def statistics_of(row: Row[Any], file: DataFile, one_row_group: int) -> ColumnSt
     Args:
         row: The row.
         file: The data file that it belongs to.
-        one_row_group: Below this many rows a file surely has one row group; see :func:`rows_of_one_row_group`.
+        one_row_group: Below this many rows a file that the catalog has no count for surely has one row group; see
+            :func:`rows_of_one_row_group`.
     """
     # DuckDB says that there is no NaN when there is none in the file's last row group.
-    contains_nan = row.contains_nan if row.contains_nan or file.record_count < one_row_group else None
+    is_one = file.record_count < one_row_group if file.row_group_count is None else file.row_group_count == 1
+    contains_nan = row.contains_nan if row.contains_nan or is_one else None
     return ColumnStatistics(
         column_id=row.column_id,
         column_size_bytes=row.column_size_bytes or 0,
@@ -172,6 +175,8 @@ def statistics_of(row: Row[Any], file: DataFile, one_row_group: int) -> ColumnSt
         max_value=_text(row.max_value),
         contains_nan=contains_nan,
         extra_stats=row.extra_stats,
+        min_is_exact=getattr(row, "min_is_exact", None),
+        max_is_exact=getattr(row, "max_is_exact", None),
     )
 
 

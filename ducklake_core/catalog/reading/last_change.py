@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import String, literal, or_
 
-from ducklake_core.catalog.reading.reader import CatalogReader, snapshot_of
+from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.state import Snapshot
 
 _ROW_CHANGES = ("inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
@@ -32,7 +32,7 @@ def _mentioning(reader: CatalogReader, table_id: int, until: int, author: str | 
         query = query.where(changes.c.author == author)
     while True:
         rows = reader.connection.execute(query.where(snapshot.c.snapshot_id <= until)).all()
-        found = [snapshot_of(row) for row in rows]
+        found = [reader.snapshot_of(row) for row in rows]
         yield from found
         if len(found) < _BATCH:
             return

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, inspect, literal_column, or_, select
 
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
+from ducklake_core.catalog.database.versions import check_same_version, stored_version
 from ducklake_core.catalog.reading.listing import inlined_counts, listing_query, table_listing
 from ducklake_core.catalog.reading.table_rows import (
     COMMENT,
@@ -68,7 +69,7 @@ class CatalogReader:
             query = query.where(self.catalog["snapshot"].c.snapshot_id <= until)
         if most is not None:
             query = query.limit(most)
-        return [snapshot_of(row) for row in self.connection.execute(query)]
+        return [self.snapshot_of(row) for row in self.connection.execute(query)]
 
     def latest_snapshot(self) -> Snapshot:
         """The newest snapshot.
@@ -80,7 +81,7 @@ class CatalogReader:
         row = self.connection.execute(query).first()
         if row is None:
             raise CatalogCorruptError("the catalog holds no snapshot")
-        return snapshot_of(row)
+        return self.snapshot_of(row)
 
     def latest_and(self, known: int) -> tuple[Snapshot, Snapshot | None]:
         """The newest snapshot, and the one with an id, None when there is none (any more): one statement.
@@ -93,7 +94,7 @@ class CatalogReader:
         rows = self.connection.execute(self.snapshot_query().where(or_(number == newest, number == known)).order_by(number)).all()
         if not rows:
             raise CatalogCorruptError("the catalog holds no snapshot")
-        return snapshot_of(rows[-1]), next((snapshot_of(row) for row in rows if row.snapshot_id == known), None)
+        return self.snapshot_of(rows[-1]), next((self.snapshot_of(row) for row in rows if row.snapshot_id == known), None)
 
     def snapshot(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         """The snapshot with an id, or the newest one committed at or before a point in time.
@@ -108,7 +109,7 @@ class CatalogReader:
             row = self.connection.execute(self.snapshot_query().where(self.catalog["snapshot"].c.snapshot_id == version)).first()
             if row is None:
                 raise NotFoundError(f"there is no snapshot {version}: it was never committed, or it was expired", snapshot_id=version)
-            return snapshot_of(row)
+            return self.snapshot_of(row)
         assert timestamp is not None
         return self._snapshot_at(timestamp)
 
@@ -125,10 +126,30 @@ class CatalogReader:
         return self.snapshot(version=found)
 
     def snapshot_query(self) -> Select[Any]:
-        """Snapshots with what they changed; :func:`snapshot_of` reads the rows."""
+        """Snapshots with what they changed, and the version that the catalog has by now; :meth:`snapshot_of` reads the rows."""
         snapshot, changes = self.catalog["snapshot"], self.catalog["snapshot_changes"]
         source = snapshot.outerjoin(changes, changes.c.snapshot_id == snapshot.c.snapshot_id)
-        return select(snapshot, *(c for c in changes.c if c.name != "snapshot_id")).select_from(source)
+        said = stored_version(self.catalog).label("version")
+        return select(snapshot, *(c for c in changes.c if c.name != "snapshot_id"), said).select_from(source)
+
+    def snapshot_of(self, row: Row[Any]) -> Snapshot:
+        """A row of :meth:`snapshot_query`.
+
+        Raises:
+            CatalogVersionError: The catalog was migrated since it was opened.
+        """
+        check_same_version(row.version, self.catalog.version)
+        return Snapshot(
+            id=row.snapshot_id,
+            time=row.snapshot_time,
+            schema_version=row.schema_version,
+            next_catalog_id=row.next_catalog_id,
+            next_file_id=row.next_file_id,
+            changes=row.changes_made or "",
+            author=row.author,
+            message=row.commit_message,
+            extra_info=row.commit_extra_info,
+        )
 
     def schemas(self, snapshot_id: int) -> list[SchemaState]:
         """Schemas at a snapshot, by name."""
@@ -363,18 +384,3 @@ def _check_one(rows: Sequence[Row[Any]], snapshot_id: int) -> None:
             table=f"{first.schema_name}.{first.table_name}",
             snapshot_id=snapshot_id,
         )
-
-
-def snapshot_of(row: Row[Any]) -> Snapshot:
-    """A row of :meth:`CatalogReader.snapshot_query`."""
-    return Snapshot(
-        id=row.snapshot_id,
-        time=row.snapshot_time,
-        schema_version=row.schema_version,
-        next_catalog_id=row.next_catalog_id,
-        next_file_id=row.next_file_id,
-        changes=row.changes_made or "",
-        author=row.author,
-        message=row.commit_message,
-        extra_info=row.commit_extra_info,
-    )

@@ -121,6 +121,7 @@ def table_state(source: TableRowSource, info: LakeInfo, rows: Sequence[Row[Any]]
         comment=tags.pop(COMMENT, None),
         column_comments=columns.comments,
         tags=tags,
+        format_version=source.catalog.version,
     )
 
 

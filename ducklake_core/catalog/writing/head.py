@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Executable, Select, Table, and_, bindparam, c
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import Answer, Statements
 from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.database.versions import stored_version
 from ducklake_core.catalog.inlined.deletes import newest_deletes
 from ducklake_core.catalog.reading.option_rows import StoredOptions, options_of, stored_options_query
 from ducklake_core.errors import CatalogCorruptError, CommitConflictError
@@ -170,7 +171,11 @@ def _ask_history(statements: Statements, database: Database, base: int) -> Answe
     clock = func.clock_timestamp() if database.abilities.has_clock else null()
 
     def build() -> Executable:
-        return _snapshots(database.tables).add_columns(clock.label("now")).where(snapshot.c.snapshot_id >= bindparam("base"))
+        return (
+            _snapshots(database.tables)
+            .add_columns(clock.label("now"), stored_version(database.tables).label("version"))
+            .where(snapshot.c.snapshot_id >= bindparam("base"))
+        )
 
     return statements.ask("history", build, {"base": base})
 
@@ -183,6 +188,7 @@ def _history(rows: Sequence[Any], database: Database, base: int) -> tuple[list[S
             rule="base-gone",
             snapshot_id=base,
         )
+    database.check_version(rows[-1].version)
     now = rows[-1].now.astimezone(UTC) if database.abilities.has_clock else datetime.now(UTC)
     return [_snapshot(row) for row in rows], now
 
@@ -231,6 +237,8 @@ def _statistics(rows: Iterable[Any]) -> tuple[dict[int, TableStatistics], dict[i
                     min_value=row.min_value,
                     max_value=row.max_value,
                     extra_stats=row.extra_stats,
+                    min_is_exact=row.min_is_exact,
+                    max_is_exact=row.max_is_exact,
                 )
             )
     return found, {table_id: tuple(rows) for table_id, rows in columns.items()}
@@ -249,6 +257,8 @@ def _statistics_query(tables: CatalogTables) -> Select[Any]:
         column.c.min_value,
         column.c.max_value,
         column.c.extra_stats,
+        tables.optional("table_column_stats", "min_is_exact"),
+        tables.optional("table_column_stats", "max_is_exact"),
     ).join_from(stats, column, stats.c.table_id == column.c.table_id, isouter=True)
 
 

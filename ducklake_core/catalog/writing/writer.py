@@ -44,14 +44,14 @@ def apply_changes(statements: Statements, database: Database, changes: Iterable[
     for change in changes:
         match change:
             case InsertRows(table=name, rows=rows):
-                _insert(statements, tables[name], rows)
+                _insert(statements, tables[name], tables.fitting(name, rows))
             case UpdateRows(table=name, where=where, values=values):
-                _update(statements, tables[name], where, values)
+                _update(statements, tables[name], where, tables.fitting(name, (values,))[0])
             case CopyRows(table=name, where=where, values=values):
                 for condition in _conditions(tables[name], where):
                     _copy(statements, tables[name], condition, values)
             case UpdateEach(table=name, key=key, rows=rows):
-                _update_each(statements, tables[name], key, rows)
+                _update_each(statements, tables[name], key, tables.fitting(name, rows))
             case DeleteRows(table=name, where=where):
                 _delete(statements, tables[name], where)
             case _:
@@ -66,7 +66,7 @@ def _change_inlined(statements: Statements, database: Database, change: InlinedC
             for condition in _conditions(inlined, {"row_id": row_ids, "end_snapshot": None}):
                 _run(statements, update(inlined).where(*condition).values(end_snapshot=end))
         case CreateInlinedTable(table_name=name, columns=columns):
-            _run(statements, CreateTable(physical_table(tables.schema, database.abilities, name, columns)))
+            _run(statements, CreateTable(physical_table(tables, database.abilities, name, columns)))
         case InsertInlinedRows():
             insert_inlined_rows(statements, database, change)
         case InlinePositions():

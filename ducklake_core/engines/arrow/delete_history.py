@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from ducklake_core.commit.moved_rows import CumulativeDeletes, GatheredDeletes
@@ -24,18 +26,18 @@ def write_deletes(
         state: Where and how files of the table are written.
         end_snapshot: When the data file ended.
     """
-    name = paths.new_delete_file_name(state.write_id)
+    kind = state.vectors.format(snapshots)
+    name = paths.new_delete_file_name(state.write_id, kind)
     key = EncryptionKey.random() if state.encrypted else None
-    size, footer = write_delete_file(state.storage, state.directory + name, data_file, positions, snapshots, key)
+    written = write_delete_file(state.storage, state.directory + name, data_file, positions, snapshots, key, as_vector=kind == "puffin")
     return CumulativeDeletes(
         path=name,
         delete_count=len(positions),
-        file_size_bytes=size,
-        footer_size=footer,
         min_snapshot=int(snapshots.min()),
         max_snapshot=int(snapshots.max()),
         end_snapshot=end_snapshot,
         encryption_key=key,
+        **asdict(written),
     )
 
 

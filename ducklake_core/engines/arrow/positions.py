@@ -6,7 +6,7 @@ One file is one work unit, so that memory is bounded by one file's positions; on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import TypeAlias
 
@@ -23,7 +23,7 @@ from ducklake_core.format.files.data_files import DataFile, DeleteFile
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
-from ducklake_core.storage.delete_files import DeletedPositions, deleted_positions, read_delete_file, write_delete_file
+from ducklake_core.storage.delete_files import DeletedPositions, DeletionVectors, deleted_positions, read_delete_file, write_delete_file
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
 
@@ -41,6 +41,7 @@ class DeleteTarget:
         assumed_snapshot: Snapshot id written beside new positions of cumulative files: the one after the base.
         encrypted: Whether each file is encrypted, under a key that its writer makes.
         inlined_rows: So many rows of one data file need no delete file: the catalog hides them.
+        vectors: Whether deletes are written as deletion vectors.
     """
 
     directory: str
@@ -49,6 +50,7 @@ class DeleteTarget:
     assumed_snapshot: int
     encrypted: bool = False
     inlined_rows: int = 0
+    vectors: DeletionVectors = field(default_factory=DeletionVectors)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,17 +258,17 @@ def _only_delete_file(file: DataFile, table: str) -> DeleteFile | None:
 
 
 def _write(file: DataFile, positions: np.ndarray, snapshots: np.ndarray | None, target: DeleteTarget, storage: Storage) -> StagedDeleteFile:
-    name = paths.new_delete_file_name(target.write_id)
+    kind = target.vectors.format(snapshots)
+    name = paths.new_delete_file_name(target.write_id, kind)
     key = EncryptionKey.random() if target.encrypted else None
-    size, footer = write_delete_file(storage, target.directory + name, file.path, positions, snapshots, key)
+    written = write_delete_file(storage, target.directory + name, file.path, positions, snapshots, key, as_vector=kind == "puffin")
     return StagedDeleteFile(
         data_file_id=file.id,
         path=name,
         delete_count=len(positions),
         new_count=len(positions),
-        file_size_bytes=size,
-        footer_size=footer,
         encryption_key=key,
+        **asdict(written),
     )
 
 
@@ -288,7 +290,7 @@ def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: Del
             id=-1,
             data_file_id=staged.data_file_id,
             path=path,
-            format="parquet",
+            format=staged.format,
             delete_count=staged.delete_count,
             file_size_bytes=staged.file_size_bytes,
             footer_size=staged.footer_size,
@@ -298,11 +300,12 @@ def rewrite_delete_file(staged: StagedDeleteFile, new_snapshot: int, target: Del
     )
     assert held.snapshots is not None
     snapshots = np.where(held.snapshots == staged.assumed_snapshot, new_snapshot, held.snapshots)
-    name = paths.new_delete_file_name(target.write_id)
+    name = paths.new_delete_file_name(target.write_id, staged.format)
     (data_file_path,) = held.data_files or ("",)
     key = EncryptionKey.random() if target.encrypted else None
-    size, footer = write_delete_file(storage, target.directory + name, data_file_path, held.positions, snapshots, key)
-    return replace(staged, path=name, file_size_bytes=size, footer_size=footer, assumed_snapshot=new_snapshot, encryption_key=key)
+    is_vector = staged.format == "puffin"
+    written = write_delete_file(storage, target.directory + name, data_file_path, held.positions, snapshots, key, as_vector=is_vector)
+    return replace(staged, path=name, assumed_snapshot=new_snapshot, encryption_key=key, **asdict(written))
 
 
 def matching_inlined(plan: ScanPlan, keys: KeySet | None = None) -> tuple[tuple[str, tuple[int, ...]], ...]:

@@ -12,9 +12,11 @@ from ducklake_core.format.layout.flushing import FlushRule
 from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
+from ducklake_core.storage.delete_files import DeletionVectors
 from ducklake_core.storage.filesystems import Storage
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class WriteState:
         sort: What the rows of each file are sorted by.
         flush: What inlined rows must be like for DuckDB to flush them; None for no rule.
         distribute: Whether rows of one partition are brought together first (Spark), so that each partition gets few files.
+        format_version: Version of the lake.
         version: Form of this value; an executor with another version of the library refuses it.
     """
 
@@ -49,6 +52,7 @@ class WriteState:
     sort: tuple[SortOrder, ...] = ()
     flush: FlushRule | None = None
     distribute: bool = True
+    format_version: FormatVersion = DEFAULT_VERSION
     version: int = STATE_VERSION
 
     def check_version(self) -> None:
@@ -62,6 +66,11 @@ class WriteState:
                 f"the write of {self.table} was planned with write state version {self.version}, this process knows {STATE_VERSION}: "
                 "install the same ducklake-dagster on driver and executors"
             )
+
+    @property
+    def vectors(self) -> DeletionVectors:
+        """Whether deletes are written as deletion vectors."""
+        return DeletionVectors.by(self.options, self.format_version, encrypted=self.encrypted)
 
     @property
     def has_directories(self) -> bool:

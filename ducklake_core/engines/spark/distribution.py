@@ -81,6 +81,14 @@ def partition_expression(df: DataFrame, name: str, field: PartitionField) -> Col
             return F.month(column)
         case "day":
             return F.dayofmonth(column)
+        case "epoch_year":
+            return F.year(column) - 1970
+        case "epoch_month":
+            return (F.year(column) - 1970) * 12 + F.month(column) - 1
+        case "epoch_day":
+            return F.unix_date(F.to_date(column))
+        case "epoch_hour":
+            return F.unix_date(F.to_date(column)) * 24 + F.hour(column)
         case _:
             return F.hour(column)
 

@@ -4,7 +4,7 @@ ducklake_delete_file, ducklake_file_column_stats)."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ducklake_core.errors import CatalogCorruptError
@@ -37,6 +37,8 @@ class ColumnStatistics:
         extra_stats: JSON for geometry and variant, else None.
         exact_min: The untruncated lower bound as text where ``min_value`` is truncated or given up, else None.
         exact_max: The same for the upper bound. Table-wide bounds are built from these, never from a missing bound.
+        min_is_exact: Whether ``min_value`` is a value of the column and no smaller bound; None for unknown, as in all of version 1.0.
+            Likewise ``max_is_exact``.
     """
 
     column_id: int
@@ -49,6 +51,14 @@ class ColumnStatistics:
     extra_stats: str | None = None
     exact_min: str | None = None
     exact_max: str | None = None
+    min_is_exact: bool | None = None
+    max_is_exact: bool | None = None
+
+    def with_exact_bounds(self) -> ColumnStatistics:
+        """The same without bounds that are known to be no value of the column."""
+        if self.min_is_exact is not False and self.max_is_exact is not False:
+            return self
+        return replace(self, min_value=None, max_value=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +74,7 @@ class WrittenFile:
         partition_values: Text of each partition key's value in key order, None for NULL; empty when unpartitioned.
         row_ids_embedded: Whether the file carries ``_ducklake_internal_row_id``.
         encryption_key: Opens the file; None for a plain one.
+        row_group_count: Its row groups.
     """
 
     path: str
@@ -74,6 +85,7 @@ class WrittenFile:
     partition_values: tuple[str | None, ...] = ()
     row_ids_embedded: bool = False
     encryption_key: EncryptionKey | None = None
+    row_group_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +128,7 @@ class DataFile:
             before version 0.4 say so. Files that store the snapshot with each row need no counts.
         delete_files: Delete files live at the snapshot; more than one is a fault of the writer, and all of them count.
         inlined_deletes: Positions deleted through the catalog at or before the snapshot.
+        row_group_count: Its row groups, None where the catalog does not say (version 1.0, and files of that time).
     """
 
     id: int
@@ -137,6 +150,7 @@ class DataFile:
     inlined_deletes: tuple[int, ...] = ()
     path_is_relative: bool = True
     row_counts: tuple[tuple[int, int], ...] = ()
+    row_group_count: int | None = None
 
 
 def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ...]:

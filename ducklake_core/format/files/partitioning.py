@@ -8,7 +8,13 @@ from typing import Literal, TypeAlias
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 
-TransformName: TypeAlias = Literal["identity", "year", "month", "day", "hour", "bucket"]
+TransformName: TypeAlias = Literal[
+    "identity", "year", "month", "day", "hour", "bucket", "epoch_year", "epoch_month", "epoch_day", "epoch_hour"
+]
+CALENDAR_PARTS = ("year", "month", "day", "hour")
+"""Transforms to one part of a date, from the year down."""
+EPOCH_TRANSFORMS = ("epoch_year", "epoch_month", "epoch_day", "epoch_hour")
+"""Transforms to whole units since 1970-01-01 in UTC, rounded down (from version 1.1 on)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +24,8 @@ class PartitionField:
     Attributes:
         column_id: Id of the top-level column that the key is computed from.
         column: Name of that column.
-        transform: ``identity``, ``year``, ``month``, ``day``, ``hour`` (calendar parts, in UTC for timestamptz) or ``bucket``.
+        transform: ``identity``, ``year``, ``month``, ``day``, ``hour`` (calendar parts, in UTC for timestamptz), ``bucket``, or
+            one of :data:`EPOCH_TRANSFORMS`.
         buckets: Number of buckets, for ``bucket`` only.
     """
 
@@ -67,7 +74,7 @@ def parse_transform(text: str) -> tuple[TransformName, int | None]:
     found = _TRANSFORM.fullmatch(text.strip().lower())
     name = found["name"] if found else text
     match name:
-        case "identity" | "year" | "month" | "day" | "hour":
+        case "identity" | "year" | "month" | "day" | "hour" | "epoch_year" | "epoch_month" | "epoch_day" | "epoch_hour":
             return name, None
         case "bucket" if found and found["buckets"]:
             return "bucket", int(found["buckets"])
@@ -76,7 +83,8 @@ def parse_transform(text: str) -> tuple[TransformName, int | None]:
 
 
 _USER_TRANSFORM = re.compile(
-    r"\s*(?P<name>year|month|day|hour|bucket)\s*\(\s*(?:(?P<buckets>[0-9]{1,18})\s*,)?\s*(?P<column>.+?)\s*\)\s*", re.IGNORECASE
+    r"\s*(?P<name>(?:epoch_)?(?:year|month|day|hour)|bucket)\s*\(\s*(?:(?P<buckets>[0-9]{1,18})\s*,)?\s*(?P<column>.+?)\s*\)\s*",
+    re.IGNORECASE,
 )
 
 
@@ -94,6 +102,8 @@ def parse_partition_expression(text: str) -> tuple[str, TransformName, int | Non
         return text, "identity", None
     name, buckets = found["name"].lower(), found["buckets"]
     if (name == "bucket") != (buckets is not None):
-        raise UsageError(f"cannot read partition expression {text!r}: write bucket(n, column), or year|month|day|hour(column)")
+        raise UsageError(
+            f"cannot read partition expression {text!r}: write bucket(n, column), year|month|day|hour(column), or epoch_...(column)"
+        )
     transform, count = parse_transform(f"{name}({buckets})" if buckets else name)
     return found["column"], transform, count

@@ -85,9 +85,9 @@ def new_file_name(write_id: str) -> str:
     return f"ducklake-{_marked_uuid(write_id)}.parquet"
 
 
-def new_delete_file_name(write_id: str) -> str:
-    """Name of a new delete file: ``ducklake-<uuid>-delete.parquet``, marked like :func:`new_file_name`."""
-    return f"ducklake-{_marked_uuid(write_id)}-delete.parquet"
+def new_delete_file_name(write_id: str, kind: str = "parquet") -> str:
+    """Name of a new delete file: ``ducklake-<uuid>-delete.parquet``, or ``.puffin``, marked like :func:`new_file_name`."""
+    return f"ducklake-{_marked_uuid(write_id)}-delete.{kind}"
 
 
 _last_ticks = 0
@@ -108,7 +108,7 @@ def _marked_uuid(write_id: str) -> uuid.UUID:
 
 
 _FILE_NAME = re.compile(
-    r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-([0-9a-f]{12})(?:-delete)?\.parquet", re.ASCII
+    r"ducklake-([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-([0-9a-f]{12})(?:-delete)?\.(?:parquet|puffin)", re.ASCII
 )
 
 

@@ -9,12 +9,13 @@ from ducklake_core.format.expressions.predicate_builder import is_null, literal
 from ducklake_core.format.expressions.predicate_parser import bind_column, parse_predicate
 from ducklake_core.format.expressions.predicates import Comparison, InList, Literal, Predicate, SqlExpression, conjunction, disjunction
 from ducklake_core.format.expressions.scalars import KeyValue
-from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_partition_expression
+from ducklake_core.format.files.partitioning import EPOCH_TRANSFORMS, PartitionField, PartitionSpec, parse_partition_expression
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 
-_RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23)}
+_MOST_HOURS = 300_000 * 366 * 24
+_RANGES = {"month": (1, 12), "day": (1, 31), "hour": (0, 23), **dict.fromkeys(EPOCH_TRANSFORMS, (-_MOST_HOURS, _MOST_HOURS))}
 _YEARS = (-300_000, 300_000)
 
 

@@ -33,7 +33,7 @@ from ducklake_core.format.expressions.predicates import (
 from ducklake_core.format.expressions.ranges import Same
 from ducklake_core.format.expressions.scalars import KeyValue
 from ducklake_core.format.files.data_files import ColumnStatistics
-from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.files.partitioning import EPOCH_TRANSFORMS, PartitionSpec
 from ducklake_core.format.layout.bucket_hash import bucket_of
 from ducklake_core.format.types.data_types import BLOB, DATE, FLOATS, INT8, TIMESTAMP_NS, TIMESTAMPS, TIMESTAMPTZ, UUID, VARCHAR, Field
 from ducklake_core.format.types.schema import Schema
@@ -120,6 +120,8 @@ def partition_statistics(
     columns = schema.by_id()
     found: dict[int, ColumnStatistics] = {}
     parts: dict[int, dict[str, str | None]] = {}
+    by_epoch: dict[int, ColumnStatistics] = {}
+    finest: dict[int, int] = {}
     for key, text in zip(spec.fields, values, strict=True):
         column = columns.get(key.column_id)
         if column is None or not column.is_leaf:
@@ -129,13 +131,18 @@ def partition_statistics(
                 found[column.id] = _constant(column, text, record_count)
             case "bucket":
                 found.setdefault(column.id, _nulls(column, text is None, record_count))
+            case "epoch_year" | "epoch_month" | "epoch_day" | "epoch_hour":
+                narrow = _epoch_bounds(column, key.transform, text, record_count)
+                if narrow is not None and EPOCH_TRANSFORMS.index(key.transform) > finest.get(column.id, -1):
+                    finest[column.id] = EPOCH_TRANSFORMS.index(key.transform)
+                    by_epoch[column.id] = narrow
             case "year" | "month" | "day" | "hour":
                 parts.setdefault(column.id, {})[key.transform] = text
     for column_id, known in parts.items():
         bounds = _calendar_bounds(columns[column_id], known, record_count)
         if bounds is not None and column_id not in found:
             found[column_id] = bounds
-    return found
+    return by_epoch | found
 
 
 def _nulls(column: Field, all_null: bool, record_count: int) -> ColumnStatistics:
@@ -187,6 +194,30 @@ def _calendar_bounds(column: Field, parts: Mapping[str, str | None], record_coun
     )
     # A year of timestamptz may be one before Christ, which DuckDB numbers like those after.
     return replace(_nulls(column, False, record_count), min_value=None if column.type == TIMESTAMPTZ else low, max_value=high)
+
+
+def _epoch_bounds(column: Field, transform: str, text: str | None, record_count: int) -> ColumnStatistics | None:
+    """Bounds from whole units since 1970; None where there are none, as for infinite dates."""
+    if text is None or not _WHOLE.fullmatch(text) or (column.type != DATE and column.type not in TIMESTAMPS):
+        return None
+    number = int(text)
+    match transform:
+        case "epoch_year":
+            first, last = days_from_civil(1970 + number, 1, 1) * _DAY, days_from_civil(1971 + number, 1, 1) * _DAY - 1
+        case "epoch_month":
+            first, last = (days_from_civil(1970 + n // 12, n % 12 + 1, 1) * _DAY for n in (number, number + 1))
+            last -= 1
+        case "epoch_day":
+            first, last = number * _DAY, (number + 1) * _DAY - 1
+        case _:
+            first, last = number * (_DAY // 24), (number + 1) * (_DAY // 24) - 1
+    if column.type == DATE:
+        low, high = date_text(first // _DAY), date_text(last // _DAY)
+    elif column.type == TIMESTAMP_NS:
+        low, high = timestamp_text(first), timestamp_text(last + 1)
+    else:
+        low, high = timestamp_text(first), timestamp_text(last)
+    return replace(_nulls(column, False, record_count), min_value=low, max_value=high)
 
 
 def _range_of(known: list[int]) -> tuple[int, int]:

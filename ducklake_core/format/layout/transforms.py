@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
-from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
+from ducklake_core.format.files.partitioning import CALENDAR_PARTS, EPOCH_TRANSFORMS, PartitionField, PartitionSpec
 from ducklake_core.format.layout.bucket_hash import MASK, bucket_of, hashed_as_int64, murmur3_of_int64
 from ducklake_core.format.layout.partition_pruning import partition_may_match, partition_must_match, partition_statistics
 from ducklake_core.format.types.data_types import (
@@ -27,6 +27,7 @@ from ducklake_core.format.types.data_types import (
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.calendar_text import civil_from_days
 from ducklake_core.format.values.leaf_values import python_values, to_cast_text
+from ducklake_core.format.versions import FormatVersion
 
 __all__ = ["bucket_of", "check_spec", "partition_arrays", "partition_may_match", "partition_must_match", "partition_statistics"]
 
@@ -49,13 +50,29 @@ def check_spec(spec: PartitionSpec, schema: Schema) -> None:
         column = schema.column(key.column)
         if not column.is_leaf or column.type in (VARIANT, GEOMETRY):
             raise UnsupportedFeatureError(f"a table cannot be partitioned by {column.name!r} of type {column.type}", column=column.name)
-        if key.transform in ("year", "month", "day", "hour") and column.type != DATE and column.type not in TIMESTAMPS:
+        unit = key.transform.removeprefix("epoch_")
+        if unit in CALENDAR_PARTS and column.type != DATE and column.type not in TIMESTAMPS:
             raise UsageError(
-                f"{key.transform}({column.name}): the column is {column.type}, and only dates and timestamps have a {key.transform}",
+                f"{key.transform}({column.name}): the column is {column.type}, and only dates and timestamps have a {unit}",
                 column=column.name,
             )
         if key.transform == "bucket" and not key.buckets:
             raise UsageError(f"bucket(n, {column.name}) needs at least one bucket", column=column.name)
+
+
+def check_transforms(spec: PartitionSpec, version: FormatVersion) -> None:
+    """Refuse transforms that a version of the format does not have.
+
+    Raises:
+        UnsupportedFeatureError: One of these.
+    """
+    for key in spec.fields:
+        if key.transform in EPOCH_TRANSFORMS and not version.epoch_transforms:
+            raise UnsupportedFeatureError(
+                f"{key.transform}({key.column}): lakes of version {version} have no such partition keys; lake.migrate('1.1') makes it "
+                "a lake that has them",
+                transform=key.transform,
+            )
 
 
 def partition_arrays(spec: PartitionSpec, schema: Schema, batch: Data) -> list[pa.Array]:
@@ -84,6 +101,8 @@ def _key_array(key: PartitionField, column: Field, batch: Data) -> pa.Array:
             return _bucket_array(array, column.type, key.buckets)
         case "year" | "month" | "day" | "hour":
             return _calendar_array(array, key.transform)
+        case "epoch_year" | "epoch_month" | "epoch_day" | "epoch_hour":
+            return _epoch_array(array, key.transform)
 
 
 def _over_distinct(array: pa.Array, data_type: DataType, text_of: Callable[[object], str]) -> pa.Array:
@@ -94,13 +113,37 @@ def _over_distinct(array: pa.Array, data_type: DataType, text_of: Callable[[obje
     return pa.array(texts, pa.string()).take(encoded.indices)
 
 
-def _calendar_array(array: pa.Array, part: str) -> pa.Array:
-    arrow = array.type
-    is_date = pa.types.is_date32(arrow)
+def _numbers(array: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], int]:
+    """Days or units of time since 1970, where there is none or an infinite one, and how many of them a day has."""
+    is_date = pa.types.is_date32(array.type)
     numbers = np.asarray(array.view(pa.int32() if is_date else pa.int64()).fill_null(0)).astype(np.int64)
     infinity = 2**31 - 1 if is_date else 2**63 - 1
     mask = np.asarray(array.is_null()) | (numbers >= infinity) | (numbers <= -infinity)
-    per_day = 1 if is_date else 86_400 * (10**9 // _NANOSECONDS[arrow.unit])
+    return numbers, mask, 1 if is_date else 86_400 * (10**9 // _NANOSECONDS[array.type.unit])
+
+
+def _epoch_array(array: pa.Array, transform: str) -> pa.Array:
+    """Whole units since 1970 in UTC, rounded down, for timestamps with a zone and nanoseconds too."""
+    numbers, mask, per_day = _numbers(array)
+    if transform == "epoch_hour":
+        hours = numbers * 24 if per_day == 1 else np.floor_divide(numbers, per_day // 24)
+        return pa.array(hours, mask=mask).cast(pa.string())
+    days = pa.array(np.floor_divide(numbers, per_day), mask=mask).dictionary_encode()
+    texts = [None if day is None else str(_units_until(day, transform)) for day in days.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(days.indices)
+
+
+def _units_until(day: int, transform: str) -> int:
+    if transform == "epoch_day":
+        return day
+    year, month, _ = civil_from_days(day)
+    return year - 1970 if transform == "epoch_year" else (year - 1970) * 12 + month - 1
+
+
+def _calendar_array(array: pa.Array, part: str) -> pa.Array:
+    arrow = array.type
+    is_date = pa.types.is_date32(arrow)
+    numbers, mask, per_day = _numbers(array)
     if not is_date and arrow.unit == "ns":
         # DuckDB casts to microseconds first, towards zero: the last nanosecond of 1969 is in 1970.
         numbers = np.sign(numbers) * (np.abs(numbers) // 1000) * 1000

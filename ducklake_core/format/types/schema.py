@@ -10,6 +10,7 @@ from ducklake_core.errors import NotFoundError, SchemaError
 from ducklake_core.format.types.data_types import Field, StructType, with_children
 from ducklake_core.format.types.message_text import similar_in_brackets
 from ducklake_core.format.types.schema_text import schema_html, schema_line, schema_tree
+from ducklake_core.format.versions import DEFAULT_VERSION, RESERVED_PREFIX, FormatVersion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,8 +120,18 @@ def committed_at(schema: Schema, snapshot_id: int) -> Schema:
     return Schema(columns=tuple(dated(column) for column in schema.columns))
 
 
-def check_names(schema: Schema) -> None:
-    """Refuse what no catalog can hold: no columns, empty names, names that differ only in case.
+def check_reserved(name: str, version: FormatVersion) -> None:
+    """Refuse a column's name that a version of the format keeps for itself.
+
+    Raises:
+        SchemaError: It is one.
+    """
+    if version.reserves_prefix and name.casefold().startswith(RESERVED_PREFIX):
+        raise SchemaError(f"a column cannot be called {name!r}: lakes of version {version} reserve names that begin with {RESERVED_PREFIX}")
+
+
+def check_names(schema: Schema, version: FormatVersion = DEFAULT_VERSION) -> None:
+    """Refuse what no catalog can hold: no columns, empty or reserved names, names that differ only in case.
 
     Raises:
         SchemaError: One of these.
@@ -128,6 +139,8 @@ def check_names(schema: Schema) -> None:
     if not schema.columns:
         raise SchemaError("a table needs at least one column")
     _check_level("the table", schema.columns)
+    for column in schema.columns:
+        check_reserved(column.name, version)
 
 
 def _check_level(where: str, fields: tuple[Field, ...]) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files.locations import printable
-from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_transform
+from ducklake_core.format.files.partitioning import EPOCH_TRANSFORMS, PartitionField, PartitionSpec, parse_transform
 from ducklake_core.format.files.statistics import BOUND_BYTES
 from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.types.data_types import FLOATS, TIMESTAMPTZ, Field
@@ -75,7 +75,7 @@ def expected_values(transform: str, leaf: Field, row: CatalogRow) -> set[str | N
         # NULL and a value in one file: no single value is right, but which is wrong is not known.
         return set()
     low, high = (transformed(name, buckets, leaf, text) for text in (row.min_value, row.max_value))
-    if row.min_value == row.max_value or name == "year":
+    if row.min_value == row.max_value or name == "year" or name in EPOCH_TRANSFORMS:
         return {low} if low == high else set()
     return set() if name == "identity" else None
 

@@ -17,6 +17,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database.tables import PREFIX, metadata_tables
 from ducklake_core.catalog.migrations import run
 from ducklake_core.errors import CatalogCorruptError, CatalogError, CatalogVersionError, UnsupportedFeatureError
+from ducklake_core.format.versions import V1_0
 from tests.support.old_lakes import VERSIONS, ExpectedRows, JsonRows, OldLake, changes, forget_embedded_snapshots, old_lake, rows_at
 from tests.support.oracle import Oracle
 from tests.unit.catalog.test_bootstrap import layout, primary_keys
@@ -73,7 +74,7 @@ def test_every_snapshot_shows_the_same_rows_afterwards(
     assert lake.migrate().steps == ()
 
     fresh = DuckLake.create(f"sqlite:///{old.folder / 'fresh.sqlite'}", data_path=str(old.folder / "none"))
-    names = [PREFIX + name for name in metadata_tables(None)]
+    names = [PREFIX + name for name in metadata_tables(None, V1_0)]
     found, wanted = layout(lake.database), layout(fresh.database)
     assert {name: [c for c, _ in found[name]] for name in names} == {name: [c for c, _ in wanted[name]] for name in names}
     assert primary_keys(lake.database) == primary_keys(fresh.database)
@@ -186,11 +187,11 @@ def test_a_migration_that_fails_changes_nothing(made: Callable[[str], OldLake], 
     for last in range(0, steps, 6):
         done: list[object] = []
 
-        def fail(connection: Any, schema: Any, layout: Any, step: Any, last: int = last, done: list[object] = done) -> None:
+        def fail(connection: Any, schema: Any, layout: Any, to: Any, step: Any, last: int = last, done: list[object] = done) -> None:
             if len(done) == last:
                 raise CatalogError("lost")
             done.append(step)
-            original(connection, schema, layout, step)
+            original(connection, schema, layout, to, step)
 
         monkeypatch.setattr(run, "run_step", fail)
         with pytest.raises(CatalogError, match="lost"):
@@ -209,8 +210,8 @@ def test_a_migration_that_fails_changes_nothing(made: Callable[[str], OldLake], 
 def _killed(url: str) -> None:
     original = run.run_step
 
-    def kill(connection: Any, schema: Any, layout: Any, step: Any) -> None:
-        original(connection, schema, layout, step)
+    def kill(connection: Any, schema: Any, layout: Any, to: Any, step: Any) -> None:
+        original(connection, schema, layout, to, step)
         if str(step).startswith("fill"):
             os.kill(os.getpid(), signal.SIGKILL)
 

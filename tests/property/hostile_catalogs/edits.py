@@ -48,7 +48,8 @@ def _set(table: str, changes: str, where: str = "") -> str:
 EDITS = (
     Edit("2: unknown tables and keys", ("CREATE TABLE ducklake_news (x BIGINT)", "INSERT INTO ducklake_metadata VALUES ('k', 'v', NULL, NULL)")),
     Edit("3: unknown scope", ("INSERT INTO ducklake_metadata VALUES ('k', 'v', 'galaxy', 1)",)),
-    Edit("4: unknown version", (_set("metadata", "value = '1.1'", "key = 'version'"),), E, "1.1"),
+    Edit("4: unknown version", (_set("metadata", "value = '2.0'", "key = 'version'"),), E, "2.0"),
+    Edit("4: a version that has other tables", (_set("metadata", "value = '1.1'", "key = 'version'"),), E, "parent_schema_id"),
     Edit("5: no table_stats", ("DELETE FROM ducklake_table_stats",)),
     Edit("6: NULL table_stats", (_set("table_stats", "record_count = NULL, file_size_bytes = NULL, next_row_id = NULL"),)),
     Edit("7: no table_column_stats", ("DELETE FROM ducklake_table_column_stats",)),

@@ -120,7 +120,7 @@ def test_other_databases_and_files_are_no_lakes(lake_address: LakeAddress, tmp_p
     database = database_of(lake_address)
     if database.abilities.is_file:
         create_file(database)
-    with database.write() as connection:
+    with database.write(creating=True) as connection:
         connection.execute(text("CREATE TABLE unrelated (a BIGINT)"))
     before = layout(database)
     with pytest.raises(NotALakeError):
@@ -133,7 +133,7 @@ def test_other_databases_and_files_are_no_lakes(lake_address: LakeAddress, tmp_p
     assert other.read_text() == "Dear database,\n" * 100
 
 
-@pytest.mark.parametrize("version", ["0.5", "1.1-dev1", "2.0"])
+@pytest.mark.parametrize("version", ["0.5", "1.1-dev2", "2.0"])
 def test_other_versions_are_refused_with_both_versions(lake_address: LakeAddress, version: str) -> None:
     database = database_of(lake_address)
     create_catalog(database, lake_address.data_path)
@@ -152,7 +152,7 @@ def test_a_catalog_from_before_scopes_that_lost_its_tables(lake_address: LakeAdd
     database = database_of(lake_address)
     if database.abilities.is_file:
         create_file(database)
-    with database.write() as connection:
+    with database.write(creating=True) as connection:
         connection.execute(text("CREATE TABLE ducklake_metadata (key VARCHAR NOT NULL, value VARCHAR NOT NULL)"))
         connection.execute(text("INSERT INTO ducklake_metadata VALUES ('version', '0.1'), ('data_path', '/x/')"))
     with pytest.raises(CatalogCorruptError, match="lacks tables that every version has: ducklake_snapshot"):

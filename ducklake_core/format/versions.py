@@ -1,0 +1,124 @@
+"""What each version of the format has, in one place: everything else asks here, and nobody compares version numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ducklake_core.errors import CatalogVersionError
+
+RESERVED_PREFIX = "_ducklake_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedColumns:
+    """Names of the columns that lead every table of inlined rows."""
+
+    row_id: str
+    begin_snapshot: str
+    end_snapshot: str
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """All of them, in order."""
+        return (self.row_id, self.begin_snapshot, self.end_snapshot)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatVersion:
+    """A version of the format.
+
+    Attributes:
+        name: As the catalog says it.
+        number: Major and minor, which decides which columns the metadata tables have.
+        is_writable: Whether lakes of it are written; the others are read, and migrated.
+        inlined_columns: How the leading columns of tables of inlined rows are called.
+        reserves_prefix: Whether no column may have a name that begins with ``_ducklake_``.
+        inlines_variants: Whether variants are inlined where the database has no such type.
+        has_parent_schemas: Whether a schema may be inside another.
+        epoch_transforms: Whether partition keys may count years, months, days and hours since 1970.
+        null_type: Whether a column may be of type ``null``.
+        shared_deletion_vectors: Whether a Puffin file may hold the deletes of several snapshots.
+    """
+
+    name: str
+    number: tuple[int, int]
+    is_writable: bool = True
+    inlined_columns: InlinedColumns
+    reserves_prefix: bool = False
+    inlines_variants: bool = False
+    has_parent_schemas: bool = False
+    epoch_transforms: bool = False
+    null_type: bool = False
+    shared_deletion_vectors: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_BARE = InlinedColumns(row_id="row_id", begin_snapshot="begin_snapshot", end_snapshot="end_snapshot")
+_PREFIXED = InlinedColumns(
+    row_id=f"{RESERVED_PREFIX}row_id", begin_snapshot=f"{RESERVED_PREFIX}begin_snapshot", end_snapshot=f"{RESERVED_PREFIX}end_snapshot"
+)
+
+V1_0 = FormatVersion(name="1.0", number=(1, 0), inlined_columns=_BARE)
+V1_1 = FormatVersion(
+    name="1.1",
+    number=(1, 1),
+    inlined_columns=_PREFIXED,
+    reserves_prefix=True,
+    inlines_variants=True,
+    has_parent_schemas=True,
+    epoch_transforms=True,
+    null_type=True,
+    shared_deletion_vectors=True,
+)
+_V1_1_DEV1 = FormatVersion(
+    name="1.1-dev1", number=(1, 1), is_writable=False, inlined_columns=_PREFIXED, reserves_prefix=True, epoch_transforms=True
+)
+_EARLIER = tuple(
+    FormatVersion(name=name, number=(0, int(name[2])), is_writable=False, inlined_columns=_BARE)
+    for name in ("0.1", "0.2", "0.3-dev1", "0.3", "0.4-dev1", "0.4")
+)
+
+VERSIONS = {version.name: version for version in (*_EARLIER, V1_0, _V1_1_DEV1, V1_1)}
+"""Every version that can be read, oldest first."""
+WRITABLE = {name: version for name, version in VERSIONS.items() if version.is_writable}
+"""Every version that can be written, and created."""
+DEFAULT_VERSION = V1_0
+"""The version of a new lake, unless another one is asked for (decision 0078)."""
+NEWEST = V1_1
+
+
+def format_version(name: str) -> FormatVersion:
+    """The version of a name that a catalog says.
+
+    >>> format_version("1.1").inlined_columns.row_id, format_version("0.3").is_writable
+    ('_ducklake_row_id', False)
+
+    Raises:
+        CatalogVersionError: One that this library does not know.
+    """
+    found = VERSIONS.get(name)
+    if found is None:
+        raise CatalogVersionError(f"there is no version {name!r} that this library knows: it reads {', '.join(VERSIONS)}", found=name)
+    return found
+
+
+def writable_version(name: str) -> FormatVersion:
+    """A version that lakes can be created in, and migrated to.
+
+    Raises:
+        CatalogVersionError: Another one.
+    """
+    if name not in WRITABLE:
+        raise CatalogVersionError(f"version {name!r} cannot be written: choose one of {', '.join(WRITABLE)}", found=name)
+    return WRITABLE[name]
+
+
+def migration_target(version: FormatVersion) -> FormatVersion:
+    """What a lake is brought to unless somebody says otherwise: the oldest version that is written and not older than its own.
+
+    >>> migration_target(VERSIONS["0.3"]).name, migration_target(VERSIONS["1.1-dev1"]).name
+    ('1.0', '1.1')
+    """
+    return next(one for one in WRITABLE.values() if one.number >= version.number)

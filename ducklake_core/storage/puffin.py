@@ -1,0 +1,131 @@
+"""Puffin files with a deletion vector for each snapshot that deleted rows of a data file (specification: Deletion Vectors, version 1.1).
+
+Each vector holds every position that was deleted up to its snapshot::
+
+    PFA1 | vector up to snapshot 3 | vector up to snapshot 7 | PFA1 | JSON | length of the JSON, flags | PFA1
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
+from ducklake_core.storage.roaring import encode_deletion_vector, read_deletion_vector
+
+_MAGIC = b"PFA1"
+_TAIL_BYTES = 12
+_COMPRESSED = 1
+_BLOB_TYPE = "deletion-vector-v1"
+_SNAPSHOT, _DATA_FILE, _CARDINALITY = "ducklake-snapshot-id", "referenced-data-file", "cardinality"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What a Puffin file says.
+
+    Attributes:
+        positions: Deleted positions, ascending.
+        snapshots: The snapshot that deleted each; None when no vector names one.
+        data_files: Paths of the data files that the vectors name.
+    """
+
+    positions: np.ndarray
+    snapshots: np.ndarray | None
+    data_files: tuple[str, ...]
+
+
+def is_container(content: bytes) -> bool:
+    """Whether a file is a Puffin file, and no bare deletion vector."""
+    return content[: len(_MAGIC)] == _MAGIC
+
+
+def read_container(content: bytes, where: str) -> Container:
+    """Every deleted position with the first snapshot whose vector has it.
+
+    Args:
+        content: The whole file.
+        where: The file, for messages.
+
+    Raises:
+        CorruptFileError: The file is damaged, or its parts contradict each other.
+        UnsupportedFeatureError: Its footer is compressed.
+    """
+    try:
+        vectors = [_vector(blob, content, where) for blob in _blobs(content, where)]
+    except (struct.error, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        raise _damaged(where, f"its footer cannot be read ({error})") from error
+    if not vectors:
+        raise _damaged(where, "it holds no deletion vector")
+    named = [snapshot for snapshot, _, _ in vectors if snapshot is not None]
+    if named and len(named) < len(vectors):
+        raise _damaged(where, "some of its deletion vectors name a snapshot and some do not")
+    files = tuple(dict.fromkeys(file for _, _, file in vectors if file is not None))
+    if not named:
+        return Container(positions=np.unique(np.concatenate([held for _, held, _ in vectors])), snapshots=None, data_files=files)
+    in_order = sorted(vectors, key=lambda vector: vector[0] or 0)
+    stamps = np.concatenate([np.full(len(held), snapshot, np.int64) for snapshot, held, _ in in_order])
+    # The first of equal positions is that of the oldest snapshot.
+    positions, first = np.unique(np.concatenate([held for _, held, _ in in_order]), return_index=True)
+    return Container(positions=positions, snapshots=stamps[first], data_files=files)
+
+
+def encode_container(positions: np.ndarray, snapshots: np.ndarray, data_file: str) -> tuple[bytes, int]:
+    """The file that :func:`read_container` reads back, and the length of its footer.
+
+    Args:
+        positions: Ascending, distinct, none below 0.
+        snapshots: The snapshot that deleted each.
+        data_file: Full path of the data file, which each vector names.
+    """
+    content, blobs = bytearray(_MAGIC), []
+    for snapshot in np.unique(snapshots).tolist():
+        held = positions[snapshots <= snapshot]
+        vector = encode_deletion_vector(held)
+        blobs.append(
+            {
+                "type": _BLOB_TYPE,
+                "fields": [],
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": len(content),
+                "length": len(vector),
+                "properties": {_DATA_FILE: data_file, _CARDINALITY: str(len(held)), _SNAPSHOT: str(snapshot)},
+            }
+        )
+        content += vector
+    payload = json.dumps({"blobs": blobs, "properties": {"created-by": "ducklake-core"}}, separators=(",", ":")).encode()
+    footer = _MAGIC + payload + struct.pack("<iI", len(payload), 0) + _MAGIC
+    return bytes(content) + footer, len(footer)
+
+
+def _blobs(content: bytes, where: str) -> Iterator[Mapping[str, Any]]:
+    if len(content) < 2 * len(_MAGIC) + _TAIL_BYTES or content[-len(_MAGIC) :] != _MAGIC:
+        raise _damaged(where, "it is cut short")
+    size, flags = struct.unpack_from("<iI", content, len(content) - _TAIL_BYTES)
+    if flags & _COMPRESSED:
+        raise UnsupportedFeatureError(f"the footer of the Puffin file {where} is compressed, which is not supported", path=where)
+    start = len(content) - _TAIL_BYTES - size
+    if size < 0 or start < 2 * len(_MAGIC) or content[start - len(_MAGIC) : start] != _MAGIC:
+        raise _damaged(where, "its footer has another length than it says")
+    blobs: Sequence[Mapping[str, Any]] = json.loads(content[start : start + size])["blobs"]
+    yield from (blob for blob in blobs if blob["type"] == _BLOB_TYPE)
+
+
+def _vector(blob: Mapping[str, Any], content: bytes, where: str) -> tuple[int | None, np.ndarray, str | None]:
+    offset, length, said = int(blob["offset"]), int(blob["length"]), blob.get("properties") or {}
+    if offset < len(_MAGIC) or length < 0 or offset + length > len(content):
+        raise _damaged(where, "a deletion vector lies outside of it")
+    positions = read_deletion_vector(content[offset : offset + length], where)
+    if _CARDINALITY in said and int(said[_CARDINALITY]) != len(positions):
+        raise _damaged(where, f"a deletion vector holds {len(positions)} positions, not {said[_CARDINALITY]}")
+    return int(said[_SNAPSHOT]) if _SNAPSHOT in said else None, positions, said.get(_DATA_FILE)
+
+
+def _damaged(where: str, reason: str) -> CorruptFileError:
+    return CorruptFileError(f"the Puffin file {where} is damaged: {reason}", path=where)

@@ -1,0 +1,126 @@
+"""Catalogs of version 1.1 whose new columns, and Puffin files whose bytes, hold anything: right rows, or an error of ours."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sqlalchemy import text
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import CorruptFileError, DuckLakeError, UnsupportedFeatureError
+from ducklake_core.storage.puffin import encode_container, read_container
+from ducklake_core.storage.roaring import encode_deletion_vector, read_deletion_vector
+from tests.support.oracle import LakeAddress
+
+POSITIONS = np.array([0, 1, 5, 70_000, 70_001, 1 << 33], np.int64)
+SNAPSHOTS = np.array([3, 7, 3, 7, 3, 9], np.int64)
+
+
+@pytest.mark.parametrize(
+    ("edit", "error"),
+    [
+        ("UPDATE ducklake_data_file SET row_group_count = 'many'", None),
+        ("UPDATE ducklake_data_file SET row_group_count = -1", None),
+        ("UPDATE ducklake_data_file SET row_group_count = 0", None),
+        ("UPDATE ducklake_delete_file SET row_group_count = 99", None),
+        ("UPDATE ducklake_file_column_stats SET min_is_exact = NULL, max_is_exact = NULL", None),
+        ("UPDATE ducklake_file_column_stats SET min_is_exact = 0, max_is_exact = 0", None),
+        ("UPDATE ducklake_table_column_stats SET min_is_exact = 0", None),
+        ("UPDATE ducklake_file_column_stats SET min_is_exact = 'maybe'", "true or false"),
+        ("UPDATE ducklake_schema SET parent_schema_id = schema_id", "nested schemas"),
+        ("UPDATE ducklake_schema SET parent_schema_id = 77", "nested schemas"),
+        ("DROP TABLE ducklake_view_column_tag", None),
+        ("INSERT INTO ducklake_view_column_tag VALUES (99, NULL, NULL, NULL, NULL, NULL)", None),
+        ("ALTER TABLE ducklake_inlined_data_1_1 RENAME COLUMN _ducklake_end_snapshot TO end_snapshot", "_ducklake_end_snapshot"),
+    ],
+)
+def test_edited_catalogs(sqlite_address: LakeAddress, edit: str, error: str | None) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1")
+    lake.write("t", pa.table({"a": [1, 2], "f": [1.5, 2.5]}))
+    lake.write("t", pa.table({"a": list(range(100, 200)), "f": [float("nan")] * 100}))
+    lake.table("t").delete("a % 7 = 1")
+    with lake.database.write() as connection:
+        connection.execute(text(edit))
+    again = DuckLake.connect(sqlite_address.url)
+    if error is not None:
+        with pytest.raises(DuckLakeError, match=error):
+            again.table("t").scan(where="a >= 0 and f > 0").to_arrow()
+        return
+    wanted = [a for a in (1, 2, *range(100, 200)) if a % 7 != 1]
+    assert sorted(again.table("t").scan(where="a >= 0 and f > 0").to_arrow()["a"].to_pylist()) == wanted
+    again.write("t", pa.table({"a": [3], "f": [0.5]}))
+    assert again.table("t").scan().count() == len(wanted) + 1
+
+
+def test_vectors_and_containers_are_read_back() -> None:
+    rng = np.random.default_rng(7)
+    for positions in (np.empty(0, np.int64), POSITIONS, np.arange(200_000), np.unique(rng.integers(0, 1 << 35, 5000))):
+        assert read_deletion_vector(encode_deletion_vector(positions), "x").tolist() == positions.tolist()
+    content, footer = encode_container(POSITIONS, SNAPSHOTS, "a.parquet")
+    found = read_container(content, "x")
+    assert found.snapshots is not None
+    assert (found.positions.tolist(), found.snapshots.tolist(), found.data_files) == (
+        POSITIONS.tolist(),
+        SNAPSHOTS.tolist(),
+        ("a.parquet",),
+    )
+    assert content[-footer:][:4] == b"PFA1"
+
+
+def test_damaged_puffin_files_are_errors() -> None:
+    content, _ = encode_container(POSITIONS, SNAPSHOTS, "a.parquet")
+    for length in range(0, len(content), 3):
+        with pytest.raises(CorruptFileError):
+            read_container(content[:length], "x")
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        spoiled = bytearray(content)
+        spoiled[rng.integers(0, len(content))] ^= 1 << int(rng.integers(0, 8))
+        try:
+            found = read_container(bytes(spoiled), "x")
+        except (CorruptFileError, UnsupportedFeatureError):
+            continue
+        # What is not in a checksum are names and numbers of the footer.
+        assert set(found.positions.tolist()) <= set(POSITIONS.tolist())
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"blobs": 3}',
+        b'{"blobs": [{}]}',
+        b'{"blobs": []}',
+        b'{"blobs": [{"type": "deletion-vector-v1", "offset": "x"}]}',
+    ],
+)
+def test_footers_that_say_nothing_usable(payload: bytes) -> None:
+    content = b"PFA1" + b"PFA1" + payload + struct.pack("<iI", len(payload), 0) + b"PFA1"
+    with pytest.raises(CorruptFileError):
+        read_container(content, "x")
+
+
+def test_a_vector_of_another_data_file_is_refused(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1")
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.set_option("write_deletion_vectors", True)
+    lake.write("t", pa.table({"a": list(range(100))}))
+    lake.table("t").delete("a = 3")
+    lake.table("t").delete("a = 4")
+    (path,) = [path for path in Path(sqlite_address.data_path).rglob("*.puffin") if path.read_bytes()[:4] == b"PFA1"]
+    content = path.read_bytes()
+    start = content.rindex(b"PFA1", 0, len(content) - 4) + 4
+    footer = json.loads(content[start:-12])
+    for blob in footer["blobs"]:
+        blob["properties"]["referenced-data-file"] = "another.parquet"
+    payload = json.dumps(footer).encode()
+    path.write_bytes(content[:start] + payload + struct.pack("<iI", len(payload), 0) + b"PFA1")
+    with pytest.raises(CorruptFileError, match="another"):
+        DuckLake.connect(sqlite_address.url).table("t").scan().to_arrow()
