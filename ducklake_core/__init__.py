@@ -105,9 +105,13 @@ if TYPE_CHECKING:
     from ducklake_core.results import ColumnSummary as ColumnSummary
     from ducklake_core.results import LakeChanges as LakeChanges
     from ducklake_core.results import LakeSettings as LakeSettings
+    from ducklake_core.results import LakeStatistics as LakeStatistics
     from ducklake_core.results import RowChange as RowChange
+    from ducklake_core.results import StoredDeletes as StoredDeletes
+    from ducklake_core.results import StoredRows as StoredRows
     from ducklake_core.results import TableChange as TableChange
     from ducklake_core.results import TableInfo as TableInfo
+    from ducklake_core.results import TableStatistics as TableStatistics
     from ducklake_core.results import TransactionResult as TransactionResult
     from ducklake_core.results import WriteResult as WriteResult
     from ducklake_core.scan import ChangeFeed as ChangeFeed
@@ -192,6 +196,10 @@ _EXPORTS = {
     "LakeHealth": "ducklake_core.maintenance.health",
     "LakeInfo": "ducklake_core.format.state",
     "LakeSettings": "ducklake_core.results",
+    "TableStatistics": "ducklake_core.results",
+    "StoredRows": "ducklake_core.results",
+    "StoredDeletes": "ducklake_core.results",
+    "LakeStatistics": "ducklake_core.results",
     "LeftFile": "ducklake_core.maintenance.cleanup",
     "Macro": "ducklake_core.catalog.reading.macros",
     "MacroImplementation": "ducklake_core.format.macro_text",
