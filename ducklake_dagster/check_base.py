@@ -73,6 +73,7 @@ class LakeCheck(ABC):
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN
     blocking: bool = False
 
+    judges_changes: ClassVar[bool] = False
     reads_rows: ClassVar[bool] = False
     checks_catalog: ClassVar[bool] = False
 

@@ -61,7 +61,7 @@ def build_check_sensor(
     """Build a sensor that makes checks of :func:`build_lake_checks` without a run, whoever changed the tables.
 
     A check is reported when rows of its table changed since the last evaluation, and when its verdict changed otherwise, as that of
-    :class:`Freshness` does with time. Partitioned assets are judged by the partitions that changed. Give the same ``checks`` to
+    :class:`Freshness` does with time. Rows of partitioned assets are judged by the partitions that changed. Give the same ``checks`` to
     :func:`build_lake_checks`, so that Dagster knows them. The number of catalog statements depends on neither assets nor checks, but
     where files hold rows of several partitions. Ships stopped.
 
@@ -99,14 +99,7 @@ def build_check_sensor(
         state = read_lake(lake, tables, checks)
         judge = Judge(state, context.instance)
         passed = dict(cursor.passed)
-        events = []
-        for table in tables:
-            changed = _is_changed(judge, table, cursor.snapshot)
-            for event in _evaluations(judge, table, checks, cursor.snapshot):
-                key = f"{table.key.to_user_string()}:{event.check_name}"
-                if changed or passed.get(key) != event.passed:
-                    events.append(event)
-                passed[key] = event.passed
+        events = [event for table in tables for event in _evaluations(judge, table, checks, cursor.snapshot, passed)]
         failed = sum(not event.passed for event in events)
         return dg.SensorResult(
             asset_events=events,
@@ -117,25 +110,35 @@ def build_check_sensor(
     return check_tables
 
 
+def _evaluations(
+    judge: Judge, table: AssetTable, checks: Sequence[LakeCheck], since: int, passed: dict[str, bool]
+) -> Iterator[dg.AssetCheckEvaluation]:
+    """What is to be reported of a table; verdicts are noted in ``passed``."""
+    changed, keys = _is_changed(judge, table, since), _changed_partitions(judge, table, since)
+    for check in checks:
+        own = f"{table.key.to_user_string()}:{check.name}"
+        known = passed.get(own)
+        if check.judges_changes and known is not None and not changed:
+            # What failed has not passed because nothing happened to these rows since.
+            continue
+        found = judge.verdict(table, check, keys if check.judges_changes else None)
+        if changed or known != found.passed:
+            yield dg.AssetCheckEvaluation(
+                asset_key=table.key,
+                check_name=check.name,
+                passed=found.passed,
+                metadata=found.metadata,
+                description=found.description,
+                severity=check.severity,
+                blocking=check.blocking,
+            )
+        passed[own] = found.passed
+
+
 def _is_changed(judge: Judge, table: AssetTable, since: int) -> bool:
     stored = judge.stored(table)
     change = stored.whole().last_change() if stored is not None else None
     return change is not None and change.id > since
-
-
-def _evaluations(judge: Judge, table: AssetTable, checks: Sequence[LakeCheck], since: int) -> Iterator[dg.AssetCheckEvaluation]:
-    keys = _changed_partitions(judge, table, since)
-    for check in checks:
-        found = judge.verdict(table, check, keys)
-        yield dg.AssetCheckEvaluation(
-            asset_key=table.key,
-            check_name=check.name,
-            passed=found.passed,
-            metadata=found.metadata,
-            description=found.description,
-            severity=check.severity,
-            blocking=check.blocking,
-        )
 
 
 def _changed_partitions(judge: Judge, table: AssetTable, since: int) -> Sequence[str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import dagster as dg
 
@@ -36,6 +36,8 @@ class RowCount(LakeCheck):
     minimum: int | None = None
     maximum: int | None = None
     whole_table: bool = False
+
+    judges_changes: ClassVar[bool] = True
 
     def refuse_nonsense(self) -> None:
         """Refuse bounds below 0, or none."""
@@ -76,6 +78,8 @@ class RowCountChange(LakeCheck):
     max_drop: float | None = None
     max_growth: float | None = None
     min_rows: int | None = None
+
+    judges_changes: ClassVar[bool] = True
 
     def refuse_nonsense(self) -> None:
         """Refuse bounds below 0, or none."""
@@ -127,6 +131,8 @@ class NullFraction(LakeCheck):
     severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.ERROR
     limits: Mapping[str, float]
 
+    judges_changes: ClassVar[bool] = True
+
     def refuse_nonsense(self) -> None:
         """Refuse fractions that are none, and no columns."""
         if not self.limits or any(not 0 <= limit <= 1 for limit in self.limits.values()):
@@ -171,6 +177,8 @@ class ColumnBounds(LakeCheck):
 
     name: str = "bounds"
     bounds: Mapping[str, tuple[BoundValue | None, BoundValue | None]]
+
+    judges_changes: ClassVar[bool] = True
 
     def refuse_nonsense(self) -> None:
         """Refuse bounds that are none."""
