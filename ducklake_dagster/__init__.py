@@ -57,12 +57,18 @@ if TYPE_CHECKING:
     from ducklake_dagster.write_settings import MissingColumns as MissingColumns
     from ducklake_dagster.write_settings import OutOfSlice as OutOfSlice
     from ducklake_dagster.write_settings import SchemaEvolution as SchemaEvolution
+    from ducklake_dagster.write_settings import WhenMatched as WhenMatched
+    from ducklake_dagster.write_settings import WhenNotMatched as WhenNotMatched
+    from ducklake_dagster.write_settings import WhenNotMatchedBySource as WhenNotMatchedBySource
     from ducklake_dagster.write_settings import WriteMode as WriteMode
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
     "WriteMode": "write_settings",
+    "WhenNotMatchedBySource": "write_settings",
+    "WhenNotMatched": "write_settings",
+    "WhenMatched": "write_settings",
     "SchemaEvolution": "write_settings",
     "OutOfSlice": "write_settings",
     "MissingColumns": "write_settings",

@@ -15,7 +15,7 @@ from ducklake_core.errors import UsageError
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.slice_predicate import ColumnConstraint, slice_predicate
 from ducklake_dagster.table_output import schema_lookup
-from ducklake_dagster.table_slice import TableSlice, partition_boxes, partition_dimensions
+from ducklake_dagster.table_slice import PartitionDimension, TableSlice, partition_boxes, partition_dimensions
 
 if TYPE_CHECKING:
     from ducklake_core import Schema, ValueRange
@@ -184,7 +184,7 @@ def partition_columns(table: AssetTable) -> tuple[str, ...]:
         dimensions = partition_dimensions(table.partitions_def, table.partition_expr, subject=table.key.to_user_string())
     except UsageError:
         return ()
-    return tuple(column for column, _ in dimensions)
+    return tuple(dimension.column for dimension in dimensions)
 
 
 def _dimensions(definition: dg.PartitionsDefinition[str]) -> list[dg.PartitionsDefinition[str]]:
@@ -196,7 +196,7 @@ def _dimensions(definition: dg.PartitionsDefinition[str]) -> list[dg.PartitionsD
 def _indexes(table: AssetTable, keys: Sequence[Sequence[str]], schema: Schema) -> tuple[_Index, ...]:
     assert table.partitions_def is not None
     dimensions = partition_dimensions(table.partitions_def, table.partition_expr, subject=table.key.to_user_string())
-    return tuple(_Index(own, definition, column, table, schema) for own, (column, definition) in zip(keys, dimensions, strict=True))
+    return tuple(_Index(own, dimension, table, schema) for own, dimension in zip(keys, dimensions, strict=True))
 
 
 class _Index:
@@ -206,16 +206,16 @@ class _Index:
         keys: Keys in that order.
     """
 
-    def __init__(
-        self, keys: Sequence[str], definition: dg.PartitionsDefinition[str], column: str, table: AssetTable, schema: Schema
-    ) -> None:
-        typed = _Typed(definition, column, table, schema)
+    def __init__(self, keys: Sequence[str], dimension: PartitionDimension, table: AssetTable, schema: Schema) -> None:
+        typed = _Typed(dimension, table, schema)
         self.keys: Sequence[str] = keys
         self._places: dict[str, int] = {}
         self._count = len(keys)
         self._low: Callable[[int], Any]
         self._high: Callable[[int], Any]
-        if isinstance(definition, dg.TimeWindowPartitionsDefinition) and typed.type_name != "varchar":
+        if typed.has_windows:
+            if not isinstance(dimension.definition, dg.TimeWindowPartitionsDefinition):
+                self.keys = keys = sorted(keys, key=typed.window)
             self._low = lambda place: typed.window(keys[place])[0]
             self._high = lambda place: typed.window(keys[place])[1]
             self._open = True
@@ -259,11 +259,14 @@ class _Index:
 class _Typed:
     """The values in a column that the keys of a dimension stand for, in the Python forms of the catalog's bounds."""
 
-    def __init__(self, definition: dg.PartitionsDefinition[str], column: str, table: AssetTable, schema: Schema) -> None:
+    def __init__(self, dimension: PartitionDimension, table: AssetTable, schema: Schema) -> None:
+        definition, column, unit = dimension.definition, dimension.column, dimension.expression.unit
         lookup = schema_lookup(schema)
         found = lookup(column)
         self.type_name = found[1] if found else ""
-        self._slice_of = _slice_of(definition, column, table)
+        of_time = isinstance(definition, dg.TimeWindowPartitionsDefinition)
+        self.has_windows = (of_time and self.type_name != "varchar") or (unit is not None and self.type_name != "date")
+        self._slice_of = _slice_of(definition, dimension.expression.text, table)
         self._lookup = lookup
         self._windows = _remembered(definition, self.type_name)
         if found is None or self.type_name != "varchar":
@@ -293,11 +296,11 @@ class _Typed:
         return key if self.type_name == "varchar" else stored_form(self._constraint(key).values[0], self.type_name)
 
 
-def _slice_of(definition: dg.PartitionsDefinition[str], column: str, table: AssetTable) -> Callable[[str], TableSlice]:
+def _slice_of(definition: dg.PartitionsDefinition[str], expression: str, table: AssetTable) -> Callable[[str], TableSlice]:
     subject, address = table.key.to_user_string(), table.address
 
     def slice_of(key: str) -> TableSlice:
-        boxes = partition_boxes(definition, [key], column, subject=subject)
+        boxes = partition_boxes(definition, [key], expression, subject=subject)
         return TableSlice(schema=address.schema, table=address.table, boxes=boxes)
 
     return slice_of

@@ -178,7 +178,7 @@ def test_a_blocking_check_of_the_partition_at_hand_stops_the_run(run: Callable[.
 
     @dg.asset(name="t", partitions_def=DAYS, metadata={"partition_expr": "day", "partition_by": "day"})
     def build(context) -> pa.Table:
-        return rows([context.partition_key], 1 if context.has_tag("few") else 10)
+        return rows([context.partition_key], 1 if "few" in context.run.tags else 10)
 
     @dg.asset(partitions_def=DAYS)
     def after(t: pa.Table) -> None:
