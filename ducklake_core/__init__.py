@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.state import TableState as TableState
     from ducklake_core.format.types.data_types import DataType as DataType
     from ducklake_core.format.types.data_types import Field as Field
+    from ducklake_core.format.types.name_patterns import TablePattern as TablePattern
     from ducklake_core.format.types.names import DEFAULT_SCHEMA as DEFAULT_SCHEMA
     from ducklake_core.format.types.names import join_name as join_name
     from ducklake_core.format.types.schema import Schema as Schema
@@ -246,6 +247,7 @@ _EXPORTS = {
     "TableHealth": "ducklake_core.maintenance.health",
     "TableFlush": "ducklake_core.maintenance.flush",
     "TableInfo": "ducklake_core.results",
+    "TablePattern": "ducklake_core.format.types.name_patterns",
     "TableMerge": "ducklake_core.maintenance.merge",
     "TableRewrite": "ducklake_core.maintenance.rewrite",
     "TableState": "ducklake_core.format.state",

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from ducklake_dagster.checks import build_null_fraction_checks as build_null_fraction_checks
     from ducklake_dagster.checks import build_row_count_change_checks as build_row_count_change_checks
     from ducklake_dagster.io_manager import DuckLakeIOManager as DuckLakeIOManager
+    from ducklake_dagster.maintenance import MaintenanceLimits as MaintenanceLimits
     from ducklake_dagster.maintenance import build_compaction_sensor as build_compaction_sensor
+    from ducklake_dagster.maintenance import build_maintenance_defs as build_maintenance_defs
     from ducklake_dagster.maintenance import build_maintenance_job as build_maintenance_job
     from ducklake_dagster.maintenance import build_maintenance_schedule as build_maintenance_schedule
+    from ducklake_dagster.maintenance_sensor import Triggers as Triggers
+    from ducklake_dagster.maintenance_steps import MaintenanceVerb as MaintenanceVerb
     from ducklake_dagster.metadata import ducklake_input as ducklake_input
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
     from ducklake_dagster.resources import AzureStorage as AzureStorage
@@ -108,6 +112,10 @@ _EXPORTS = {
     "LakeCheck": "check_base",
     "build_check_sensor": "check_sensor",
     "build_maintenance_job": "maintenance",
+    "MaintenanceVerb": "maintenance_steps",
+    "Triggers": "maintenance_sensor",
+    "MaintenanceLimits": "maintenance",
+    "build_maintenance_defs": "maintenance",
     "build_maintenance_schedule": "maintenance",
     "build_null_fraction_checks": "checks",
     "build_row_count_change_checks": "checks",
