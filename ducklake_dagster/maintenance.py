@@ -59,9 +59,11 @@ class _Plan:
     limits: MaintenanceLimits = field(default_factory=MaintenanceLimits)
     dry_run: bool = False
 
-    def config(self, *, enabled: Sequence[MaintenanceVerb] | None = None, tables: Sequence[str] | None = None) -> dg.RunConfig:
-        """Run config of a job with these steps, of which only some may be enabled."""
-        on = self.steps if enabled is None else enabled
+    def settings(
+        self, *, enabled: Sequence[MaintenanceVerb] | None = None, tables: Sequence[str] | None = None
+    ) -> dict[MaintenanceVerb, dict[str, Any]]:
+        """Settings of each step, of which only some may be enabled, or be about other tables."""
+        on, names = self.steps if enabled is None else enabled, self.tables if tables is None else tables
         of_files = {"max_input_bytes": self.limits.max_input_bytes, "max_files": self.limits.max_files}
         settings: Mapping[MaintenanceVerb, dict[str, Any]] = {
             "flush_inlined_data": {"max_rows": self.limits.max_rows},
@@ -71,13 +73,20 @@ class _Plan:
             "cleanup_old_files": {"older_than_days": self.cleanup_older_than / _DAY},
             "delete_orphaned_files": {"older_than_days": self.orphans_older_than / _DAY},
         }
-        ops: dict[str, Any] = {}
-        for step in self.steps:
-            how = {**settings[step], "enabled": step in on, "dry_run": self.dry_run}
-            if step in _FILE_STEPS:
-                how |= {"tables": list(self.tables if tables is None else tables), "max_seconds": self.limits.max_seconds}
-            ops[step] = VERBS[step].config(**how)
-        return dg.RunConfig(ops=ops)
+        return {
+            step: {
+                **settings[step],
+                **({"tables": list(names), "max_seconds": self.limits.max_seconds} if step in _FILE_STEPS else {}),
+                "enabled": step in on,
+                "dry_run": self.dry_run,
+            }
+            for step in self.steps
+        }
+
+    def config(self, *, enabled: Sequence[MaintenanceVerb] | None = None, tables: Sequence[str] | None = None) -> dg.RunConfig:
+        """Run config of a job with these steps."""
+        settings = self.settings(enabled=enabled, tables=tables)
+        return dg.RunConfig(ops={step: VERBS[step].config(**how) for step, how in settings.items()})
 
 
 def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about one lake
@@ -271,7 +280,8 @@ def _job(
     spark_key: str | None = None,
     run_tags: Mapping[str, str] | None = None,
 ) -> dg.JobDefinition:
-    ops = [step_op(name, step, lake_key=lake_key, spark_key=spark_key, pool=pool).alias(step) for step in plan.steps]
+    resources: Mapping[str, Any] = {"lake_key": lake_key, "spark_key": spark_key, "pool": pool}
+    ops = [step_op(name, step, settings, **resources).alias(step) for step, settings in plan.settings().items()]
     outcome = outcome_op(name, lake_key, assets, schema).alias("outcome")
     text = ", ".join(step.replace("_", " ") for step in plan.steps)
 

@@ -3,12 +3,13 @@
 # No `from __future__ import annotations`: Dagster reads the annotations of config classes.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, create_model
 
 from ducklake_core.errors import DuckLakeError
 from ducklake_dagster.asset_tables import asset_tables
@@ -233,8 +234,19 @@ VERBS: Mapping[MaintenanceVerb, _Verb] = {
 }
 
 
-def step_op(job: str, step: MaintenanceVerb, *, lake_key: str, spark_key: str | None, pool: str | None) -> dg.OpDefinition:
-    """The op of a step. Names of definitions are unique in a project, which may have several of these jobs."""
+def step_op(
+    job: str, step: MaintenanceVerb, defaults: Mapping[str, Any], *, lake_key: str, spark_key: str | None, pool: str | None
+) -> dg.OpDefinition:
+    """The op of a step. Names of definitions are unique in a project, which may have several of these jobs.
+
+    Args:
+        job: Name of the job.
+        step: What it does.
+        defaults: Its settings, which hold for what the config of a run does not say.
+        lake_key: Resource key of the lake.
+        spark_key: Resource key of something with a ``spark_session``.
+        pool: Dagster pool.
+    """
     verb = VERBS[step]
     keys = {lake_key} | ({spark_key} if spark_key is not None and step == "merge_adjacent_files" else set())
 
@@ -249,9 +261,20 @@ def step_op(job: str, step: MaintenanceVerb, *, lake_key: str, spark_key: str | 
             results.append(verb.run(work, config))
         _finish(work, results, dry_run=config.dry_run)
 
-    compute.__annotations__ = {"context": dg.OpExecutionContext, "config": verb.config, "return": None}
+    compute.__annotations__ = {"context": dg.OpExecutionContext, "config": _with_defaults(verb.config, defaults), "return": None}
     after = {"after": dg.In(dg.Nothing)}
     return dg.op(name=f"{job}__{step}", required_resource_keys=keys, pool=pool, ins=after, description=verb.text)(compute)
+
+
+def _with_defaults(config: type[_StepConfig], defaults: Mapping[str, Any]) -> type[_StepConfig]:
+    """The same config with other defaults: a run that changes one setting must not lose the others, a dry run above all."""
+    fields: dict[str, Any] = {}
+    for name, found in config.model_fields.items():
+        if name in defaults:
+            own = copy(found)
+            own.default, own.default_factory = defaults[name], None
+            fields[name] = (found.annotation, own)
+    return create_model(config.__name__, __base__=config, **fields)
 
 
 def outcome_op(job: str, lake_key: str, assets: Assets, schema: str | None) -> dg.OpDefinition:

@@ -158,7 +158,7 @@ def test_what_an_unfinished_run_may_use_stays(
         steps = executed(defs, lake_resource, instance, both)
         assert [one.id for one in lake.snapshots()] == [2, 3, 4, 5]
         assert run_id in steps["expire_snapshots"]["kept_snapshots"]["2"]
-        assert steps["expire_snapshots"]["files"] == 1
+        assert steps["expire_snapshots"]["files"] == 1, steps
         assert (steps["cleanup_old_files"]["files"], steps["cleanup_old_files"]["kept_for_run"]) == (0, run_id)
         lost = {"expire_snapshots": {**NOW, "longest_run_hours": 24}}
         executed(only, lake_resource, instance, lost)
