@@ -154,7 +154,7 @@ def _evaluate(context: dg.SensorEvaluationContext, lake: DuckLake, tables: Seque
 
 
 def _changes_since(lake: DuckLake, cursor: _Cursor | None, tables: Sequence[AssetTable], limits: _Limits) -> tuple[LakeChanges, _Cursor]:
-    """The changes to report, and the cursor that they begin at: that of the last evaluation, if it is about this catalog and its history."""
+    """The changes to report, and the cursor they begin at: that of the last evaluation, if it is about this catalog and its history."""
     catalog = _identity(lake)
     if cursor is None or cursor.catalog != catalog:
         cursor = _start(lake, catalog, report_history=limits.report_history)
