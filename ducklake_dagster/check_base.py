@@ -85,7 +85,7 @@ class LakeCheck(ABC):
         """What holds when it passes."""
 
     @abstractmethod
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Judge one asset.
 
         Raises:
@@ -114,6 +114,15 @@ class LakeCheck(ABC):
                 raise UsageError(f"{type(self).__name__}: {setting} must not be negative, it is {bound}", parameter=setting)
         if all(bound is None for bound in bounds.values()):
             raise UsageError(f"{type(self).__name__} needs at least one of {', '.join(bounds)}")
+
+
+def verdict_of(check: LakeCheck, subject: Subject) -> Verdict:
+    """The verdict of a check on one asset.
+
+    Raises:
+        DuckLakeError: It cannot be judged.
+    """
+    return check._verdict(subject)  # noqa: SLF001 - what it takes is no part of the package's face
 
 
 def judged(faults: Sequence[str], otherwise: str, metadata: Mapping[str, Any]) -> Verdict:

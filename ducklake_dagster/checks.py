@@ -9,7 +9,7 @@ import dagster as dg
 
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
-from ducklake_dagster.check_base import LakeCheck, Subject, Verdict
+from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, verdict_of
 from ducklake_dagster.lake_state import LakeState, read_state
 from ducklake_dagster.row_checks import NullFraction, RowCountChange
 from ducklake_dagster.stored_partitions import StoredTable
@@ -183,7 +183,7 @@ class Judge:
         if stored is None:
             return Verdict(passed=False, description=f"there is no table {table.address}")
         try:
-            found = check.verdict(Subject(table=table, stored=stored, keys=keys, session=self._session))
+            found = verdict_of(check, Subject(table=table, stored=stored, keys=keys, session=self._session))
         except DuckLakeError as error:
             found = Verdict(passed=False, description=error.message)
         return Verdict(

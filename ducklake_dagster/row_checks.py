@@ -50,7 +50,7 @@ class RowCount(LakeCheck):
             return f"{what} has {f'at most {self.maximum}' if self.minimum is None else f'at least {self.minimum}'} rows."
         return f"{what} has {self.minimum} to {self.maximum} rows."
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Compare with the bounds."""
         parts = [subject.stored.whole()] if self.whole_table else subject.parts()
         faults, total = [], 0
@@ -89,7 +89,7 @@ class RowCountChange(LakeCheck):
         """What holds."""
         return "Rows of the table, or of each of the run's partitions, are about as many as before the last commit that changed rows."
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Compare with the state before."""
         parts = subject.parts()
         least = subject.stored.whole().row_count() if self.min_rows is not None else 0
@@ -146,7 +146,7 @@ class NullFraction(LakeCheck):
         """The columns."""
         return self.limits
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Add up NULLs."""
         faults: list[str] = []
         metadata: dict[str, Any] = {}
@@ -194,7 +194,7 @@ class ColumnBounds(LakeCheck):
         """The columns."""
         return self.bounds
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Look at bounds of files, then at rows where these do not tell."""
         faults: list[str] = []
         metadata: dict[str, Any] = {}
@@ -225,7 +225,7 @@ class Freshness(LakeCheck):
         """What holds."""
         return f"Somebody changed rows of the table in the last {shown_age(age_of(self.max_age))}."
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Compare the last commit that changed rows with the catalog's clock."""
         state, most = subject.state, age_of(self.max_age)
         changes = [change for part in subject.parts() if (change := part.last_change()) is not None]
@@ -265,7 +265,7 @@ class CompletePartitions(LakeCheck):
         """What holds."""
         return "Every partition has rows." if not self.max_missing else f"At most {self.max_missing} partitions have no rows."
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Look for partitions that no file and no inlined row belongs to."""
         if subject.table.partitions_def is None:
             return Verdict(passed=True, description="the asset has no partitions")
@@ -306,7 +306,7 @@ class ColumnContract(LakeCheck):
         """What holds."""
         return f"The table has the declared columns{' and no others' if self.exactly else ''}."
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Compare the table's columns with the declared ones."""
         from ducklake_core import data_type_of
 

@@ -45,7 +45,7 @@ class _ScanCheck(LakeCheck):
         if self.sample is not None and self.sample < 1:
             raise UsageError(f"{type(self).__name__}: sample is a number of partitions, 1 at least, not {self.sample}", parameter="sample")
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Count rows that should not be, and show some."""
         keys = self._keys(subject)
         part = subject.stored.whole() if keys is None else subject.stored.together(keys)
@@ -57,7 +57,7 @@ class _ScanCheck(LakeCheck):
             advice = "run it for partitions, set sample=, or give build_lake_checks a spark_key"
             fault = f"{rows} rows are more than max_rows={self.max_rows}, which are read in this process: {advice}"
             return Verdict(passed=False, description=fault, metadata=facts)
-        count, examples = self.wrong(subject, part)
+        count, examples = self._wrong(subject, part)
         facts["ducklake/rows_wrong"] = count
         if examples:
             facts["ducklake/examples"] = dg.MetadataValue.json([_shown_row(row) for row in examples])
@@ -73,7 +73,7 @@ class _ScanCheck(LakeCheck):
         return sorted(random.Random(subject.state.snapshot_id).sample(present, min(self.sample, len(present))))  # noqa: S311 - no secret
 
     @abstractmethod
-    def wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
+    def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
         """How many rows are wrong, and a few of them."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class UniqueKey(_ScanCheck):
         """What is wrong."""
         return f"values of {', '.join(name_list('key', self.key))} occur more than once"
 
-    def wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
+    def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
         """Group rows by key."""
         scan = _scan(part, name_list("key", self.key))
         if subject.session is not None:
@@ -157,7 +157,7 @@ class Reference(_ScanCheck):
         """What is wrong."""
         return f"rows have a {', '.join(name_list('key', self.key))} that {self.table} lacks"
 
-    def wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
+    def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
         """Look for rows without a partner."""
         mine, others = self._keys_of_both()
         opened = subject.state.lake.table(self.table, at=subject.state.snapshot_id)
@@ -209,7 +209,7 @@ class RowCondition(_ScanCheck):
         """What is wrong."""
         return f"rows do not satisfy: {self.holds}"
 
-    def wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
+    def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
         """Count rows for which it is false."""
         scan = _scan(part, None, f"NOT ({self.holds})")
         if subject.session is not None:

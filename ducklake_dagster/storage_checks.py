@@ -26,15 +26,15 @@ class _Gauges:
 class _StorageCheck(LakeCheck):
     """About the whole table, or the lake, whatever the run's partitions are."""
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Look at the gauges."""
         health = subject.state.table(subject.table.address.sql)
         if health is None:
             return Verdict(passed=False, description=f"there is no table {subject.table.address}")
-        return self.judge(_Gauges(table=health, state=subject.state))
+        return self._judge(_Gauges(table=health, state=subject.state))
 
     @abstractmethod
-    def judge(self, gauges: _Gauges) -> Verdict:
+    def _judge(self, gauges: _Gauges) -> Verdict:
         """Judge one table."""
 
 
@@ -57,7 +57,7 @@ class FileSize(_StorageCheck):
         """What holds."""
         return f"Data files have {self.min_average_bytes} bytes or more on average."
 
-    def judge(self, gauges: _Gauges) -> Verdict:
+    def _judge(self, gauges: _Gauges) -> Verdict:
         """Compare the average."""
         table = gauges.table
         average = int(table.average_file_bytes)
@@ -89,7 +89,7 @@ class SmallFiles(LakeCheck):
         """What holds."""
         return f"At most {self.max_ratio:.0%} of the files are smaller than {self.below_bytes} bytes, or fewer than {self.min_files} are."
 
-    def verdict(self, subject: Subject) -> Verdict:
+    def _verdict(self, subject: Subject) -> Verdict:
         """Count files of the newest snapshot."""
         parts = subject.parts()
         rows = {one.data_file_id: one for part in parts for one in (*part.rows, *part.mixed) if one.is_visible_at(subject.stored.now)}
@@ -120,7 +120,7 @@ class DeleteRatio(_StorageCheck):
         """What holds."""
         return f"At most {self.maximum:.1%} of the rows in files are deleted."
 
-    def judge(self, gauges: _Gauges) -> Verdict:
+    def _judge(self, gauges: _Gauges) -> Verdict:
         """Compare the ratio."""
         ratio = gauges.table.delete_ratio
         facts = {"ducklake/delete_ratio": round(ratio, 6), "ducklake/delete_files": gauges.table.delete_file_count}
@@ -146,7 +146,7 @@ class InlinedRows(_StorageCheck):
         """What holds."""
         return f"At most {self.maximum} rows of the table are in the catalog."
 
-    def judge(self, gauges: _Gauges) -> Verdict:
+    def _judge(self, gauges: _Gauges) -> Verdict:
         """Compare the number."""
         rows = gauges.table.inlined_row_count
         return Verdict(passed=rows <= self.maximum, description=f"{rows} rows are in the catalog", metadata={"ducklake/inlined_rows": rows})
@@ -173,7 +173,7 @@ class SnapshotBacklog(_StorageCheck):
         """What holds."""
         return f"The lake keeps {_limits(self.maximum, self.max_age, 'snapshots')}."
 
-    def judge(self, gauges: _Gauges) -> Verdict:
+    def _judge(self, gauges: _Gauges) -> Verdict:
         """Look at number and age."""
         health = gauges.state.health
         return _backlog("snapshots are kept", health.snapshot_count, health.at - health.oldest_snapshot, self.maximum, self.max_age)
@@ -200,7 +200,7 @@ class ScheduledFiles(_StorageCheck):
         """What holds."""
         return f"The lake has {_limits(self.maximum, self.max_age, 'files scheduled for deletion')}."
 
-    def judge(self, gauges: _Gauges) -> Verdict:
+    def _judge(self, gauges: _Gauges) -> Verdict:
         """Look at number and age."""
         health = gauges.state.health
         age = health.at - health.oldest_scheduled if health.oldest_scheduled is not None else timedelta(0)
@@ -219,7 +219,7 @@ class SoundCatalog(_StorageCheck):
         """What holds."""
         return "The rows of the catalog fit together."
 
-    def judge(self, gauges: _Gauges) -> Verdict:
+    def _judge(self, gauges: _Gauges) -> Verdict:
         """Take the findings of the table, and those of no table."""
         table, findings = gauges.table, gauges.state.findings or ()
         # Findings spell a table without quotes.
