@@ -65,6 +65,7 @@ def test_row_counts_are_compared_with_those_before_the_last_commit(run: Run) -> 
 DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-05-30")
 
 
+@pytest.mark.takes_seconds
 def test_a_day_that_loses_its_rows_is_found_in_a_large_table(run: Run, lake_resource: DuckLakeResource) -> None:
     rows = {"count": 100}
 

@@ -28,6 +28,7 @@ def compare(lake: DuckLake, found: TableStatistics) -> int:
     return told
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("seed", [1, 2])
 def test_rows_of_every_snapshot_after_a_random_history(
     seed: int, small: DuckLake, oracle: Callable[..., Any], sqlite_address: LakeAddress
