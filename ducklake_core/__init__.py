@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.state import TableState as TableState
     from ducklake_core.format.types.data_types import DataType as DataType
     from ducklake_core.format.types.data_types import Field as Field
+    from ducklake_core.format.types.name_patterns import TablePattern as TablePattern
     from ducklake_core.format.types.names import DEFAULT_SCHEMA as DEFAULT_SCHEMA
     from ducklake_core.format.types.names import join_name as join_name
     from ducklake_core.format.types.schema import Schema as Schema
@@ -108,9 +109,13 @@ if TYPE_CHECKING:
     from ducklake_core.results import ColumnSummary as ColumnSummary
     from ducklake_core.results import LakeChanges as LakeChanges
     from ducklake_core.results import LakeSettings as LakeSettings
+    from ducklake_core.results import LakeStatistics as LakeStatistics
     from ducklake_core.results import RowChange as RowChange
+    from ducklake_core.results import StoredDeletes as StoredDeletes
+    from ducklake_core.results import StoredRows as StoredRows
     from ducklake_core.results import TableChange as TableChange
     from ducklake_core.results import TableInfo as TableInfo
+    from ducklake_core.results import TableStatistics as TableStatistics
     from ducklake_core.results import TransactionResult as TransactionResult
     from ducklake_core.results import WriteResult as WriteResult
     from ducklake_core.scan import ChangeFeed as ChangeFeed
@@ -198,6 +203,10 @@ _EXPORTS = {
     "FormatVersion": "ducklake_core.format.versions",
     "InlinedColumns": "ducklake_core.format.versions",
     "LakeSettings": "ducklake_core.results",
+    "TableStatistics": "ducklake_core.results",
+    "StoredRows": "ducklake_core.results",
+    "StoredDeletes": "ducklake_core.results",
+    "LakeStatistics": "ducklake_core.results",
     "LeftFile": "ducklake_core.maintenance.cleanup",
     "Macro": "ducklake_core.catalog.reading.macros",
     "MacroImplementation": "ducklake_core.format.macro_text",
@@ -244,6 +253,7 @@ _EXPORTS = {
     "TableHealth": "ducklake_core.maintenance.health",
     "TableFlush": "ducklake_core.maintenance.flush",
     "TableInfo": "ducklake_core.results",
+    "TablePattern": "ducklake_core.format.types.name_patterns",
     "TableMerge": "ducklake_core.maintenance.merge",
     "TableRewrite": "ducklake_core.maintenance.rewrite",
     "TableState": "ducklake_core.format.state",

@@ -283,3 +283,109 @@ class LakeChanges:
     tables: tuple[ChangedTable, ...] = ()
 
     __repr__ = short_repr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredDeletes:
+    """Rows of a data file that one delete file, or one commit through the catalog, hides.
+
+    Attributes:
+        begin_snapshot: From here on rows are hidden; ``end_snapshot``: here another delete file took its place, None for still there.
+        complete_from: From this snapshot on all ``row_count`` rows are hidden; between the first one and it only some.
+    """
+
+    begin_snapshot: int
+    row_count: int
+    end_snapshot: int | None = None
+    complete_from: int = 0
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredRows:
+    """Rows of one data file, or rows that the catalog itself holds and that came and went together.
+
+    Attributes:
+        begin_snapshot: The first snapshot that shows some of them.
+        end_snapshot: The first one that no longer shows any; None while they are there.
+        complete_from: From this snapshot on all of them are shown; between the first one and it only some, because files were merged.
+        row_count: Rows, deleted ones too.
+        file_size_bytes: Bytes of the file, 0 for rows in the catalog.
+        deletes: What hides rows of them.
+        ranges: Bounds of the columns that were asked for, in that order; deleted rows still count.
+        null_counts: NULLs of the same columns, None where the catalog does not say.
+        data_file_id: The file, None for rows in the catalog.
+    """
+
+    begin_snapshot: int
+    row_count: int
+    end_snapshot: int | None = None
+    complete_from: int = 0
+    file_size_bytes: int = 0
+    deletes: tuple[StoredDeletes, ...] = ()
+    ranges: tuple[ValueRange, ...] = ()
+    null_counts: tuple[int | None, ...] = ()
+    data_file_id: int | None = None
+
+    __repr__ = short_repr
+
+    def is_visible_at(self, snapshot_id: int) -> bool:
+        """Whether a snapshot shows some of them."""
+        return _spans(self.begin_snapshot, self.end_snapshot, snapshot_id)
+
+    def rows_at(self, snapshot_id: int) -> int | None:
+        """Rows that a snapshot shows, without deleted ones; None when only the files themselves can tell."""
+        if not self.is_visible_at(snapshot_id):
+            return 0
+        deletes = [one for one in self.deletes if _spans(one.begin_snapshot, one.end_snapshot, snapshot_id)]
+        if snapshot_id < max(self.complete_from, *(one.complete_from for one in deletes), 0):
+            return None
+        return self.row_count - sum(one.row_count for one in deletes)
+
+    @property
+    def snapshots(self) -> frozenset[int]:
+        """The snapshots in which rows of them may have come or gone. Some of these may have moved rows only, such as a merge."""
+        ends = {self.begin_snapshot, self.complete_from, self.end_snapshot}
+        for one in self.deletes:
+            ends |= {one.begin_snapshot, one.complete_from, one.end_snapshot}
+        return frozenset(end for end in ends if end is not None)
+
+
+def _spans(begin: int, end: int | None, snapshot_id: int) -> bool:
+    return begin <= snapshot_id and (end is None or snapshot_id < end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatistics:
+    """What the catalog knows of the rows of a table, at the newest snapshot and at every earlier one that is kept.
+
+    Attributes:
+        name: ``schema.table``.
+        schema: Columns at the newest snapshot.
+        column_names: The columns that were asked for as the table spells them; None for one that it does not have.
+        rows: Everything that some snapshot shows.
+    """
+
+    name: str
+    table_id: int
+    schema: Schema
+    column_names: tuple[str | None, ...] = ()
+    rows: tuple[StoredRows, ...] = ()
+
+    __repr__ = short_repr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeStatistics:
+    """What the catalog knows of the rows of several tables.
+
+    Attributes:
+        snapshot_id: The newest snapshot, at which ``tables`` have their names.
+        tables: In the order they were asked for; names that are not there are left out.
+    """
+
+    snapshot_id: int
+    tables: tuple[TableStatistics, ...] = ()
+
+    __repr__ = short_repr

@@ -16,13 +16,19 @@ if TYPE_CHECKING:
     from ducklake_dagster.catalogs import DuckDBCatalog as DuckDBCatalog
     from ducklake_dagster.catalogs import PostgresCatalog as PostgresCatalog
     from ducklake_dagster.catalogs import SqliteCatalog as SqliteCatalog
+    from ducklake_dagster.check_base import LakeCheck as LakeCheck
+    from ducklake_dagster.check_sensor import build_check_sensor as build_check_sensor
+    from ducklake_dagster.checks import build_lake_checks as build_lake_checks
     from ducklake_dagster.checks import build_null_fraction_checks as build_null_fraction_checks
     from ducklake_dagster.checks import build_row_count_change_checks as build_row_count_change_checks
     from ducklake_dagster.io_manager import DuckLakeIOManager as DuckLakeIOManager
-    from ducklake_dagster.lake_checks import build_lake_checks as build_lake_checks
+    from ducklake_dagster.maintenance import MaintenanceLimits as MaintenanceLimits
     from ducklake_dagster.maintenance import build_compaction_sensor as build_compaction_sensor
+    from ducklake_dagster.maintenance import build_maintenance_defs as build_maintenance_defs
     from ducklake_dagster.maintenance import build_maintenance_job as build_maintenance_job
     from ducklake_dagster.maintenance import build_maintenance_schedule as build_maintenance_schedule
+    from ducklake_dagster.maintenance_sensor import Triggers as Triggers
+    from ducklake_dagster.maintenance_steps import MaintenanceVerb as MaintenanceVerb
     from ducklake_dagster.metadata import ducklake_input as ducklake_input
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
     from ducklake_dagster.resources import AzureStorage as AzureStorage
@@ -31,18 +37,42 @@ if TYPE_CHECKING:
     from ducklake_dagster.resources import LocalStorage as LocalStorage
     from ducklake_dagster.resources import S3Storage as S3Storage
     from ducklake_dagster.resources import Storage as Storage
+    from ducklake_dagster.row_checks import BoundValue as BoundValue
+    from ducklake_dagster.row_checks import ColumnBounds as ColumnBounds
+    from ducklake_dagster.row_checks import ColumnContract as ColumnContract
+    from ducklake_dagster.row_checks import CompletePartitions as CompletePartitions
+    from ducklake_dagster.row_checks import Freshness as Freshness
+    from ducklake_dagster.row_checks import NullFraction as NullFraction
+    from ducklake_dagster.row_checks import RowCount as RowCount
+    from ducklake_dagster.row_checks import RowCountChange as RowCountChange
+    from ducklake_dagster.scan_checks import Reference as Reference
+    from ducklake_dagster.scan_checks import RowCondition as RowCondition
+    from ducklake_dagster.scan_checks import UniqueKey as UniqueKey
     from ducklake_dagster.sensors import build_commit_sensor as build_commit_sensor
+    from ducklake_dagster.storage_checks import DeleteRatio as DeleteRatio
+    from ducklake_dagster.storage_checks import FileSize as FileSize
+    from ducklake_dagster.storage_checks import InlinedRows as InlinedRows
+    from ducklake_dagster.storage_checks import ScheduledFiles as ScheduledFiles
+    from ducklake_dagster.storage_checks import SmallFiles as SmallFiles
+    from ducklake_dagster.storage_checks import SnapshotBacklog as SnapshotBacklog
+    from ducklake_dagster.storage_checks import SoundCatalog as SoundCatalog
     from ducklake_dagster.table_metadata import with_table_metadata as with_table_metadata
     from ducklake_dagster.validation import validate as validate
     from ducklake_dagster.write_settings import MissingColumns as MissingColumns
     from ducklake_dagster.write_settings import OutOfSlice as OutOfSlice
     from ducklake_dagster.write_settings import SchemaEvolution as SchemaEvolution
+    from ducklake_dagster.write_settings import WhenMatched as WhenMatched
+    from ducklake_dagster.write_settings import WhenNotMatched as WhenNotMatched
+    from ducklake_dagster.write_settings import WhenNotMatchedBySource as WhenNotMatchedBySource
     from ducklake_dagster.write_settings import WriteMode as WriteMode
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
     "WriteMode": "write_settings",
+    "WhenNotMatchedBySource": "write_settings",
+    "WhenNotMatched": "write_settings",
+    "WhenMatched": "write_settings",
     "SchemaEvolution": "write_settings",
     "OutOfSlice": "write_settings",
     "MissingColumns": "write_settings",
@@ -60,8 +90,32 @@ _EXPORTS = {
     "SqliteCatalog": "catalogs",
     "build_commit_sensor": "sensors",
     "build_compaction_sensor": "maintenance",
-    "build_lake_checks": "lake_checks",
+    "build_lake_checks": "checks",
+    "BoundValue": "row_checks",
+    "ColumnBounds": "row_checks",
+    "ColumnContract": "row_checks",
+    "CompletePartitions": "row_checks",
+    "Freshness": "row_checks",
+    "NullFraction": "row_checks",
+    "RowCount": "row_checks",
+    "RowCountChange": "row_checks",
+    "DeleteRatio": "storage_checks",
+    "FileSize": "storage_checks",
+    "InlinedRows": "storage_checks",
+    "ScheduledFiles": "storage_checks",
+    "SmallFiles": "storage_checks",
+    "SnapshotBacklog": "storage_checks",
+    "SoundCatalog": "storage_checks",
+    "Reference": "scan_checks",
+    "RowCondition": "scan_checks",
+    "UniqueKey": "scan_checks",
+    "LakeCheck": "check_base",
+    "build_check_sensor": "check_sensor",
     "build_maintenance_job": "maintenance",
+    "MaintenanceVerb": "maintenance_steps",
+    "Triggers": "maintenance_sensor",
+    "MaintenanceLimits": "maintenance",
+    "build_maintenance_defs": "maintenance",
     "build_maintenance_schedule": "maintenance",
     "build_null_fraction_checks": "checks",
     "build_row_count_change_checks": "checks",

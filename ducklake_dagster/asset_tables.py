@@ -21,12 +21,14 @@ class AssetTable:
         address: Table.
         partitions_def: None for an unpartitioned asset.
         partition_expr: The asset's metadata of that name.
+        declared: Columns that the definition says the table has, None when it does not.
     """
 
     key: dg.AssetKey
     address: TableAddress
     partitions_def: dg.PartitionsDefinition[str] | None
     partition_expr: object
+    declared: dg.TableSchema | None = None
 
 
 def asset_tables(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec], schema: str | None) -> Sequence[AssetTable]:
@@ -47,4 +49,5 @@ def _asset_table(spec: dg.AssetSpec, schema: str | None) -> AssetTable:
         address=table_address(spec.key.path, metadata, schema),
         partitions_def=spec.partitions_def,
         partition_expr=metadata.get("partition_expr"),
+        declared=declared if isinstance(declared := metadata.get("dagster/column_schema"), dg.TableSchema) else None,
     )

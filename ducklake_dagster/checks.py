@@ -1,4 +1,4 @@
-"""Asset checks from snapshot statistics: answered by the catalog alone, one step for all assets, no Spark and no data read."""
+"""Asset checks from catalog statistics: one step for all assets and kinds, and a number of statements that depends on neither."""
 
 # No `from __future__ import annotations`: Dagster compares the annotation of `context` with its classes.
 import hashlib
@@ -7,24 +7,80 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
-from ducklake_dagster.slice_predicate import slice_predicate
-from ducklake_dagster.table_output import schema_lookup
-from ducklake_dagster.table_slice import TableSlice, partition_boxes
+from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, verdict_of
+from ducklake_dagster.lake_state import LakeState, read_state
+from ducklake_dagster.row_checks import NullFraction, RowCountChange
+from ducklake_dagster.stored_partitions import StoredTable
+from ducklake_dagster.touched_partitions import PartitionKeys, partition_columns
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Table
+    from ducklake_core import DuckLake
 
 Assets = Iterable[dg.AssetsDefinition | dg.AssetSpec]
-Verdict = tuple[bool, str, Mapping[str, Any]]
-_Evaluate = Callable[["DuckLake", AssetTable, Sequence[str] | None], Verdict]
-# Partitions of a run are compared one by one up to so many, and as a whole beyond.
-_MOST_PARTITIONS = 50
-_MOST_SHOWN = 10
 _LONGEST_NAME = 200
-_CHANGE_TEXT = "Rows of the table, or of the run's partitions, against those before the last commit that changed rows."
-_NULLS_TEXT = "Fractions of NULLs of columns, by the statistics of the table's files."
+_STEP_TEXT = "Checks DuckLake tables by the statistics of their catalog."
+
+
+def build_lake_checks(
+    *,
+    assets: Assets,
+    checks: Sequence[LakeCheck],
+    lake_key: str = "lake",
+    spark_key: str | None = None,
+    schema: str | None = None,
+) -> Sequence[dg.AssetChecksDefinition]:
+    """Checks of the tables of assets, all of them in one step.
+
+    The catalog alone answers, in a number of statements that depends on neither assets nor checks, but for kinds that read rows
+    (:class:`UniqueKey`, :class:`Reference`, :class:`RowCondition`). In a run of partitions most kinds are about these partitions; where
+    the table's files hold rows of several partitions, the partition columns of those files are read.
+
+    Args:
+        assets: Assets that are DuckLake tables.
+        checks: What is checked of each of them, such as ``[Freshness(max_age="26 hours"), RowCountChange(max_drop=0.3, blocking=True)]``.
+        lake_key: Resource key of the :class:`DuckLakeResource`.
+        spark_key: Resource key of something with a ``spark_session``, whose executors then do the work of kinds that read rows.
+        schema: The IO manager's ``schema``.
+
+    Raises:
+        UsageError: No checks, or two of one name.
+    """
+    refuse_names(checks)
+    tables = asset_tables(assets, schema)
+    specs = check_specs(tables, checks)
+    needed = {lake_key} | ({spark_key} if spark_key is not None else set())
+
+    @dg.multi_asset_check(
+        name=step_name("_".join(check.name for check in checks), tables),
+        specs=specs,
+        can_subset=True,
+        required_resource_keys=needed,
+        description=_STEP_TEXT,
+    )
+    def check_lake(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        selected = context.selected_asset_check_keys
+        wanted = {table.key: [one for one in checks if dg.AssetCheckKey(table.key, one.name) in selected] for table in tables}
+        mine = [table for table in tables if wanted[table.key]]
+        lake: DuckLake = getattr(context.resources, lake_key).connect()
+        state = read_lake(lake, mine, [one for found in wanted.values() for one in found])
+        session = None if spark_key is None else lambda: getattr(context.resources, spark_key).spark_session
+        judge = Judge(state, context.instance, session)
+        for table in mine:
+            keys = run_partitions(context, table)
+            for check in wanted[table.key]:
+                found = judge.verdict(table, check, keys)
+                yield dg.AssetCheckResult(
+                    passed=found.passed,
+                    asset_key=table.key,
+                    check_name=check.name,
+                    description=found.description,
+                    metadata=found.metadata,
+                    severity=check.severity,
+                )
+
+    return [check_lake]
 
 
 def build_row_count_change_checks(
@@ -39,11 +95,7 @@ def build_row_count_change_checks(
     lake_key: str = "lake",
     schema: str | None = None,
 ) -> Sequence[dg.AssetChecksDefinition]:
-    """Checks that compare a table's rows with those before the last commit that changed rows of it.
-
-    In a run of partitions each of them is compared with itself, so that a day that loses its rows is found in a table of years; of more
-    than 50 partitions the whole of them. Commits that change no rows, such as a merge of files, are passed over. The catalog alone answers
-    where a table is partitioned as its asset is.
+    """:func:`build_lake_checks` with one :class:`RowCountChange`.
 
     Args:
         assets: Assets that are DuckLake tables.
@@ -59,49 +111,8 @@ def build_row_count_change_checks(
     Raises:
         UsageError: A bound below 0.
     """
-    for setting, bound in (("max_drop", max_drop), ("max_growth", max_growth), ("min_rows", min_rows)):
-        if bound is not None and bound < 0:
-            raise UsageError(f"{setting} must not be negative, it is {bound}")
-
-    def fault_of(rows: int, before: int | None) -> str | None:
-        change = (rows - before) / before if before else 0.0
-        if max_drop is not None and -change > max_drop:
-            return f"{-change:.1%} of the rows disappeared, more than {max_drop:.1%}"
-        if max_growth is not None and change > max_growth:
-            return f"the rows grew by {change:.1%}, more than {max_growth:.1%}"
-        return None
-
-    def evaluate(lake: "DuckLake", table: AssetTable, keys: Sequence[str] | None) -> Verdict:
-        now = lake.table_info(table.address.sql)
-        earlier = _before_last_rows(lake, table)
-        metadata: dict[str, Any] = {"ducklake/snapshot_id": now.snapshot_id, "dagster/row_count": now.row_count}
-        if earlier is not None:
-            metadata["ducklake/compared_with_snapshot"] = earlier.snapshot_id
-        faults = [f"{now.row_count} rows are fewer than {min_rows}"] if now.row_count < min_rows else []
-        if keys is None:
-            before = earlier.info().row_count if earlier is not None else None
-            if (fault := fault_of(now.row_count, before)) is not None:
-                faults.append(fault)
-            if before is not None:
-                metadata["ducklake/rows_before"] = before
-            return (
-                not faults,
-                "; ".join(faults) or f"{now.row_count} rows, {before if before is not None else 'none known'} before",
-                metadata,
-            )
-        parts = [[key] for key in keys] if len(keys) <= _MOST_PARTITIONS else [list(keys)]
-        current, rows, rows_before = lake.table(table.address.sql), 0, 0
-        for part in parts:
-            count = _rows_of(current, table, part)
-            before = _rows_of(earlier, table, part) if earlier is not None else 0
-            rows, rows_before = rows + count, rows_before + before
-            if (fault := fault_of(count, before)) is not None:
-                faults.append(f"{part[0] if len(part) == 1 else f'{len(part)} partitions'}: {fault}")
-        metadata |= {"dagster/partition_row_count": rows, "ducklake/rows_before": rows_before}
-        shown = "; ".join(faults[:_MOST_SHOWN]) + (f"; and {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else "")
-        return not faults, shown or f"{rows} rows in {len(keys)} partitions, {rows_before} before", metadata
-
-    return [_one_step(assets, name, evaluate, severity=severity, blocking=blocking, lake_key=lake_key, schema=schema, text=_CHANGE_TEXT)]
+    check = RowCountChange(name=name, max_drop=max_drop, max_growth=max_growth, min_rows=min_rows, severity=severity, blocking=blocking)
+    return build_lake_checks(assets=assets, checks=[check], lake_key=lake_key, schema=schema)
 
 
 def build_null_fraction_checks(
@@ -114,10 +125,7 @@ def build_null_fraction_checks(
     lake_key: str = "lake",
     schema: str | None = None,
 ) -> Sequence[dg.AssetChecksDefinition]:
-    """Checks that bound the fraction of NULLs per column, by the statistics of the table's live files and its inlined rows.
-
-    Rows that a delete hides in a file that stays still count, as in the catalog's own statistics.  A column that no statistics
-    tell about fails the check, because nothing is known about it.
+    """:func:`build_lake_checks` with one :class:`NullFraction`.
 
     Args:
         assets: Assets that are DuckLake tables; each must have all of the columns.
@@ -131,64 +139,65 @@ def build_null_fraction_checks(
     Raises:
         UsageError: No columns, or a fraction outside of 0 to 1.
     """
-    if not columns or any(not 0 <= fraction <= 1 for fraction in columns.values()):
-        raise UsageError(f"columns must map column names to fractions from 0 to 1, not {dict(columns)!r}")
-
-    def evaluate(lake: "DuckLake", table: AssetTable, _keys: Sequence[str] | None) -> Verdict:
-        opened = lake.table(table.address.sql)
-        faults: list[str] = []
-        metadata: dict[str, Any] = {"ducklake/snapshot_id": opened.snapshot_id}
-        for column, largest in columns.items():
-            fraction = _null_fraction(opened, column)
-            if isinstance(fraction, str):
-                faults.append(fraction)
-                continue
-            metadata[f"null_fraction/{column}"] = fraction
-            if fraction > largest:
-                faults.append(f"{fraction:.2%} of {column!r} is NULL, more than {largest:.2%}")
-        return not faults, "; ".join(faults) or f"NULLs of {', '.join(columns)} are within bounds", metadata
-
-    return [_one_step(assets, name, evaluate, severity=severity, blocking=blocking, lake_key=lake_key, schema=schema, text=_NULLS_TEXT)]
+    check = NullFraction(name=name, limits=columns, severity=severity, blocking=blocking)
+    return build_lake_checks(assets=assets, checks=[check], lake_key=lake_key, schema=schema)
 
 
-def _null_fraction(table: "Table", column: str) -> float | str:
-    """The fraction, or why there is none."""
-    found = table.schema.find(column)
-    summary = table.column_summaries().get(found.name) if found else None
-    if found is None or summary is None:
-        return f"there is no column {column!r}" if found is None else f"column {column!r} has no statistics of its own"
-    if summary.null_count is None or summary.value_count is None:
-        return f"the files have no statistics of {column!r}"
-    nulls, rows = summary.null_count, summary.null_count + summary.value_count
-    inlined = table.scan([found.name]).plan().plan.inlined
-    if inlined is not None:
-        nulls, rows = nulls + inlined[found.name].null_count, rows + inlined.num_rows
-    return nulls / rows if rows else 0.0
+def read_lake(lake: "DuckLake", tables: Sequence[AssetTable], checks: Sequence[LakeCheck]) -> LakeState:
+    """Read what checks of tables look at."""
+    columns = [column for check in checks for column in check.columns()]
+    wanted: dict[str, list[str]] = {}
+    for table in tables:
+        # One table may be that of several assets with different partition columns.
+        wanted.setdefault(table.address.sql.casefold(), [*columns]).extend(partition_columns(table))
+    return read_state(lake, wanted, findings=any(check.checks_catalog for check in checks))
 
 
-def _one_step(
-    assets: Assets,
-    name: str,
-    evaluate: _Evaluate,
-    *,
-    severity: dg.AssetCheckSeverity,
-    blocking: bool,
-    lake_key: str,
-    schema: str | None,
-    text: str,
-) -> dg.AssetChecksDefinition:
-    tables = asset_tables(assets, schema)
-    specs = [dg.AssetCheckSpec(name=name, asset=table.key, blocking=blocking, description=text) for table in tables]
+class Judge:
+    """Verdicts on assets by the state of a lake.
 
-    @dg.multi_asset_check(name=step_name(name, tables), specs=specs, can_subset=True, required_resource_keys={lake_key}, description=text)
-    def check(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        lake: DuckLake = getattr(context.resources, lake_key).connect()
-        selected = context.selected_asset_check_keys
-        for table in tables:
-            if dg.AssetCheckKey(table.key, name) in selected:
-                yield _result(lake, table, name, evaluate, severity, run_partitions(context, table))
+    Args:
+        state: What :func:`read_lake` gave.
+        instance: Holds dynamic partitions.
+        session: Gives a Spark session; None where there is none.
+    """
 
-    return check
+    def __init__(self, state: LakeState, instance: dg.DagsterInstance, session: Callable[[], Any] | None = None) -> None:
+        self._state = state
+        self._session = session
+        self._keys = PartitionKeys(instance)
+        self._stored: dict[dg.AssetKey, StoredTable] = {}
+
+    def stored(self, table: AssetTable) -> StoredTable | None:
+        """The rows of an asset; None when its table is not there."""
+        statistics = self._state.statistics_of(table.address.sql)
+        if statistics is None:
+            return None
+        if table.key not in self._stored:
+            self._stored[table.key] = StoredTable(table, self._state, statistics, self._keys)
+        return self._stored[table.key]
+
+    def verdict(self, table: AssetTable, check: LakeCheck, keys: Sequence[str] | None) -> Verdict:
+        """Judge one asset, or some of its partitions: what cannot be judged has not passed, and does not stop the others."""
+        stored = self.stored(table)
+        if stored is None:
+            return Verdict(passed=False, description=f"there is no table {table.address}")
+        try:
+            found = verdict_of(check, Subject(table=table, stored=stored, keys=keys, session=self._session))
+        except DuckLakeError as error:
+            found = Verdict(passed=False, description=error.message)
+        return Verdict(
+            passed=found.passed, description=found.description, metadata={"ducklake/snapshot_id": self._state.snapshot_id, **found.metadata}
+        )
+
+
+def check_specs(tables: Sequence[AssetTable], checks: Sequence[LakeCheck]) -> list[dg.AssetCheckSpec]:
+    """What Dagster knows of the checks before they are made."""
+    return [
+        dg.AssetCheckSpec(name=check.name, asset=table.key, blocking=check.blocking, description=check.text())
+        for table in tables
+        for check in checks
+    ]
 
 
 def step_name(name: str, tables: Sequence[AssetTable]) -> str:
@@ -219,36 +228,15 @@ def run_partitions(context: dg.AssetCheckExecutionContext, table: AssetTable) ->
     return known[known.index(start) : known.index(end) + 1]
 
 
-def _result(
-    lake: "DuckLake", table: AssetTable, name: str, evaluate: _Evaluate, severity: dg.AssetCheckSeverity, keys: Sequence[str] | None
-) -> dg.AssetCheckResult:
-    try:
-        passed, description, metadata = evaluate(lake, table, keys)
-    except NotFoundError:
-        # One missing table must not keep the other checks of the step from being made.
-        passed, description, metadata = False, f"there is no table {table.address}", {}
-    return dg.AssetCheckResult(
-        passed=passed, asset_key=table.key, check_name=name, description=description, metadata=metadata, severity=severity
-    )
+def refuse_names(checks: Sequence[LakeCheck]) -> None:
+    """Refuse no checks, and two of one name.
 
-
-def _before_last_rows(lake: "DuckLake", table: AssetTable) -> "Table | None":
-    """The table at the last surviving snapshot before the newest one that changed rows of it; None when it was not there."""
-    last = lake.table(table.address.sql).last_row_change()
-    earlier = [snapshot.id for snapshot in lake.snapshots() if last is not None and snapshot.id < last.id]
-    if not earlier:
-        return None
-    try:
-        return lake.table(table.address.sql, at=earlier[-1])
-    except NotFoundError:
-        return None
-
-
-def _rows_of(opened: "Table", table: AssetTable, keys: Sequence[str]) -> int:
-    """Rows of partitions."""
-    assert table.partitions_def is not None
-    boxes = partition_boxes(table.partitions_def, keys, table.partition_expr, subject=table.key.to_user_string())
-    predicate = slice_predicate(
-        TableSlice(schema=table.address.schema, table=table.address.table, boxes=boxes), schema_lookup(opened.schema)
-    )
-    return opened.scan([], predicate.to_condition() if predicate is not None else None).count()
+    Raises:
+        UsageError: There are.
+    """
+    if not checks:
+        raise UsageError("no checks are given: name some, such as checks=[Freshness(max_age='26 hours')]")
+    names = [check.name for check in checks]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"several checks are called {', '.join(map(repr, twice))}: give them names with name=", checks=tuple(twice))

@@ -16,17 +16,31 @@ if TYPE_CHECKING:
     from ducklake_dagster.partition_numbers import PartitionNumbers
     from ducklake_dagster.slice_predicate import SlicePredicate
     from ducklake_dagster.table_output import TableOutput
-    from ducklake_dagster.write_settings import MissingColumns, OutOfSlice, SchemaEvolution, WriteMode
+    from ducklake_dagster.write_settings import (
+        MissingColumns,
+        OutOfSlice,
+        SchemaEvolution,
+        WhenMatched,
+        WhenNotMatched,
+        WhenNotMatchedBySource,
+        WriteMode,
+    )
 
 
-def ducklake_metadata(
+def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one asset
     *,
     table: str | None = None,
     schema: str | None = None,
     partition_expr: str | Mapping[str, str] | None = None,
     partition_by: str | Sequence[str] = (),
+    sort_by: str | Sequence[str] = (),
     write_mode: WriteMode | None = None,
     upsert_keys: str | Sequence[str] = (),
+    merge_keys: str | Sequence[str] = (),
+    when_matched: WhenMatched | None = None,
+    when_not_matched: WhenNotMatched | None = None,
+    when_not_matched_by_source: WhenNotMatchedBySource | None = None,
+    delete_when: str | None = None,
     schema_evolution: SchemaEvolution | None = None,
     missing_columns: MissingColumns | None = None,
     out_of_slice: OutOfSlice | None = None,
@@ -37,11 +51,19 @@ def ducklake_metadata(
     Args:
         table: Table name, when it is not the last part of the asset key.
         schema: DuckLake schema.
-        partition_expr: Column that partition keys are about, or ``{dimension: column}``.
+        partition_expr: Column that partition keys are about, or ``{dimension: column}``; ``CAST(column AS DATE)`` and
+            ``date_trunc('month', column)`` stand for the column, if the partitions are whole days or months.
         partition_by: Partition key or keys of the table. A table that has others gets them in the commit of the next write, for new files.
-        write_mode: ``overwrite``, ``append`` or ``upsert``.
+        sort_by: Sort order of new files, such as ``["day", "amount DESC"]``, likewise.
+        write_mode: ``overwrite``, ``append``, ``upsert`` or ``merge``.
         upsert_keys: Key column or columns of an upsert.
-        schema_evolution: ``strict`` or ``additive``.
+        merge_keys: Column or columns by which rows of a merge match.
+        when_matched: What a merge does with a row of the table that a row of the frame matches: ``update``, ``ignore`` or ``delete``.
+        when_not_matched: What it does with a row of the frame that matches none: ``insert`` or ``ignore``.
+        when_not_matched_by_source: What it does with a row of the run's partitions that no row of the frame matches: ``keep`` or
+            ``delete``.
+        delete_when: SQL over the frame's columns as ``s.column``: matched rows for which it is true are deleted, others left out.
+        schema_evolution: ``strict``, ``additive`` or, for an unpartitioned asset, ``replace``.
         missing_columns: ``null`` or ``error``.
         out_of_slice: ``error`` or ``filter``.
         shared: Whether an overwrite may replace rows that another asset wrote to the same table.
@@ -51,8 +73,14 @@ def ducklake_metadata(
         "schema": schema,
         "partition_expr": partition_expr,
         "partition_by": list(name_list("partition_by", partition_by)) or None,
+        "sort_by": list(name_list("sort_by", sort_by)) or None,
         "write_mode": write_mode,
         "upsert_keys": list(name_list("upsert_keys", upsert_keys)) or None,
+        "merge_keys": list(name_list("merge_keys", merge_keys)) or None,
+        "when_matched": when_matched,
+        "when_not_matched": when_not_matched,
+        "when_not_matched_by_source": when_not_matched_by_source,
+        "delete_when": delete_when,
         "schema_evolution": schema_evolution,
         "missing_columns": missing_columns,
         "out_of_slice": out_of_slice,
@@ -146,6 +174,7 @@ def _commit_numbers(result: WriteResult, *, of_several: bool) -> dict[str, Any]:
         "ducklake/schema_version": result.snapshot.schema_version,
         f"{rows}rows_added": result.rows_added,
         f"{rows}rows_deleted": result.rows_deleted,
+        **({f"{rows}rows_updated": result.rows_updated} if result.rows_updated else {}),
         "ducklake/files_added": result.files_added,
         "ducklake/files_removed": result.files_removed,
         "ducklake/delete_files_added": result.delete_files_added,

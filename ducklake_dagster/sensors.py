@@ -64,6 +64,16 @@ class _Cursor:
             return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    """How much one evaluation does at most, and where the first one begins."""
+
+    snapshots: int
+    events: int
+    seconds: float
+    report_history: bool
+
+
 def build_commit_sensor(
     *,
     assets: Iterable[dg.AssetsDefinition | dg.AssetSpec],
@@ -107,6 +117,10 @@ def build_commit_sensor(
     if min(max_snapshots_per_tick, max_events_per_tick) < 1:
         raise UsageError(f"sensor {name} must look at one snapshot and report one event per tick at least")
 
+    limits = _Limits(
+        snapshots=max_snapshots_per_tick, events=max_events_per_tick, seconds=max_seconds_per_tick, report_history=report_history
+    )
+
     @dg.sensor(
         name=name,
         minimum_interval_seconds=minimum_interval_seconds,
@@ -115,33 +129,41 @@ def build_commit_sensor(
         description="Reports DuckLake commits made outside of this Dagster instance as asset events.",
     )
     def commits(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        deadline = time.monotonic() + max_seconds_per_tick
-        lake: DuckLake = getattr(context.resources, lake_key).connect()
-        cursor = _Cursor.parse(context.cursor)
-        catalog = _identity(lake)
-        if cursor is None or cursor.catalog != catalog:
-            cursor = _start(lake, catalog, report_history=report_history)
-        changes, cursor = _changes(lake, cursor, tables, max_snapshots_per_tick)
-        lost = _put_back(changes, cursor)
-        if lost:
-            # What was reported is no part of this history: compare nothing with what there is.
-            cursor = _Cursor(catalog=catalog, snapshot=-1, lost=lost)
-            changes = lake.changed_tables(-1, tables=wanted_columns(tables))
-        found = commit_events(context.instance, tables, changes, deadline=deadline, everything=cursor.lost or None)
-        left = dropwhile(lambda event: cursor.place is not None and event[0].order <= cursor.place.order, found.events)
-        batch = list(islice(left, max_events_per_tick + 1))
-        reported = batch[:max_events_per_tick]
-        if len(batch) > max_events_per_tick:
-            reached = replace(cursor, until=found.until, place=reported[-1][0])
-        else:
-            reached = _Cursor(catalog=catalog, snapshot=found.until, committed=_committed(changes, found.until))
-        return dg.SensorResult(
-            asset_events=[make() for _, make in reported],
-            cursor=reached.text(),
-            skip_reason=_summary(changes, found, len(reported), reached),
-        )
+        return _evaluate(context, getattr(context.resources, lake_key).connect(), tables, limits)
 
     return commits
+
+
+def _evaluate(context: dg.SensorEvaluationContext, lake: DuckLake, tables: Sequence[AssetTable], limits: _Limits) -> dg.SensorResult:
+    """One evaluation."""
+    deadline = time.monotonic() + limits.seconds
+    changes, cursor = _changes_since(lake, _Cursor.parse(context.cursor), tables, limits)
+    found = commit_events(context.instance, tables, changes, deadline=deadline, everything=cursor.lost or None)
+    left = dropwhile(lambda event: cursor.place is not None and event[0].order <= cursor.place.order, found.events)
+    batch = list(islice(left, limits.events + 1))
+    reported = batch[: limits.events]
+    if len(batch) > limits.events:
+        reached = replace(cursor, until=found.until, place=reported[-1][0])
+    else:
+        reached = _Cursor(catalog=cursor.catalog, snapshot=found.until, committed=_committed(changes, found.until))
+    return dg.SensorResult(
+        asset_events=[make() for _, make in reported],
+        cursor=reached.text(),
+        skip_reason=_summary(changes, found, len(reported), reached),
+    )
+
+
+def _changes_since(lake: DuckLake, cursor: _Cursor | None, tables: Sequence[AssetTable], limits: _Limits) -> tuple[LakeChanges, _Cursor]:
+    """The changes to report, and the cursor they begin at: that of the last evaluation, if it is about this catalog and its history."""
+    catalog = _identity(lake)
+    if cursor is None or cursor.catalog != catalog:
+        cursor = _start(lake, catalog, report_history=limits.report_history)
+    changes, cursor = _changes(lake, cursor, tables, limits.snapshots)
+    lost = _put_back(changes, cursor)
+    if not lost:
+        return changes, cursor
+    # What was reported is no part of this history: compare nothing with what there is.
+    return lake.changed_tables(-1, tables=wanted_columns(tables)), _Cursor(catalog=catalog, snapshot=-1, lost=lost)
 
 
 def _identity(lake: DuckLake) -> str:

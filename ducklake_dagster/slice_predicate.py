@@ -13,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ducklake_core.errors import UsageError
+from ducklake_dagster.partition_expression import Unit, day_of, is_start
 from ducklake_dagster.table_slice import Constraint, KeyConstraint, TableSlice, TimeConstraint, TimeWindow
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ class SlicePredicate:
 
     boxes: tuple[tuple[ColumnConstraint, ...], ...]
 
-    def to_sql(self, dialect: Dialect = "duckdb") -> str:
-        """SQL text with typed literals and quoted names; ``FALSE`` when there is no box."""
+    def to_sql(self, dialect: Dialect = "duckdb", *, prefix: str = "") -> str:
+        """SQL text with typed literals and quoted names, ``prefix`` before each; ``FALSE`` when there is no box."""
         if not self.boxes:
             return "FALSE"
-        return _any_of([f"({' AND '.join(_constraint_sql(c, dialect) for c in box)})" for box in self.boxes])
+        return _any_of([f"({' AND '.join(_constraint_sql(c, dialect, prefix) for c in box)})" for box in self.boxes])
 
     def shown(self) -> str:
         """SQL text for people, with the middle left out where it is long."""
@@ -137,6 +138,8 @@ def _typed(constraint: Constraint, table_slice: TableSlice, column_type: Callabl
 
 
 def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    if constraint.unit is not None:
+        _check_unit(constraint, constraint.unit, column, type_name, table_slice)
     if type_name == "varchar":
         return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
     if type_name == "timestamptz":
@@ -151,7 +154,45 @@ def _time_constraint(constraint: TimeConstraint, column: str, type_name: str, ta
     raise _refused("time partitions", "date, timestamp, timestamptz or varchar", column, type_name, table_slice)
 
 
+def _check_unit(constraint: TimeConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> None:
+    """Refuse units that cannot tell the partitions apart: then the expression would not say what the filter on the column says."""
+    if type_name not in (*_NAIVE, "timestamptz", "date"):
+        raise _refused(f"a partition_expr of the {unit}", "date, timestamp or timestamptz", column, type_name, table_slice)
+    for window in constraint.windows:
+        for bound in (window.start, window.end):
+            if not is_start(bound, unit):
+                raise UsageError(
+                    f"partition bound {bound.isoformat()} is not the start of a {unit}, so the {unit} of column {column!r} of "
+                    f"{table_slice.qualified_name} cannot tell the partitions apart: set partition_expr to {column!r} itself",
+                    table=table_slice.qualified_name,
+                    column=column,
+                )
+
+
+def _units_constraint(constraint: KeyConstraint, unit: Unit, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    """Keys that are days, of a column that has times."""
+    if unit != "day" or type_name not in (*_NAIVE, "date"):
+        raise _refused(
+            f"keys of static or dynamic partitions by the {unit}", "date or timestamp, by the day,", column, type_name, table_slice
+        )
+    try:
+        days = sorted(map(day_of, constraint.keys))
+    except ValueError:
+        raise UsageError(
+            f"partition keys {', '.join(map(repr, constraint.keys[:5]))} of {table_slice.qualified_name} are not all days such as "
+            f"'2026-03-27', which partition_expr makes of column {column!r}",
+            table=table_slice.qualified_name,
+            column=column,
+        ) from None
+    if type_name == "date":
+        return ColumnConstraint(column=column, type_name=type_name, values=tuple(days))
+    starts = [datetime.combine(day, datetime.min.time()) for day in days]
+    return ColumnConstraint(column=column, type_name=type_name, intervals=tuple((start, start + timedelta(days=1)) for start in starts))
+
+
 def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, table_slice: TableSlice) -> ColumnConstraint:
+    if constraint.unit is not None:
+        return _units_constraint(constraint, constraint.unit, column, type_name, table_slice)
     if type_name == "varchar":
         return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
     parse: Callable[[str], Value]
@@ -221,8 +262,8 @@ def _local_date(window: TimeWindow, side: Literal["start", "end"], column: str, 
     return bound.date()
 
 
-def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect) -> str:
-    column = _quoted(constraint.column, dialect)
+def _constraint_sql(constraint: ColumnConstraint, dialect: Dialect, prefix: str) -> str:
+    column = prefix + _quoted(constraint.column, dialect)
 
     def literal(value: Value) -> str:
         return _literal_sql(value, constraint.type_name, dialect)

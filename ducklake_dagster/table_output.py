@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -14,14 +14,22 @@ from ducklake_dagster.definition_texts import TableTexts, table_texts
 from ducklake_dagster.handlers import FrameHandler, handler_for_frame
 from ducklake_dagster.handlers.arrow import outside_text
 from ducklake_dagster.naming import TableAddress, output_address, refuse_other_names
+from ducklake_dagster.output_commit import OutputCommit, WrittenOutput
 from ducklake_dagster.ownership import refuse_to_replace_rows_of_others
 from ducklake_dagster.provenance import AUTHOR, Provenance, output_subject, provenance
 from ducklake_dagster.slice_predicate import SlicePredicate, slice_predicate
 from ducklake_dagster.table_slice import TableSlice, partition_boxes
-from ducklake_dagster.write_settings import OUTPUT_KEYS, WriteSettings, plain_metadata, refuse_unknown_keys, resolve_settings
+from ducklake_dagster.write_settings import (
+    OUTPUT_KEYS,
+    WriteSettings,
+    plain_metadata,
+    refuse_replaced_columns,
+    refuse_unknown_keys,
+    resolve_settings,
+)
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Schema, Table, WriteResult
+    from ducklake_core import DuckLake, Schema, Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +79,7 @@ class TableOutput:
         Raises:
             SchemaError: There are some, and the settings say that there must be none.
         """
-        if table is None:
+        if table is None or self.settings.schema_evolution == "replace":
             return ()
         given = self.columns
         missing = tuple(column.name for column in table.schema if given.find(column.name) is None)
@@ -119,74 +127,35 @@ class TableOutput:
             UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
         """
         replaces = self.settings.write_mode == "overwrite"
-        if replaces and not self.settings.shared:
+        if self.settings.replaces_rows and not self.settings.shared:
             refuse_to_replace_rows_of_others(table, self.address, self.provenance.writer)
         frame = self.frame
         if predicate and self.settings.out_of_slice == "filter":
             frame = self.handler.keep_inside(frame, predicate)
         elif predicate and not replaces:
             frame = self.handler.refuse_outside(frame, predicate, self.subject)
-        how: dict[str, Any] = {
-            "mode": self.settings.write_mode,
-            "where": predicate.to_condition() if predicate and replaces else None,
-            "on": self.settings.upsert_keys if self.settings.write_mode == "upsert" else (),
-            "partition_by": self.settings.partition_by if table is None else (),
-            "schema_evolution": self.settings.schema_evolution,
-        }
-        commit: dict[str, Any] = {
-            "author": AUTHOR,
-            "message": self.provenance.message,
-            "extra_info": self.provenance.extra_info,
-            "commit_id": self.provenance.commit_id,
-        }
+        commit = OutputCommit(
+            address=self.address,
+            frame=frame,
+            columns=self.columns,
+            settings=self.settings,
+            table=table,
+            predicate=predicate,
+            comments=self.texts.differing_from(table, self.columns),
+            texts={
+                "author": AUTHOR,
+                "message": self.provenance.message,
+                "extra_info": self.provenance.extra_info,
+                "commit_id": self.provenance.commit_id,
+            },
+        )
         try:
-            return self._commit(lake, table, frame, how, commit)
+            return commit.run(lake)
         except UsageError as error:
             row = error.details.get("row_outside")
             if row is None:
                 raise
             raise UsageError(outside_text(self.subject, f"the row with {row}"), asset=self.subject, table=str(self.address)) from None
-
-    def _commit(self, lake: DuckLake, table: Table | None, frame: Any, how: Mapping[str, Any], commit: Mapping[str, Any]) -> WrittenOutput:
-        name = self.address.sql
-        layout = self._layout_change(table)
-        comments = self.texts.differing_from(table, self.columns)
-        if layout is None and not comments:
-            return WrittenOutput(result=lake.write(name, frame, **how, **commit))
-        with lake.transaction(**commit) as tx:
-            if tx.repeated is None:
-                if layout is not None:
-                    tx.set_partitioned_by(name, self.settings.partition_by)
-                tx.write(name, frame, **how)
-                for comment in comments:
-                    tx.set_comment(name, comment.text, column=comment.column)
-        if tx.repeated is not None:
-            return WrittenOutput(result=lake.write(name, frame, **how, **commit))
-        notes = {"ducklake/layout_change": layout} if layout is not None else {}
-        return WrittenOutput(result=tx.result.writes[0], notes=notes)
-
-    def _layout_change(self, table: Table | None) -> str | None:
-        """How the partition keys of the table differ from the asset's; None where they do not, or the asset names none."""
-        wanted = self.settings.partition_by
-        if table is None or not wanted:
-            return None
-        present = table.info().partition_by
-        if tuple(map(_bare, present)) == tuple(map(_bare, wanted)):
-            return None
-        return f"partitioned by {', '.join(wanted)}, was by {', '.join(present) or 'nothing'}; files that are there stay as they are"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenOutput:
-    """A commit, and what is to be said about it beside its numbers."""
-
-    result: WriteResult
-    notes: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _bare(key: str) -> str:
-    """A partition key without what makes no difference; keys that still differ may be the same, which the catalog finds out."""
-    return "".join(key.split()).replace('"', "").casefold()
 
 
 def plan_output(
@@ -210,12 +179,14 @@ def plan_output(
         boxes = partition_boxes(context.asset_partitions_def, keys, definition.get("partition_expr"), subject=subject)
         if not boxes:
             raise UsageError(f"the run has no partitions of {subject}, so there is nothing that its output could replace", asset=subject)
+    settings = resolve_settings(defaults, definition, run_time, subject=subject)
+    refuse_replaced_columns(settings, partitioned=boxes is not None, subject=subject)
     return TableOutput(
         subject=subject,
         frame=handler.opened(frame),
         handler=handler,
         address=address,
-        settings=resolve_settings(defaults, definition, run_time, subject=subject),
+        settings=settings,
         partition_keys=keys,
         table_slice=TableSlice(schema=address.schema, table=address.table, boxes=boxes),
         asset=AssetTable(

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import dagster as dg
 
 from ducklake_core.errors import UsageError
+from ducklake_dagster.partition_expression import PartitionExpression, Unit, parse_partition_expression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class TimeConstraint:
     """The column lies in one of the windows.
 
     Attributes:
+        unit: Every window begins and ends where such a unit does, so that the unit of a value tells its window; None where the column
+            itself is what keys are about.
         column: Column of the table, as written in ``partition_expr``.
         windows: In ascending order, adjacent ones joined, so none touches the next.
         keys: The partition keys behind the windows, ascending: what a text column holds.
@@ -38,14 +41,16 @@ class TimeConstraint:
     column: str
     windows: tuple[TimeWindow, ...]
     keys: tuple[str, ...]
+    unit: Unit | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyConstraint:
-    """The column is one of the keys (sorted), of a static or dynamic dimension."""
+    """The column, or the unit of time that it lies in, is one of the keys (sorted), of a static or dynamic dimension."""
 
     column: str
     keys: tuple[str, ...]
+    unit: Unit | None = None
 
 
 Constraint: TypeAlias = TimeConstraint | KeyConstraint
@@ -76,11 +81,16 @@ class TableSlice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Dimension:
-    """One dimension of a partitions definition and the column that its keys are about."""
+class PartitionDimension:
+    """One dimension of a partitions definition, and what its keys are about."""
 
-    column: str
+    expression: PartitionExpression
     definition: dg.PartitionsDefinition[str]
+
+    @property
+    def column(self) -> str:
+        """The column."""
+        return self.expression.column
 
 
 def partition_boxes(
@@ -95,13 +105,14 @@ def partition_boxes(
     Args:
         definition: The asset's partitions definition.
         keys: Partition keys in any order; no key gives no box.
-        partition_expr: The asset's ``partition_expr`` metadata: a column name, or ``{dimension: column}`` for several dimensions.
+        partition_expr: The asset's ``partition_expr`` metadata: a column name or expression, or ``{dimension: column}`` for several
+            dimensions.
         subject: What the error is about, for its text (the asset key).
 
     Raises:
         UsageError: ``partition_expr`` is missing, or does not name a column for every dimension.
     """
-    dimensions = _dimensions(definition, partition_expr, subject)
+    dimensions = partition_dimensions(definition, partition_expr, subject=subject)
     points = {_dimension_keys(definition, key) for key in keys}
     return tuple(
         tuple(_constraint(dimension, side) for dimension, side in zip(dimensions, sides, strict=True)) for sides in _decompose(points)
@@ -110,12 +121,8 @@ def partition_boxes(
 
 def partition_dimensions(
     definition: dg.PartitionsDefinition[str], partition_expr: object, *, subject: str
-) -> list[tuple[str, dg.PartitionsDefinition[str]]]:
-    """The column and the definition of every dimension, in the definition's order; arguments and errors as :func:`partition_boxes`."""
-    return [(dimension.column, dimension.definition) for dimension in _dimensions(definition, partition_expr, subject)]
-
-
-def _dimensions(definition: dg.PartitionsDefinition[str], partition_expr: object, subject: str) -> tuple[_Dimension, ...]:
+) -> tuple[PartitionDimension, ...]:
+    """Every dimension, in the definition's order; arguments and errors as :func:`partition_boxes`."""
     if isinstance(definition, dg.MultiPartitionsDefinition):
         names = [dimension.name for dimension in definition.partitions_defs]
         if not isinstance(partition_expr, Mapping) or any(not isinstance(partition_expr.get(name), str) for name in names):
@@ -125,7 +132,7 @@ def _dimensions(definition: dg.PartitionsDefinition[str], partition_expr: object
                 asset=subject,
             )
         return tuple(
-            _Dimension(column=partition_expr[dimension.name], definition=dimension.partitions_def)
+            PartitionDimension(expression=parse_partition_expression(partition_expr[dimension.name]), definition=dimension.partitions_def)
             for dimension in definition.partitions_defs
         )
     if not isinstance(partition_expr, str) or not partition_expr:
@@ -134,7 +141,7 @@ def _dimensions(definition: dg.PartitionsDefinition[str], partition_expr: object
             f"set partition_expr to the name of one column, not {partition_expr!r}",
             asset=subject,
         )
-    return (_Dimension(column=partition_expr, definition=definition),)
+    return (PartitionDimension(expression=parse_partition_expression(partition_expr), definition=definition),)
 
 
 def _dimension_keys(definition: dg.PartitionsDefinition[str], key: str) -> tuple[str, ...]:
@@ -168,12 +175,12 @@ def _decompose(points: set[tuple[str, ...]]) -> list[tuple[tuple[str, ...], ...]
     return boxes
 
 
-def _constraint(dimension: _Dimension, keys: Sequence[str]) -> Constraint:
-    definition = dimension.definition
+def _constraint(dimension: PartitionDimension, keys: Sequence[str]) -> Constraint:
+    definition, unit = dimension.definition, dimension.expression.unit
     if isinstance(definition, dg.TimeWindowPartitionsDefinition):
         windows = [definition.time_window_for_partition_key(key) for key in keys]
-        return TimeConstraint(column=dimension.column, windows=_coalesce(windows), keys=tuple(keys))
-    return KeyConstraint(column=dimension.column, keys=tuple(keys))
+        return TimeConstraint(column=dimension.column, windows=_coalesce(windows), keys=tuple(keys), unit=unit)
+    return KeyConstraint(column=dimension.column, keys=tuple(keys), unit=unit)
 
 
 def _coalesce(windows: Iterable[dg.TimeWindow]) -> tuple[TimeWindow, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import dagster as dg
 
@@ -15,12 +15,15 @@ from ducklake_core.errors import UsageError
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.slice_predicate import ColumnConstraint, slice_predicate
 from ducklake_dagster.table_output import schema_lookup
-from ducklake_dagster.table_slice import TableSlice, partition_boxes, partition_dimensions
+from ducklake_dagster.table_slice import PartitionDimension, TableSlice, partition_boxes, partition_dimensions
 
 if TYPE_CHECKING:
     from ducklake_core import Schema, ValueRange
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class KeysOf(Protocol):
@@ -113,18 +116,43 @@ class TouchedPartitions:
 
     def only_key(self, ranges: Sequence[ValueRange]) -> str | None:
         """The one partition that all rows with values in these ranges belong to; None when there may be several, or none."""
+        box = self.box(ranges)
+        if box is None or any(last - first != 1 for first, last in box):
+            return None
+        if not all(index.holds(first, found) for index, found, (first, _) in zip(self._current, ranges, box, strict=True)):
+            return None
+        number = 0
+        for keys, (first, _) in zip(self._keys, box, strict=True):
+            number = number * len(keys) + first
+        return self._key(number, self._orders or self._keys)
+
+    def box(self, ranges: Sequence[ValueRange]) -> Box | None:
+        """The partitions that rows with values in these ranges may belong to: first place and the one after the last, for each dimension.
+
+        None when values cannot be told apart by partition.
+        """
         if not self._current:
             return None
         try:
-            sides = [index.positions(found) for index, found in zip(self._current, ranges, strict=True)]
+            return tuple(index.positions(found) for index, found in zip(self._current, ranges, strict=True))
         except UsageError:
             return None
-        if any(last - first != 1 for first, last in sides):
+
+    def place(self, key: str) -> tuple[int, ...] | None:
+        """Where a partition lies in boxes; None for a key that the definition does not have, or when values cannot be told apart."""
+        if not self._current:
             return None
-        number = 0
-        for keys, (first, _) in zip(self._keys, sides, strict=True):
-            number = number * len(keys) + first
-        return self._key(number, self._orders or self._keys)
+        parts = [key]
+        if isinstance(self._definition, dg.MultiPartitionsDefinition):
+            by_dimension = self._definition.get_partition_key_from_str(key).keys_by_dimension
+            parts = [by_dimension[dimension.name] for dimension in self._definition.partitions_defs]
+        places = tuple(index.place(part) for index, part in zip(self._current, parts, strict=True))
+        return None if None in places else tuple(place for place in places if place is not None)
+
+    def all_keys(self) -> Iterator[str]:
+        """Every key of the definition."""
+        orders = self._orders or self._keys
+        return (self._key(number, orders) for number in range(self._size))
 
     def touch_all(self, snapshot_id: int) -> None:
         """Any row may have changed."""
@@ -156,7 +184,7 @@ def partition_columns(table: AssetTable) -> tuple[str, ...]:
         dimensions = partition_dimensions(table.partitions_def, table.partition_expr, subject=table.key.to_user_string())
     except UsageError:
         return ()
-    return tuple(column for column, _ in dimensions)
+    return tuple(dimension.column for dimension in dimensions)
 
 
 def _dimensions(definition: dg.PartitionsDefinition[str]) -> list[dg.PartitionsDefinition[str]]:
@@ -168,7 +196,7 @@ def _dimensions(definition: dg.PartitionsDefinition[str]) -> list[dg.PartitionsD
 def _indexes(table: AssetTable, keys: Sequence[Sequence[str]], schema: Schema) -> tuple[_Index, ...]:
     assert table.partitions_def is not None
     dimensions = partition_dimensions(table.partitions_def, table.partition_expr, subject=table.key.to_user_string())
-    return tuple(_Index(own, definition, column, table, schema) for own, (column, definition) in zip(keys, dimensions, strict=True))
+    return tuple(_Index(own, dimension, table, schema) for own, dimension in zip(keys, dimensions, strict=True))
 
 
 class _Index:
@@ -178,13 +206,16 @@ class _Index:
         keys: Keys in that order.
     """
 
-    def __init__(
-        self, keys: Sequence[str], definition: dg.PartitionsDefinition[str], column: str, table: AssetTable, schema: Schema
-    ) -> None:
-        typed = _Typed(definition, column, table, schema)
+    def __init__(self, keys: Sequence[str], dimension: PartitionDimension, table: AssetTable, schema: Schema) -> None:
+        typed = _Typed(dimension, table, schema)
         self.keys: Sequence[str] = keys
+        self._places: dict[str, int] = {}
         self._count = len(keys)
-        if isinstance(definition, dg.TimeWindowPartitionsDefinition) and typed.type_name != "varchar":
+        self._low: Callable[[int], Any]
+        self._high: Callable[[int], Any]
+        if typed.has_windows:
+            if not isinstance(dimension.definition, dg.TimeWindowPartitionsDefinition):
+                self.keys = keys = sorted(keys, key=typed.window)
             self._low = lambda place: typed.window(keys[place])[0]
             self._high = lambda place: typed.window(keys[place])[1]
             self._open = True
@@ -195,6 +226,19 @@ class _Index:
             values = [values[place] for place in order]
             self._low = self._high = values.__getitem__
             self._open = False
+
+    def place(self, key: str) -> int | None:
+        """The position of a key, None when there is no such key."""
+        self._places = self._places or {own: place for place, own in enumerate(self.keys)}
+        return self._places.get(key)
+
+    def holds(self, place: int, found: ValueRange) -> bool:
+        """Whether all values of a range belong to the key at a position."""
+        low: Any = found.low
+        high: Any = found.high
+        if low is None or high is None:
+            return False
+        return bool(self._low(place) <= low and (high < self._high(place) if self._open else high <= self._high(place)))
 
     def positions(self, found: ValueRange) -> tuple[int, int]:
         """First position of keys that rows in a range may belong to, and the one after the last."""
@@ -215,11 +259,14 @@ class _Index:
 class _Typed:
     """The values in a column that the keys of a dimension stand for, in the Python forms of the catalog's bounds."""
 
-    def __init__(self, definition: dg.PartitionsDefinition[str], column: str, table: AssetTable, schema: Schema) -> None:
+    def __init__(self, dimension: PartitionDimension, table: AssetTable, schema: Schema) -> None:
+        definition, column, unit = dimension.definition, dimension.column, dimension.expression.unit
         lookup = schema_lookup(schema)
         found = lookup(column)
         self.type_name = found[1] if found else ""
-        self._slice_of = _slice_of(definition, column, table)
+        of_time = isinstance(definition, dg.TimeWindowPartitionsDefinition)
+        self.has_windows = (of_time and self.type_name != "varchar") or (unit is not None and self.type_name != "date")
+        self._slice_of = _slice_of(definition, dimension.expression.text, table)
         self._lookup = lookup
         self._windows = _remembered(definition, self.type_name)
         if found is None or self.type_name != "varchar":
@@ -241,19 +288,19 @@ class _Typed:
         """Half-open, in days or units of the column's type."""
         if key not in self._windows:
             low, high = self._constraint(key).intervals[0]
-            self._windows[key] = _number(low, self.type_name), _number(high, self.type_name)
+            self._windows[key] = stored_form(low, self.type_name), stored_form(high, self.type_name)
         return self._windows[key]
 
     def value(self, key: str) -> Any:
         """The values of the column in rows of a partition."""
-        return key if self.type_name == "varchar" else _number(self._constraint(key).values[0], self.type_name)
+        return key if self.type_name == "varchar" else stored_form(self._constraint(key).values[0], self.type_name)
 
 
-def _slice_of(definition: dg.PartitionsDefinition[str], column: str, table: AssetTable) -> Callable[[str], TableSlice]:
+def _slice_of(definition: dg.PartitionsDefinition[str], expression: str, table: AssetTable) -> Callable[[str], TableSlice]:
     subject, address = table.key.to_user_string(), table.address
 
     def slice_of(key: str) -> TableSlice:
-        boxes = partition_boxes(definition, [key], column, subject=subject)
+        boxes = partition_boxes(definition, [key], expression, subject=subject)
         return TableSlice(schema=address.schema, table=address.table, boxes=boxes)
 
     return slice_of
@@ -276,14 +323,14 @@ def point_of(value: object, type_name: str) -> ValueRange:
 
     if value is None:
         return ValueRange(has_values=False)
-    number = _number(value, type_name)
+    number = stored_form(value, type_name)
     return ValueRange(low=number, high=number)
 
 
-def _number(value: object, type_name: str) -> Any:
+def stored_form(value: object, type_name: str) -> Any:
     """A value of a slice as the catalog's bounds have it: days, microseconds (nanoseconds), numbers or text.
 
-    >>> _number(date(1970, 1, 2), "date"), _number(datetime(1970, 1, 1, 0, 0, 1), "timestamp"), _number("a", "varchar")
+    >>> stored_form(date(1970, 1, 2), "date"), stored_form(datetime(1970, 1, 1, 0, 0, 1), "timestamp"), stored_form("a", "varchar")
     (1, 1000000, 'a')
     """
     match value:

@@ -11,7 +11,15 @@ from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings
 from ducklake_dagster.naming import TableAddress, table_address
 from ducklake_dagster.table_slice import partition_dimensions
-from ducklake_dagster.write_settings import INPUT_KEYS, OUTPUT_KEYS, WriteSettings, plain_metadata, refuse_unknown_keys, resolve_settings
+from ducklake_dagster.write_settings import (
+    INPUT_KEYS,
+    OUTPUT_KEYS,
+    WriteSettings,
+    plain_metadata,
+    refuse_replaced_columns,
+    refuse_unknown_keys,
+    resolve_settings,
+)
 
 
 def validate(defs: dg.Definitions) -> None:
@@ -73,11 +81,9 @@ def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
     refuse_unknown_keys(metadata, OUTPUT_KEYS, f"asset {subject}")
     if spec.partitions_def is not None:
         partition_dimensions(spec.partitions_def, metadata.get("partition_expr"), subject=subject)
-    return _Written(
-        asset=subject,
-        address=table_address(spec.key.path, metadata, manager.schema_),
-        settings=resolve_settings(default_settings(manager), metadata, subject=subject),
-    )
+    settings = resolve_settings(default_settings(manager), metadata, subject=subject)
+    refuse_replaced_columns(settings, partitioned=spec.partitions_def is not None, subject=subject)
+    return _Written(asset=subject, address=table_address(spec.key.path, metadata, manager.schema_), settings=settings)
 
 
 def _lake_of(manager: DuckLakeIOManager) -> str:
@@ -98,7 +104,7 @@ def _input_faults(assets: dg.AssetsDefinition) -> Iterator[str]:
 def _sharing_faults(sharing: list[_Written]) -> Iterator[str]:
     for one in sharing:
         others = [other.asset for other in sharing if other is not one]
-        if others and one.settings.write_mode == "overwrite" and not one.settings.shared:
+        if others and one.settings.replaces_rows and not one.settings.shared:
             yield (
                 f"asset {one.asset} would overwrite table {one.address}, which {', '.join(others)} write{'s' if len(others) == 1 else ''} "
                 "too: give it a table of its own with metadata table= or schema=, or set shared=True"

@@ -12,19 +12,47 @@ import dagster as dg
 from ducklake_core.errors import UsageError
 from ducklake_dagster.naming import name_list
 
-WriteMode: TypeAlias = Literal["overwrite", "append", "upsert"]
-SchemaEvolution: TypeAlias = Literal["strict", "additive"]
+WriteMode: TypeAlias = Literal["overwrite", "append", "upsert", "merge"]
+SchemaEvolution: TypeAlias = Literal["strict", "additive", "replace"]
+WhenMatched: TypeAlias = Literal["update", "ignore", "delete"]
+WhenNotMatched: TypeAlias = Literal["insert", "ignore"]
+WhenNotMatchedBySource: TypeAlias = Literal["keep", "delete"]
 OutOfSlice: TypeAlias = Literal["error", "filter"]
 MissingColumns: TypeAlias = Literal["null", "error"]
 
 _PREFIX = "ducklake/"
 OUTPUT_KEYS = (
-    "table", "schema", "partition_expr", "partition_by", "write_mode", "upsert_keys", "schema_evolution", "missing_columns",
-    "out_of_slice", "shared",
+    "table", "schema", "partition_expr", "partition_by", "sort_by", "write_mode", "upsert_keys", "merge_keys", "when_matched",
+    "when_not_matched", "when_not_matched_by_source", "delete_when", "schema_evolution", "missing_columns", "out_of_slice", "shared",
 )  # fmt: skip
 """Keys of an asset's metadata that the IO manager reads."""
 INPUT_KEYS = ("columns", "ducklake/where", "ducklake/snapshot")
 """Keys of an input's metadata that the IO manager reads."""
+
+
+_MERGE_KEYS = ("merge_keys", "when_matched", "when_not_matched", "when_not_matched_by_source", "delete_when")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeSettings:
+    """What a merge does with rows of the frame and of the table.
+
+    Attributes:
+        keys: Columns by which rows match.
+        when_matched: What happens to a row of the table that a row of the frame matches: ``update`` gives it the frame's values,
+            ``ignore`` leaves it, ``delete`` deletes it.
+        when_not_matched: What happens to a row of the frame that matches none: ``insert`` or ``ignore``.
+        when_not_matched_by_source: What happens to a row of the table, in the run's partitions, that no row of the frame matches:
+            ``keep`` or ``delete``.
+        delete_when: SQL over the frame's columns as ``s.column``, such as ``"s.op = 'D'"``: matched rows for which it is true are
+            deleted, and rows that match none are left out. Columns that it names and the table does not have are not written.
+    """
+
+    keys: tuple[str, ...]
+    when_matched: WhenMatched = "update"
+    when_not_matched: WhenNotMatched = "insert"
+    when_not_matched_by_source: WhenNotMatchedBySource = "keep"
+    delete_when: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +61,14 @@ class WriteSettings:
 
     Attributes:
         write_mode: ``overwrite`` replaces the run's partitions (or the table), ``append`` adds rows,
-            ``upsert`` replaces rows with equal keys.
+            ``upsert`` replaces rows with equal keys, ``merge`` does what ``merge`` says.
         upsert_keys: Key columns of an upsert.
+        merge: What a merge does, None for other modes.
         partition_by: Partition keys of the table: ``"carrier"``, ``"month(day)"``, ``"bucket(8, id)"``. Of a table with other keys they
             become the keys of new files, in the same commit; empty leaves the keys of a table alone.
-        schema_evolution: ``strict`` refuses new columns and wider types, ``additive`` adds them to the table in the same commit.
+        sort_by: Sort order of new files, ``"day"``, ``"amount DESC"``, likewise.
+        schema_evolution: ``strict`` refuses new columns and wider types, ``additive`` adds them to the table in the same commit,
+            ``replace`` gives the table the frame's columns and types, whatever it had: for overwrites of whole tables.
         missing_columns: What happens when the frame lacks columns that the table has: ``null`` writes NULL (or their default) and
             warns, ``error`` refuses.
         out_of_slice: What happens to rows outside the run's partitions: ``error``, or ``filter`` leaves them out.
@@ -46,11 +77,18 @@ class WriteSettings:
 
     write_mode: WriteMode = "overwrite"
     upsert_keys: tuple[str, ...] = ()
+    merge: MergeSettings | None = None
     partition_by: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
     schema_evolution: SchemaEvolution = "strict"
     missing_columns: MissingColumns = "null"
     out_of_slice: OutOfSlice = "error"
     shared: bool = False
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether rows go that nothing in the frame names: those of an overwrite, and what a merge deletes because the frame lacks it."""
+        return self.write_mode == "overwrite" or (self.merge is not None and self.merge.when_not_matched_by_source == "delete")
 
 
 def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,13 +122,17 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
     'upsert'
 
     Raises:
-        UsageError: A value that a setting cannot have, or an upsert without keys.
+        UsageError: A value that a setting cannot have, an upsert or a merge without keys, settings of a merge without one, or a
+            replacement of columns that is no overwrite.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
         merged.update(layer)
+    mode = _choice(merged, "write_mode", get_args(WriteMode), defaults.write_mode, subject)
     settings = WriteSettings(
-        write_mode=_choice(merged, "write_mode", get_args(WriteMode), defaults.write_mode, subject),
+        write_mode=mode,
+        merge=_merge(merged, subject) if mode == "merge" else None,
+        sort_by=_names(merged, "sort_by", defaults.sort_by, subject),
         upsert_keys=_names(merged, "upsert_keys", defaults.upsert_keys, subject),
         partition_by=_names(merged, "partition_by", defaults.partition_by, subject),
         schema_evolution=_choice(merged, "schema_evolution", get_args(SchemaEvolution), defaults.schema_evolution, subject),
@@ -100,6 +142,46 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
     )
     if settings.write_mode == "upsert" and not settings.upsert_keys:
         raise UsageError(f"asset {subject} has write_mode 'upsert' but no keys: set upsert_keys to the key columns", asset=subject)
+    said = [key for key in _MERGE_KEYS if merged.get(key) is not None]
+    if said and mode != "merge" and not any("write_mode" in layer for layer in layers[1:]):
+        raise UsageError(f"asset {subject} has {', '.join(said)}, which belong to write_mode 'merge', not to {mode!r}", asset=subject)
+    if settings.schema_evolution == "replace" and mode != "overwrite":
+        raise UsageError(f"asset {subject}: schema_evolution 'replace' belongs to write_mode 'overwrite', not to {mode!r}", asset=subject)
+    return settings
+
+
+def refuse_replaced_columns(settings: WriteSettings, *, partitioned: bool, subject: str) -> None:
+    """Refuse to replace the columns of a partitioned asset: rows of other partitions would lose theirs.
+
+    Raises:
+        UsageError: The settings say so.
+    """
+    if partitioned and settings.schema_evolution == "replace":
+        raise UsageError(
+            f"asset {subject} is partitioned, so schema_evolution 'replace' would take columns from rows of other partitions: "
+            "use 'additive', or change the table with lake.table(...)",
+            asset=subject,
+        )
+
+
+def _merge(metadata: Mapping[str, Any], subject: str) -> MergeSettings:
+    keys = _names(metadata, "merge_keys", (), subject)
+    if not keys:
+        raise UsageError(f"asset {subject} has write_mode 'merge' but no keys: set merge_keys to the columns that match", asset=subject)
+    condition = metadata.get("delete_when")
+    if condition is not None and (not isinstance(condition, str) or not condition.strip()):
+        raise UsageError(f"asset {subject}: delete_when must be SQL text over s.column, not {condition!r}", asset=subject)
+    by_source = _choice(metadata, "when_not_matched_by_source", get_args(WhenNotMatchedBySource), "keep", subject)
+    settings = MergeSettings(
+        keys=keys,
+        when_matched=_choice(metadata, "when_matched", get_args(WhenMatched), "update", subject),
+        when_not_matched=_choice(metadata, "when_not_matched", get_args(WhenNotMatched), "insert", subject),
+        when_not_matched_by_source=by_source,
+        delete_when=condition,
+    )
+    idle = settings.when_matched == "ignore" and settings.when_not_matched == "ignore" and by_source == "keep"
+    if idle and condition is None:
+        raise UsageError(f"asset {subject}: the merge would change nothing, because all of its branches ignore or keep rows", asset=subject)
     return settings
 
 

@@ -228,6 +228,22 @@ def changed_delete_files(reader: CatalogReader, edges: Edges) -> list[Row[Any]]:
     return list(reader.connection.execute(query.order_by(deletes.c.delete_file_id)))
 
 
+def all_data_files(reader: CatalogReader, table_ids: Collection[int]) -> list[Row[Any]]:
+    """Every row of ``ducklake_data_file`` of some tables, for whatever snapshot: by id."""
+    file = reader.catalog["data_file"]
+    names = ("data_file_id", "table_id", "begin_snapshot", "end_snapshot", "partial_max", "record_count", "file_size_bytes", "partition_id")
+    query = select(*(file.c[name] for name in names)).where(one_of(file.c.table_id, table_ids))
+    return list(reader.connection.execute(query.order_by(file.c.data_file_id)))
+
+
+def all_delete_files(reader: CatalogReader, table_ids: Collection[int]) -> list[Row[Any]]:
+    """Every row of ``ducklake_delete_file`` of some tables, likewise."""
+    deletes = reader.catalog["delete_file"]
+    names = ("delete_file_id", "data_file_id", "table_id", "begin_snapshot", "end_snapshot", "partial_max", "delete_count")
+    query = select(*(deletes.c[name] for name in names)).where(one_of(deletes.c.table_id, table_ids))
+    return list(reader.connection.execute(query.order_by(deletes.c.delete_file_id)))
+
+
 def _hit_by_delete_files(reader: CatalogReader, edges: Edges) -> Any:
     return select(reader.catalog["delete_file"].c.data_file_id).where(_newer(reader, edges))
 
@@ -256,7 +272,7 @@ def file_bounds(reader: CatalogReader, files: Collection[int], columns: Iterable
     if not files or not wanted:
         return {}
     stats = reader.catalog["file_column_stats"]
-    names = ("data_file_id", "column_id", "value_count", "null_count", "min_value", "max_value")
+    names = ("data_file_id", "column_id", "value_count", "null_count", "min_value", "max_value", "contains_nan")
     query = select(*(stats.c[name] for name in names)).where(stats.c.column_id.in_(wanted), one_of(stats.c.data_file_id, files))
     return {(row.data_file_id, row.column_id): row for row in reader.connection.execute(query)}
 

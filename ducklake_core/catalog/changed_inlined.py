@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     union_all,
 )
 
@@ -84,18 +85,34 @@ def changed_inlined_rows(
         columns: Columns whose values are wanted, by table id; None for a column that does not exist.
         known: Definitions of the same tables.
     """
+    return _groups(reader, sources, columns, known, lambda table_id: _differs(edges, everything=table_id in moved))
+
+
+def _groups(
+    reader: CatalogReader,
+    sources: Mapping[int, Sequence[InlinedTable]],
+    columns: Mapping[int, Sequence[Field | None]],
+    known: Mapping[int, Definition],
+    condition_of: Callable[[int], Any],
+) -> list[InlinedGroup]:
     cells = _Cells(reader, sources, columns, known)
     width = max((len(wanted) for wanted in columns.values()), default=0)
-    queries = [
-        cells.query(table_id, source, width, _differs(edges, everything=table_id in moved))
-        for table_id, tables in sources.items()
-        for source in tables
-    ]
+    queries = [cells.query(table_id, source, width, condition_of(table_id)) for table_id, tables in sources.items() for source in tables]
     found: list[InlinedGroup] = []
     for start in range(0, len(queries), _TABLES_PER_STATEMENT):
         rows = reader.connection.execute(union_all(*queries[start : start + _TABLES_PER_STATEMENT]))
         found += [cells.group(row) for row in rows]
     return found
+
+
+def all_inlined_rows(
+    reader: CatalogReader,
+    sources: Mapping[int, Sequence[InlinedTable]],
+    columns: Mapping[int, Sequence[Field | None]],
+    known: Mapping[int, Definition],
+) -> list[InlinedGroup]:
+    """Every row that the catalog holds for any snapshot; arguments as :func:`changed_inlined_rows`."""
+    return _groups(reader, sources, columns, known, lambda _table_id: lambda _source: true())
 
 
 def _differs(edges: Edges, *, everything: bool) -> Any:

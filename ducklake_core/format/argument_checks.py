@@ -389,4 +389,5 @@ _OF_METHOD: Mapping[tuple[str, str], Check] = {
     ("undrop_table", "new_name"): _or_none(given_text),
     ("create_view", "columns"): names,
     ("changed_tables", "tables"): _or_none(_names_by_text),
+    ("statistics", "tables"): _names_by_text,
 }

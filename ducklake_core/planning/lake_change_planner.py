@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ducklake_core.catalog import changed_files, changed_inlined
 from ducklake_core.catalog.changed_files import Definition, Edges, NamedTable
 from ducklake_core.catalog.changed_inlined import InlinedGroup
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import NotFoundError
-from ducklake_core.format.expressions.value_range import ValueRange, range_of
-from ducklake_core.format.files.data_files import ColumnStatistics
-from ducklake_core.format.layout.partition_pruning import partition_statistics
+from ducklake_core.format.expressions.value_range import ValueRange
 from ducklake_core.format.state import TableListing
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import folded, join_name, split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.change_log import ChangeLog
 from ducklake_core.planning.file_changes import FileChange, FileChanges
+from ducklake_core.planning.file_ranges import FileRanges
 from ducklake_core.results import ChangedRows, ChangedTable, LakeChanges, RowChange
 
 Wanted = Mapping[str, Sequence[str]]
@@ -94,7 +92,7 @@ class _Comparison:
             log=log,
             files=files,
             groups=groups,
-            ranges=_FileRanges(self._reader, files, known, by_table, ids),
+            ranges=FileRanges(self._reader, [row for row in files.files.values() if row.table_id in ids], known, by_table),
             known=known,
             registered=frozenset(registered),
         )
@@ -176,64 +174,6 @@ def _columns_by_table(
     return {table_id: fields for name in names for table_id, fields in columns[name.name].items()}
 
 
-class _FileRanges:
-    """Bounds of the wanted columns in files that changed."""
-
-    def __init__(
-        self,
-        reader: CatalogReader,
-        files: FileChanges,
-        known: Mapping[int, Definition],
-        columns: Mapping[int, tuple[Field | None, ...]],
-        ids: set[int],
-    ) -> None:
-        self._known = known
-        self._columns = columns
-        asked = {table_id for table_id, fields in columns.items() if any(fields)} & ids
-        in_question = [row for row in files.files.values() if row.table_id in asked]
-        self._values = changed_files.partition_values(reader, [row.data_file_id for row in in_question if row.partition_id is not None])
-        wanted = {field.id for table_id in asked for field in columns[table_id] if field is not None}
-        self._bounds = changed_files.file_bounds(reader, [row.data_file_id for row in in_question], wanted)
-        self._files = files.files
-
-    def of(self, change: FileChange) -> tuple[ValueRange, ...]:
-        fields = self._columns.get(change.table_id, ())
-        row = self._files.get(change.data_file_id)
-        if row is None or not any(fields):
-            return tuple(ValueRange() for _ in fields)
-        by_partition = self._by_partition(row, fields)
-        return tuple(self._range(row, field, by_partition) if field is not None else ValueRange() for field in fields)
-
-    def _range(self, row: Any, field: Field, by_partition: Mapping[int, ColumnStatistics]) -> ValueRange:
-        stored = self._bounds.get((row.data_file_id, field.id))
-        known = None
-        if stored is not None:
-            known = ColumnStatistics(
-                column_id=field.id,
-                column_size_bytes=0,
-                value_count=_number(stored.value_count),
-                null_count=_number(stored.null_count),
-                min_value=stored.min_value if isinstance(stored.min_value, str) else None,
-                max_value=stored.max_value if isinstance(stored.max_value, str) else None,
-            )
-        return range_of(field, {"statistics": known, "partition": by_partition.get(field.id)}, row.record_count)
-
-    def _by_partition(self, row: Any, fields: Sequence[Field | None]) -> Mapping[int, ColumnStatistics]:
-        spec = self._known[row.table_id].specs.get(row.partition_id) if row.partition_id is not None else None
-        values = self._values.get(row.data_file_id, {})
-        if spec is None or sorted(values) != list(range(len(spec.fields))):
-            return {}
-        texts = [values[index] for index in range(len(spec.fields))]
-        if not all(text is None or isinstance(text, str) for text in texts):
-            return {}
-        schema = Schema(columns=tuple(field for field in fields if field is not None))
-        return partition_statistics(spec, texts, schema, row.record_count)
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evidence:
     """The catalog's answers for all tables.
@@ -246,7 +186,7 @@ class _Evidence:
     log: ChangeLog
     files: FileChanges
     groups: Mapping[int, Sequence[InlinedGroup]]
-    ranges: _FileRanges
+    ranges: FileRanges
     known: Mapping[int, Definition]
     registered: frozenset[int]
 
@@ -296,7 +236,15 @@ class _Evidence:
 
     def _of_file(self, change: FileChange, named: tuple[int, ...]) -> ChangedRows:
         span = change.first, change.last
-        return self._rows(change.change, change.table_id, span, named, change.row_count, self.ranges.of(change), change.data_file_id)
+        return self._rows(
+            change.change,
+            change.table_id,
+            span,
+            named,
+            change.row_count,
+            self.ranges.of(change.table_id, change.data_file_id),
+            change.data_file_id,
+        )
 
     def _of_groups(self, table_id: int, *, added: bool = False, removed: bool = False, at: int | None = None) -> Iterator[ChangedRows]:
         """Changes of inlined rows; ``at`` is the snapshot at which the table lost or got its name."""

@@ -10,9 +10,11 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 
 from ducklake_dagster import (
+    DeleteRatio,
     DuckLakeIOManager,
     DuckLakeResource,
     LocalStorage,
+    SnapshotBacklog,
     SqliteCatalog,
     build_commit_sensor,
     build_compaction_sensor,
@@ -53,7 +55,7 @@ all_assets = [*reference, *partitioned, flight_assets.routes]
 checks = [
     *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
     *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
-    *build_lake_checks(assets=partitioned, max_delete_ratio=0.5, max_snapshots=1000),
+    *build_lake_checks(assets=partitioned, checks=[DeleteRatio(maximum=0.5), SnapshotBacklog(maximum=1000)]),
 ]
 resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
 

@@ -226,7 +226,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(run: Run, lake_res
     assert "'day', which partition_expr names; it has: n" in refused(table, DAYS, partition_expr="day")
     assert "int64, which cannot be matched with time partitions" in refused(table, DAYS, partition_expr="n")
     assert "no keys: set upsert_keys" in refused(table, write_mode="upsert")
-    assert "must be one of overwrite, append, upsert, not 'replace'" in refused(table, write_mode="replace")
+    assert "must be one of overwrite, append, upsert, merge, not 'replace'" in refused(table, write_mode="replace")
     assert "must be a name or a list of names" in refused(table, partition_by=[1])
     assert "builtins.dict, which cannot be written" in refused({"n": [1]})
     assert "annotate the asset '-> None'" in refused(None)

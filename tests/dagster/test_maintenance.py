@@ -117,7 +117,7 @@ def test_the_sensor_asks_once_for_each_state_and_for_what_can_be_merged_only(
 
     (first,) = requests()
     table_id = filled.connect().table("small").state.id
-    assert first.run_key == f"compact:{table_id}:5"
+    assert first.run_key.startswith(f"compact:{table_id}:")
     assert first.run_config["ops"]["merge_adjacent_files"]["config"]["tables"] == ["main.small"]
     assert [request.run_key for request in requests()] == [first.run_key]
     job = dg.Definitions(sensors=[sensor], resources=resources(filled)).resolve_job_def("ducklake_compaction_job")

@@ -124,3 +124,35 @@ def test_frames_of_both_kinds_meet(spark: SparkSession, run: Run, lake_resource:
 
     run([small, large, again])
     assert stored(lake_resource, "again") == [(2,), (4,), (6,)]
+
+
+@pytest.mark.slow
+def test_merges_and_replaced_columns_of_spark_frames(
+    spark: SparkSession, run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
+) -> None:
+    frames = [
+        spark.createDataFrame([(1, day(27), "a", "I"), (2, day(27), "b", "I")], "id INT, day DATE, v STRING, op STRING"),
+        spark.createDataFrame([(3, day(28), "c", "I")], "id INT, day DATE, v STRING, op STRING"),
+        spark.createDataFrame([(2, day(27), "B", "U"), (9, day(27), "x", "D")], "id INT, day DATE, v STRING, op STRING"),
+    ]
+    settings = {"write_mode": "merge", "merge_keys": "id", "delete_when": "s.op = 'D'", "when_not_matched_by_source": "delete"}
+
+    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "CAST(day AS DATE)", "sort_by": "id", **settings})
+    def merged() -> DataFrame:
+        return frames.pop(0)
+
+    for key in ("2026-03-27", "2026-03-28", "2026-03-27"):
+        run([merged], partition_key=key)
+    assert stored(lake_resource, "merged") == [(2, day(27), "B"), (3, day(28), "c")]
+
+    replacing = [spark.createDataFrame([(1, "a")], "id INT, v STRING"), spark.createDataFrame([("x", 1.5)], "id STRING, w DOUBLE")]
+
+    @dg.asset(metadata={"schema_evolution": "replace"})
+    def replaced() -> DataFrame:
+        return replacing.pop(0)
+
+    for _ in range(2):
+        run([replaced])
+    with oracle(sqlite_address) as duck:
+        assert duck.rows("SELECT id, w FROM lake.replaced") == [("x", 1.5)]
+        assert duck.rows("SELECT id, v FROM lake.merged ORDER BY id") == [(2, "B"), (3, "c")]

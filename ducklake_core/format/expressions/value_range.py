@@ -29,7 +29,7 @@ class ValueRange:
     has_values: bool = True
 
 
-def range_of(column: Field, found: Mapping[str, ColumnStatistics | None], record_count: int) -> ValueRange:
+def range_of(column: Field, found: Mapping[str, ColumnStatistics | None], record_count: int, *, with_floats: bool = False) -> ValueRange:
     """Combine what several sources say about a column of a file, for instance its partition values and its statistics.
 
     >>> from ducklake_core.format.types.data_types import INT32
@@ -41,14 +41,17 @@ def range_of(column: Field, found: Mapping[str, ColumnStatistics | None], record
     Args:
         found: What each source knows, None for nothing.
         record_count: Rows of the file.
+        with_floats: Whether columns of floats have bounds: those of sources that say they have no NaN.
     """
     low: Any = None
     high: Any = None
     for one in found.values():
-        if one is None or not column.is_leaf or column.type in _WITHOUT_BOUNDS:
+        if one is None or not column.is_leaf or (column.type in _WITHOUT_BOUNDS and column.type not in FLOATS):
             continue
         if one.value_count == 0 and one.null_count == record_count > 0:
             return ValueRange(has_values=False)
+        if column.type in FLOATS and not (with_floats and one.contains_nan is False):
+            continue
         least, greatest = _value(one.min_value, column), _value(one.max_value, column)
         if least is not None and greatest is not None and least > greatest:
             continue

@@ -1,0 +1,168 @@
+"""One kind of check: what it needs of the catalog, and its verdict on one asset."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import dagster as dg
+
+from ducklake_core.errors import UsageError
+from ducklake_dagster.asset_tables import AssetTable
+from ducklake_dagster.lake_state import LakeState
+from ducklake_dagster.stored_partitions import Part, StoredTable
+
+_MOST_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The outcome of a check on one asset.
+
+    Attributes:
+        passed: Whether it passed.
+        description: Why, in words.
+        metadata: Numbers, plotted by Dagster.
+    """
+
+    passed: bool
+    description: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a check looks at.
+
+    Attributes:
+        table: The asset.
+        stored: Its rows.
+        keys: The partitions that it is about, None for the whole table.
+        session: Gives a Spark session; None where there is none.
+    """
+
+    table: AssetTable
+    stored: StoredTable
+    keys: Sequence[str] | None
+    session: Callable[[], Any] | None = None
+
+    @property
+    def state(self) -> LakeState:
+        """Of the whole lake."""
+        return self.stored.state
+
+    def parts(self) -> list[Part]:
+        """The partitions, or the whole table."""
+        return self.stored.parts(self.keys)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeCheck(ABC):
+    """A check of DuckLake tables, for :func:`build_lake_checks` and :func:`build_check_sensor`.
+
+    Attributes:
+        name: Name of the check; checks of one asset need different ones.
+        severity: ERROR or WARN; only ERROR stops what is downstream of a blocking check.
+        blocking: Whether downstream assets of the same run wait for it.
+    """
+
+    name: str
+    severity: dg.AssetCheckSeverity = dg.AssetCheckSeverity.WARN
+    blocking: bool = False
+
+    judges_changes: ClassVar[bool] = False
+    reads_rows: ClassVar[bool] = False
+    checks_catalog: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        self.refuse_nonsense()
+
+    @abstractmethod
+    def text(self) -> str:
+        """What holds when it passes."""
+
+    @abstractmethod
+    def _verdict(self, subject: Subject) -> Verdict:
+        """Judge one asset.
+
+        Raises:
+            DuckLakeError: It cannot be judged.
+        """
+
+    def columns(self) -> Iterable[str]:
+        """Columns of which bounds and NULLs are needed."""
+        return ()
+
+    def refuse_nonsense(self) -> None:  # noqa: B027 - some kinds have nothing to refuse
+        """Look at the settings.
+
+        Raises:
+            UsageError: One that cannot be.
+        """
+
+    def refuse_negative(self, **bounds: float | None) -> None:
+        """Refuse bounds below 0, and a check without any.
+
+        Raises:
+            UsageError: Which one.
+        """
+        for setting, bound in bounds.items():
+            if bound is not None and bound < 0:
+                raise UsageError(f"{type(self).__name__}: {setting} must not be negative, it is {bound}", parameter=setting)
+        if all(bound is None for bound in bounds.values()):
+            raise UsageError(f"{type(self).__name__} needs at least one of {', '.join(bounds)}")
+
+
+def verdict_of(check: LakeCheck, subject: Subject) -> Verdict:
+    """The verdict of a check on one asset.
+
+    Raises:
+        DuckLakeError: It cannot be judged.
+    """
+    return check._verdict(subject)  # noqa: SLF001 - what it takes is no part of the package's face
+
+
+def judged(faults: Sequence[str], otherwise: str, metadata: Mapping[str, Any]) -> Verdict:
+    """The verdict by what was found wrong, of which the first few are shown."""
+    more = f"; and {len(faults) - _MOST_SHOWN} more" if len(faults) > _MOST_SHOWN else ""
+    return Verdict(passed=not faults, description="; ".join(faults[:_MOST_SHOWN]) + more or otherwise, metadata=metadata)
+
+
+def labelled(part: Part, fault: str) -> str:
+    """A fault with the partition that it is of."""
+    return f"{part.label}: {fault}" if part.label else fault
+
+
+def of_parts(parts: Sequence[Part]) -> str:
+    """How many partitions, for a sentence."""
+    keys = sum(len(part.keys or ()) for part in parts)
+    return f" in {keys} partitions" if keys else ""
+
+
+def age_of(value: timedelta | str) -> timedelta:
+    """A timedelta, or a text such as ``"26 hours"``.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if isinstance(value, timedelta):
+        return value
+    from ducklake_core import parse_age
+
+    return parse_age(value)
+
+
+def shown_age(age: timedelta) -> str:
+    """An age for people.
+
+    >>> shown_age(timedelta(hours=26, minutes=3)), shown_age(timedelta(seconds=90))
+    ('1.1 days', '1.5 minutes')
+    """
+    seconds = age.total_seconds()
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"

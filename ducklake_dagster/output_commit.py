@@ -1,0 +1,271 @@
+"""One output as one commit: columns, layout, rows and comments of its table together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ducklake_core.errors import SchemaError
+from ducklake_dagster.definition_texts import Comment
+from ducklake_dagster.naming import TableAddress
+from ducklake_dagster.slice_predicate import SlicePredicate
+from ducklake_dagster.write_settings import MergeSettings, WriteSettings
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake, Schema, Snapshot, Table, Transaction, WriteResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenOutput:
+    """A commit, and what is to be said about it beside its numbers."""
+
+    result: WriteResult
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCommit:
+    """What goes into the commit.
+
+    Attributes:
+        address: The table.
+        frame: Rows; ``columns`` are its columns.
+        table: The table as it was before, None when the commit makes it.
+        predicate: The run's slice, None for all of the table.
+        comments: That differ from those of the table.
+        texts: What the commit says about itself.
+    """
+
+    address: TableAddress
+    frame: Any
+    columns: Schema
+    settings: WriteSettings
+    table: Table | None
+    predicate: SlicePredicate | None
+    comments: Sequence[Comment]
+    texts: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The table, as SQL."""
+        return self.address.sql
+
+    def run(self, lake: DuckLake) -> WrittenOutput:
+        """Commit it, or find the commit that an earlier attempt made.
+
+        Raises:
+            SchemaError: Frame and table do not fit.
+            UsageError: A setting does not fit the table, or a row lies outside of the slice.
+        """
+        layout = list(self._layout_changes())
+        if self.settings.merge is None and not (layout or self.comments or self._makes_sorted_table or self._replaced()):
+            return WrittenOutput(result=lake.write(self.name, self.frame, **self._how, **self.texts))
+        with lake.transaction(**self.texts) as tx:
+            if tx.repeated is None:
+                self._stage(tx)
+            elif self.settings.merge is not None:
+                # Refuses a commit id under which something else was done.
+                self._merge(tx, self.settings.merge)
+        if tx.repeated is not None:
+            return WrittenOutput(result=self._repeated(lake, tx.repeated))
+        notes: dict[str, Any] = {"ducklake/layout_change": "; ".join(layout)} if layout else {}
+        if replaced := self._replaced():
+            notes["ducklake/replaced_columns"] = "\n".join(replaced)
+        return WrittenOutput(result=tx.result.writes[0], notes=notes)
+
+    def _repeated(self, lake: DuckLake, snapshot: Snapshot) -> WriteResult:
+        """The result of a commit that an earlier attempt made."""
+        from ducklake_core import WriteResult
+
+        if self.settings.merge is None:
+            return lake.write(self.name, self.frame, **self._how, **self.texts)
+        table_id = self.table.state.id if self.table is not None else 0
+        return WriteResult(table=str(self.address), table_id=table_id, snapshot=snapshot, repeated=True)
+
+    def _stage(self, tx: Transaction) -> None:
+        settings = self.settings
+        if self.table is None and (self._makes_sorted_table or settings.merge is not None):
+            self._create(tx)
+        if self.table is not None:
+            self._replace_columns(tx, self.table)
+            if _differ(settings.partition_by, self.table.info().partition_by):
+                tx.set_partitioned_by(self.name, settings.partition_by)
+            if _differ(settings.sort_by, _sort_texts(self.table)):
+                tx.set_sorted_by(self.name, settings.sort_by)
+        if settings.merge is not None:
+            if self.table is not None:
+                self._evolve(tx, self.table, self._flags(self.table))
+            self._merge(tx, settings.merge)
+        else:
+            tx.write(self.name, self.frame, **self._how)
+        for comment in self.comments:
+            tx.set_comment(self.name, comment.text, column=comment.column)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        mode, predicate = self.settings.write_mode, self.predicate
+        evolution = self.settings.schema_evolution
+        return {
+            "mode": mode,
+            "where": predicate.to_condition() if predicate and mode == "overwrite" else None,
+            "on": self.settings.upsert_keys if mode == "upsert" else (),
+            "partition_by": self.settings.partition_by if self.table is None and not self._makes_sorted_table else (),
+            "schema_evolution": "additive" if evolution == "replace" else evolution,
+        }
+
+    @property
+    def _makes_sorted_table(self) -> bool:
+        return self.table is None and bool(self.settings.sort_by)
+
+    def _create(self, tx: Transaction) -> None:
+        from ducklake_core import Schema
+
+        tx.create_schema(self.address.schema, if_not_exists=True)
+        left_out = self._flags(None)
+        columns = Schema(columns=tuple(column for column in self.columns if column.name not in left_out))
+        tx.create_table(self.name, columns, partition_by=self.settings.partition_by)
+        if self.settings.sort_by:
+            tx.set_sorted_by(self.name, self.settings.sort_by)
+
+    def _layout_changes(self) -> Iterator[str]:
+        """How the layout of the table differs from the asset's, in words; nothing where the asset says nothing."""
+        if self.table is None:
+            return
+        stays = "files that are there stay as they are"
+        partitions, order = self.table.info().partition_by, _sort_texts(self.table)
+        if _differ(self.settings.partition_by, partitions):
+            yield f"partitioned by {', '.join(self.settings.partition_by)}, was by {', '.join(partitions) or 'nothing'}; {stays}"
+        if _differ(self.settings.sort_by, order):
+            yield f"sorted by {', '.join(self.settings.sort_by)}, was by {', '.join(order) or 'nothing'}; {stays}"
+
+    def _replaced(self) -> list[str]:
+        """Columns that are replaced, in words."""
+        if self.table is None or self.settings.schema_evolution != "replace":
+            return []
+        changes = []
+        for column in self.table.schema:
+            mine = self.columns.find(column.name)
+            if mine is None:
+                changes.append(f"column {column.name!r} ({column.type}) was dropped")
+            elif str(mine.type) != str(column.type):
+                changes.append(f"column {column.name!r} became {mine.type}, was {column.type}")
+        return changes
+
+    def _replace_columns(self, tx: Transaction, table: Table) -> None:
+        """Give the table the frame's columns. All of its rows are replaced, so that none has values in the old ones."""
+        if not self._replaced():
+            return
+        before, order = table.info().partition_by, _sort_texts(table)
+        if before:
+            tx.reset_partitioned_by(self.name)
+        if order:
+            tx.reset_sorted_by(self.name)
+        # New columns first: a table is never without any.
+        added = [column for column in self.columns if table.schema.find(column.name) is None]
+        for column in added:
+            tx.add_column(self.name, (column.name,), column.type)
+        for column in table.schema:
+            mine = self.columns.find(column.name)
+            if mine is None:
+                tx.drop_column(self.name, (column.name,))
+            elif str(mine.type) != str(column.type):
+                self._exchange(tx, column.name, mine)
+        if before and not _differ(self.settings.partition_by, before):
+            tx.set_partitioned_by(self.name, before)
+        if order and not _differ(self.settings.sort_by, order):
+            tx.set_sorted_by(self.name, order)
+
+    def _exchange(self, tx: Transaction, old: str, new: Any) -> None:
+        aside = f"{old}_replaced"
+        while self.columns.find(aside) is not None or (self.table is not None and self.table.schema.find(aside) is not None):
+            aside += "_"
+        tx.rename_column(self.name, (old,), aside)
+        tx.add_column(self.name, (new.name,), new.type)
+        tx.drop_column(self.name, (aside,))
+
+    def _merge(self, tx: Transaction, merge: MergeSettings) -> None:
+        left_out = self._flags(self.table)
+        values = {column.name: f's."{_doubled(column.name)}"' for column in self.columns if column.name not in left_out}
+        builder = tx.merge(self.name, self.frame, on=list(merge.keys))
+        kept = None if merge.delete_when is None else f"NOT ({merge.delete_when}) OR ({merge.delete_when}) IS NULL"
+        if merge.when_matched == "delete":
+            builder.when_matched_delete()
+        elif merge.delete_when is not None:
+            builder.when_matched_delete(where=merge.delete_when)
+        if merge.when_matched == "update":
+            builder.when_matched_update(values)
+        if merge.when_not_matched == "insert":
+            builder.when_not_matched_insert(values, where=kept)
+        if merge.when_not_matched_by_source == "delete":
+            builder.when_not_matched_by_source_delete(where=self.predicate.to_sql(prefix="t.") if self.predicate is not None else None)
+        builder.execute()
+
+    def _flags(self, table: Table | None) -> frozenset[str]:
+        """Columns of the frame that only say what is to be deleted: the condition names them, and the table does not have them."""
+        condition = self.settings.merge.delete_when if self.settings.merge is not None else None
+        if condition is None:
+            return frozenset()
+        mentioned = {name.casefold() for name in re.findall(r"\w+", condition)}
+        keys = {name.casefold() for name in (*(self.settings.merge.keys if self.settings.merge else ()), *self._slice_columns)}
+        return frozenset(
+            column.name
+            for column in self.columns
+            if column.name.casefold() in mentioned - keys and (table is None or table.schema.find(column.name) is None)
+        )
+
+    @property
+    def _slice_columns(self) -> set[str]:
+        return {constraint.column for box in self.predicate.boxes for constraint in box} if self.predicate is not None else set()
+
+    def _evolve(self, tx: Transaction, table: Table, left_out: frozenset[str]) -> None:
+        new = [column for column in self.columns if column.name not in left_out and table.schema.find(column.name) is None]
+        if new and self.settings.schema_evolution == "strict":
+            names = ", ".join(f"{column.name} ({column.type})" for column in new)
+            raise SchemaError(
+                f"{self.name} has no columns {names}, which the frame has: drop them, or set schema_evolution to 'additive'",
+                table=self.name,
+                columns=tuple(column.name for column in new),
+            )
+        for column in new:
+            tx.add_column(self.name, (column.name,), column.type)
+        if self.settings.schema_evolution == "strict":
+            return
+        for column in self.columns:
+            stored = table.schema.find(column.name)
+            if stored is not None and str(stored.type) != str(column.type):
+                try:
+                    tx.set_column_type(self.name, (stored.name,), column.type)
+                except SchemaError:
+                    # The table's type holds the frame's values, or the merge refuses those that it does not.
+                    continue
+
+
+def _sort_texts(table: Table) -> tuple[str, ...]:
+    """Sort keys as users write them."""
+    return tuple(f"{key.expression} {key.direction} {key.null_order.replace('_', ' ')}" for key in table.sort_keys)
+
+
+def _differ(wanted: Sequence[str], present: Sequence[str]) -> bool:
+    """Whether the asset names a layout, and the table has another one."""
+    return bool(wanted) and tuple(map(_bare, present)) != tuple(map(_bare, wanted))
+
+
+def _bare(key: str) -> str:
+    """A partition or sort key without what makes no difference; keys that still differ may be the same, which the catalog finds out.
+
+    >>> _bare('"Day" DESC'), _bare("day desc NULLS LAST"), _bare("lower(a) ASC NULLS LAST"), _bare("year( day )")
+    ('day desc nulls last', 'day desc nulls last', 'lower(a)', 'year(day)')
+    """
+    text = " ".join(key.replace('"', "").casefold().split())
+    text = re.sub(r"\s*([(),])\s*", r"\1", text)
+    match = re.fullmatch(r"(.+?)(?: (asc|desc))?(?: nulls (first|last))?", text)
+    assert match is not None
+    expression, direction, nulls = match.groups()
+    direction, nulls = direction or "asc", nulls or "last"
+    return expression if (direction, nulls) == ("asc", "last") else f"{expression} {direction} nulls {nulls}"
+
+
+def _doubled(name: str) -> str:
+    return name.replace('"', '""')
