@@ -72,9 +72,10 @@ class ManyTablesReader(CatalogReader):
         names = sorted({name for _, name in self._every_inlined(("data",)) if name in self._existing})
         quote = self.connection.dialect.identifier_preparer
         prefix = f"{quote.quote_schema(self.catalog.schema)}." if self.catalog.schema else ""
+        ended = self.catalog.inlined.end_snapshot
         # Numbers of rows, and of those with an end; the place in the list tells whose they are.
         counts = [
-            f"SELECT {place} AS place, count(*) AS n, count(end_snapshot) AS ended FROM {prefix}{quote.quote(name)}"  # noqa: S608
+            f"SELECT {place} AS place, count(*) AS n, count({ended}) AS ended FROM {prefix}{quote.quote(name)}"  # noqa: S608
             for place, name in enumerate(names)
         ]
         level = counts
