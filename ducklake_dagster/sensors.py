@@ -14,6 +14,8 @@ import dagster as dg
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.commit_events import CommitEvents, Place, commit_events, wanted_columns
+from ducklake_dagster.downstream_runs import run_requests
+from ducklake_dagster.read_points import lake_identity
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, LakeChanges
@@ -75,6 +77,7 @@ def build_commit_sensor(
     max_seconds_per_tick: float = 15,
     report_history: bool = False,
     minimum_interval_seconds: int = 30,
+    request_runs: dg.AssetSelection | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None = None,
 ) -> dg.SensorDefinition:
     """Build a sensor that reports changes which no run of this Dagster instance made.
 
@@ -100,8 +103,12 @@ def build_commit_sensor(
             on an evaluation after 60 seconds.
         report_history: Whether the first evaluation starts at the oldest snapshot instead of the newest.
         minimum_interval_seconds: Seconds between evaluations.
+        request_runs: Assets that a run is requested of when what they read has changed: one for each of their partitions that reads a
+            changed partition, directly or through a view. Runs of assets after those are for automation conditions. Without it the
+            events alone are reported, which ``AutomationCondition.eager()`` answers to.
     """
     tables = asset_tables(assets, schema)
+    selection = _selection(request_runs)
     if not tables:
         raise UsageError(f"sensor {name} has no assets to report on")
     if min(max_snapshots_per_tick, max_events_per_tick) < 1:
@@ -112,13 +119,14 @@ def build_commit_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=dg.DefaultSensorStatus.STOPPED,
         required_resource_keys={lake_key},
+        asset_selection=selection,
         description="Reports DuckLake commits made outside of this Dagster instance as asset events.",
     )
     def commits(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         deadline = time.monotonic() + max_seconds_per_tick
         lake: DuckLake = getattr(context.resources, lake_key).connect()
         cursor = _Cursor.parse(context.cursor)
-        catalog = _identity(lake)
+        catalog = lake_identity(lake)
         if cursor is None or cursor.catalog != catalog:
             cursor = _start(lake, catalog, report_history=report_history)
         changes, cursor = _changes(lake, cursor, tables, max_snapshots_per_tick)
@@ -135,18 +143,29 @@ def build_commit_sensor(
             reached = replace(cursor, until=found.until, place=reported[-1][0])
         else:
             reached = _Cursor(catalog=catalog, snapshot=found.until, committed=_committed(changes, found.until))
-        return dg.SensorResult(
-            asset_events=[make() for _, make in reported],
-            cursor=reached.text(),
-            skip_reason=_summary(changes, found, len(reported), reached),
-        )
+        events = [make() for _, make in reported]
+        requests: list[dg.RunRequest] = []
+        if selection is not None:
+            changed = [(event.asset_key, event.partition) for event in events if isinstance(event, dg.AssetMaterialization)]
+            requests = run_requests(context, changed, selection, f"{catalog}:{found.until}")
+        # Dagster allows no reason where runs are requested.
+        reason = None if requests else _summary(changes, found, len(reported), reached)
+        return dg.SensorResult(asset_events=events, run_requests=requests, cursor=reached.text(), skip_reason=reason)
 
     return commits
 
 
-def _identity(lake: DuckLake) -> str:
-    # A catalog has no id of its own; the uuid of its first schema, main, is made with it and is never given again.
-    return min(lake.schemas(), key=lambda schema: schema.id).uuid
+def _selection(request_runs: dg.AssetSelection | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None) -> dg.AssetSelection | None:
+    if request_runs is None or isinstance(request_runs, dg.AssetSelection):
+        return request_runs
+    keys = [
+        key
+        for one in request_runs
+        for key in (
+            one.keys if isinstance(one, dg.AssetsDefinition) else [dg.AssetKey.from_user_string(one) if isinstance(one, str) else one]
+        )
+    ]
+    return dg.AssetSelection.assets(*keys)
 
 
 def _start(lake: DuckLake, catalog: str, *, report_history: bool) -> _Cursor:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ducklake_core.errors import NotFoundError, SchemaError, UsageError
+from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UsageError
 from ducklake_dagster.asset_tables import AssetTable
-from ducklake_dagster.definition_texts import TableTexts, table_texts
+from ducklake_dagster.audits import RESULTS, Audit, AuditResult, audit_metadata, audits_of, run_audits
+from ducklake_dagster.branches import Branch
+from ducklake_dagster.definition_texts import Comment, TableTexts, table_texts
 from ducklake_dagster.handlers import FrameHandler, handler_for_frame
 from ducklake_dagster.handlers.arrow import outside_text
 from ducklake_dagster.naming import TableAddress, output_address, refuse_other_names
@@ -21,7 +23,9 @@ from ducklake_dagster.table_slice import TableSlice, partition_boxes
 from ducklake_dagster.write_settings import OUTPUT_KEYS, WriteSettings, plain_metadata, refuse_unknown_keys, resolve_settings
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Schema, Table, WriteResult
+    from ducklake_core import DuckLake, Schema, Table, Transaction, WriteResult
+
+_AUDIT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +42,8 @@ class TableOutput:
         asset: The asset as sensors and checks see it, None for the output of an op.
         provenance: What the commit says about itself.
         texts: What the definition says about the table and its columns, which become comments.
+        audits: What must be so before the rows are committed.
+        branch: The branch that is written to, None for production.
     """
 
     subject: str
@@ -50,6 +56,8 @@ class TableOutput:
     asset: AssetTable | None
     provenance: Provenance
     texts: TableTexts
+    audits: Mapping[str, Audit]
+    branch: str | None
 
     @property
     def columns(self) -> Schema:
@@ -107,13 +115,16 @@ class TableOutput:
 
         return slice_predicate(self.table_slice, column_type)
 
-    def write(self, lake: DuckLake, table: Table | None, predicate: SlicePredicate | None) -> WrittenOutput:
+    def write(
+        self, lake: DuckLake, table: Table | None, predicate: SlicePredicate | None, publish: Callable[[Sequence[AuditResult]], None]
+    ) -> WrittenOutput:
         """Write it, in exactly one commit, which also gives the table the keys and comments that the definition names.
 
         Args:
             lake: The lake.
             table: What :meth:`table` gave.
             predicate: The slice.
+            publish: Takes the results of the audits, and raises what ends the write without a commit.
 
         Raises:
             UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
@@ -140,7 +151,9 @@ class TableOutput:
             "commit_id": self.provenance.commit_id,
         }
         try:
-            return self._commit(lake, table, frame, how, commit)
+            if not self.audits:
+                return self._commit(lake, table, frame, how, commit)
+            return self._audited(lake, table, frame, how, commit, predicate, publish)
         except UsageError as error:
             row = error.details.get("row_outside")
             if row is None:
@@ -155,15 +168,58 @@ class TableOutput:
             return WrittenOutput(result=lake.write(name, frame, **how, **commit))
         with lake.transaction(**commit) as tx:
             if tx.repeated is None:
-                if layout is not None:
-                    tx.set_partitioned_by(name, self.settings.partition_by)
-                tx.write(name, frame, **how)
-                for comment in comments:
-                    tx.set_comment(name, comment.text, column=comment.column)
+                self._stage(tx, frame, how, layout, comments)
+        return self._written(lake, tx, frame, how, commit, layout)
+
+    def _stage(self, tx: Transaction, frame: Any, how: Mapping[str, Any], layout: str | None, comments: Sequence[Comment]) -> None:
+        name = self.address.sql
+        if layout is not None:
+            tx.set_partitioned_by(name, self.settings.partition_by)
+        tx.write(name, frame, **how)
+        for comment in comments:
+            tx.set_comment(name, comment.text, column=comment.column)
+
+    def _written(
+        self, lake: DuckLake, tx: Transaction, frame: Any, how: Mapping[str, Any], commit: Mapping[str, Any], layout: str | None
+    ) -> WrittenOutput:
         if tx.repeated is not None:
-            return WrittenOutput(result=lake.write(name, frame, **how, **commit))
+            return WrittenOutput(result=lake.write(self.address.sql, frame, **how, **commit))
         notes = {"ducklake/layout_change": layout} if layout is not None else {}
         return WrittenOutput(result=tx.result.writes[0], notes=notes)
+
+    def _audited(  # noqa: PLR0917 - one write, looked at
+        self,
+        lake: DuckLake,
+        table: Table | None,
+        frame: Any,
+        how: Mapping[str, Any],
+        commit: Mapping[str, Any],
+        predicate: SlicePredicate | None,
+        publish: Callable[[Sequence[AuditResult]], None],
+    ) -> WrittenOutput:
+        """Write in a transaction, look at what it would leave behind, and commit only then.
+
+        What was looked at is what is committed: a commit of others to the table in between is a conflict, and all begins anew.
+        """
+        inside = predicate.to_condition() if predicate else None
+        session = self.handler.session_of(self.frame)
+        for attempt in range(_AUDIT_ATTEMPTS):
+            results: list[AuditResult] = []
+            layout, comments = self._layout_change(table), self.texts.differing_from(table, self.columns)
+            try:
+                with lake.transaction(**commit) as tx:
+                    if tx.repeated is None:
+                        self._stage(tx, frame, how, layout, comments)
+                        results = run_audits(tx, self.address.sql, self.audits, inside, session)
+                        publish(results)
+            except CommitConflictError:
+                if attempt + 1 == _AUDIT_ATTEMPTS or not self.handler.is_replayable(frame):
+                    raise
+                table = self.table(lake)
+                continue
+            written = self._written(lake, tx, frame, how, commit, layout)
+            return replace(written, notes={**written.notes, RESULTS: audit_metadata(results)}) if results else written
+        raise AssertionError("the last attempt returns or raises")
 
     def _layout_change(self, table: Table | None) -> str | None:
         """How the partition keys of the table differ from the asset's; None where they do not, or the asset names none."""
@@ -190,9 +246,9 @@ def _bare(key: str) -> str:
 
 
 def plan_output(
-    context: dg.OutputContext, frame: Any, defaults: WriteSettings, default_schema: str | None, *, comments: bool
+    context: dg.OutputContext, frame: Any, defaults: WriteSettings, default_schema: str | None, *, comments: bool, branch: Branch | None
 ) -> TableOutput:
-    """Plan the output; with ``comments`` the table gets the descriptions of the definition.
+    """Plan the output; with ``comments`` the table gets the descriptions of the definition, with ``branch`` it is the branch's.
 
     Raises:
         UsageError: No frame, a setting that cannot be, or partitions without a column to match them with.
@@ -204,6 +260,7 @@ def plan_output(
     refuse_other_names(run_time, definition, subject)
     refuse_unknown_keys(definition, OUTPUT_KEYS, f"asset {subject}")
     address = output_address(context, definition, default_schema)
+    address = branch.address(address) if branch is not None else address
     keys = tuple(sorted(context.asset_partition_keys)) if context.has_asset_partitions else ()
     boxes = None
     if context.has_asset_partitions:
@@ -226,8 +283,10 @@ def plan_output(
         )
         if context.has_asset_key
         else None,
-        provenance=provenance(context, keys),
+        provenance=provenance(context, keys, branch=branch.name if branch is not None else None),
         texts=table_texts(context, definition) if comments else TableTexts(),
+        audits=audits_of(definition, subject),
+        branch=branch.name if branch is not None else None,
     )
 
 

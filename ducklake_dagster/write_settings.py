@@ -20,11 +20,9 @@ MissingColumns: TypeAlias = Literal["null", "error"]
 _PREFIX = "ducklake/"
 OUTPUT_KEYS = (
     "table", "schema", "partition_expr", "partition_by", "write_mode", "upsert_keys", "schema_evolution", "missing_columns",
-    "out_of_slice", "shared",
+    "out_of_slice", "shared", "audits",
 )  # fmt: skip
 """Keys of an asset's metadata that the IO manager reads."""
-INPUT_KEYS = ("columns", "ducklake/where", "ducklake/snapshot")
-"""Keys of an input's metadata that the IO manager reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
