@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 if TYPE_CHECKING:
+    from ducklake_dagster.audit_checks import build_audit_checks as build_audit_checks
     from ducklake_dagster.audits import Audit as Audit
-    from ducklake_dagster.audits import build_audit_checks as build_audit_checks
     from ducklake_dagster.catalogs import AddressCatalog as AddressCatalog
     from ducklake_dagster.catalogs import Catalog as Catalog
     from ducklake_dagster.catalogs import DuckDBCatalog as DuckDBCatalog
@@ -58,7 +58,7 @@ _EXPORTS = {
     "Storage": "resources",
     "Audit": "audits",
     "ChangesFrom": "input_settings",
-    "build_audit_checks": "audits",
+    "build_audit_checks": "audit_checks",
     "AddressCatalog": "catalogs",
     "Catalog": "catalogs",
     "AzureStorage": "resources",

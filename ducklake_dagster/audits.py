@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.write_settings import plain_metadata
 
 if TYPE_CHECKING:
     from ducklake_core import Condition, Scan, Transaction
@@ -44,23 +44,72 @@ class AuditResult:
         return {} if self.failing_rows is None else {"ducklake/failing_rows": self.failing_rows}
 
 
+def stored_audits(audits: Mapping[str, Audit]) -> dict[str, Any]:
+    """Audits as metadata can hold them: a function by the place that it is imported from.
+
+    >>> stored_audits({"positive": "n > 0", "sane": len})
+    {'positive': 'n > 0', 'sane': {'function': 'builtins:len'}}
+
+    Raises:
+        UsageError: No mapping of names to conditions or functions, or a function that cannot be imported.
+    """
+    if not isinstance(audits, Mapping):
+        raise _wrong("ducklake_metadata", audits)
+    stored = {name: {"function": _place(audit)} if callable(audit) else audit for name, audit in audits.items()}
+    audits_of({AUDITS: stored}, "ducklake_metadata")
+    return stored
+
+
 def audits_of(metadata: Mapping[str, Any], subject: str) -> Mapping[str, Audit]:
     """The audits in an asset's metadata, by name.
 
     Raises:
         UsageError: They are no mapping of names to conditions or functions.
     """
-    found = metadata.get(AUDITS) or {}
-    if not isinstance(found, Mapping) or not all(
-        isinstance(name, str) and name.isidentifier() and (callable(audit) or (isinstance(audit, str) and audit.strip()))
-        for name, audit in found.items()
-    ):
-        raise UsageError(
-            f"asset {subject}: audits must be a mapping of names (letters, digits, _) to SQL conditions or functions of a Scan, "
-            f"not {found!r}",
-            asset=subject,
-        )
-    return found
+    stored = metadata.get(AUDITS) or {}
+    if not isinstance(stored, Mapping):
+        raise _wrong(subject, stored)
+    return {name: _audit(name, value, subject) for name, value in stored.items()}
+
+
+def _audit(name: object, value: object, subject: str) -> Audit:
+    if isinstance(name, str) and name.isidentifier():
+        if isinstance(value, str) and value.strip():
+            return value
+        if isinstance(value, Mapping) and list(value) == ["function"] and isinstance(value["function"], str):
+            return _function(value["function"], subject)
+    raise _wrong(subject, {name: value})
+
+
+def _wrong(subject: str, found: object) -> UsageError:
+    return UsageError(
+        f"asset {subject}: audits must be a mapping of names (letters, digits, _) to SQL conditions or functions of a Scan, not {found!r}",
+        asset=subject,
+    )
+
+
+def _place(function: Callable[..., Any]) -> str:
+    place = f"{getattr(function, '__module__', None)}:{getattr(function, '__qualname__', None)}"
+    try:
+        known = _function(place, "ducklake_metadata")
+    except UsageError:
+        # A module that is being imported does not have its names yet.
+        known = function if "<" not in place else None
+    if known is not function:
+        raise UsageError(f"the audit {function!r} must be a function of a module, by whose name every process can import it")
+    return place
+
+
+def _function(place: str, subject: str) -> Callable[[Scan], bool]:
+    module, _, path = place.partition(":")
+    try:
+        found: Any = import_module(module)
+        for name in path.split("."):
+            found = getattr(found, name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"asset {subject}: the function {place} of an audit cannot be imported: {error}", asset=subject) from error
+    function: Callable[[Scan], bool] = found
+    return function
 
 
 def run_audits(tx: Transaction, table: str, audits: Mapping[str, Audit], inside: Condition | None, session: Any) -> list[AuditResult]:
@@ -78,6 +127,8 @@ def run_audits(tx: Transaction, table: str, audits: Mapping[str, Audit], inside:
     """
     from ducklake_core import AllOf
 
+    # What is looked at here is what is committed.
+    tx.guard(table)
     staged = tx.table(table)
     results: list[AuditResult] = []
     for name, audit in audits.items():
@@ -132,51 +183,3 @@ def _report(context: dg.OutputContext, results: Sequence[AuditResult]) -> None:
                 metadata={name: dg.MetadataValue.int(value) for name, value in result.metadata.items()},
             )
         )
-
-
-def build_audit_checks(*, assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.AssetChecksDefinition]:
-    """Blocking checks that show the audits of assets on their pages.
-
-    The audits themselves run before the commit, by what ``ducklake_metadata(audits={...})`` says; these checks tell what they found, and
-    read nothing. A write that is refused reports its outcome to the same checks.
-
-    Args:
-        assets: Assets with audits; others are passed over.
-    """
-    specs = [spec for asset in assets for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
-    found = ((spec.key, audits_of(plain_metadata(spec.metadata), spec.key.to_user_string())) for spec in specs)
-    return [_check(key, list(audits)) for key, audits in found if audits]
-
-
-def _check(key: dg.AssetKey, names: Sequence[str]) -> dg.AssetChecksDefinition:
-    @dg.multi_asset_check(
-        name=f"{key.to_python_identifier()}__audits",
-        specs=[
-            dg.AssetCheckSpec(name, asset=key, blocking=True, description="Rows are audited before they are committed.") for name in names
-        ],
-        can_subset=True,
-    )
-    def audits(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        event = context.instance.get_latest_materialization_event(key)
-        materialization = event.asset_materialization if event is not None else None
-        stored = plain_metadata(materialization.metadata).get(RESULTS) if materialization is not None else None
-        for chosen in sorted(context.selected_asset_check_keys, key=lambda check: check.name):
-            yield _result(key, chosen.name, stored)
-
-    return audits
-
-
-def _result(key: dg.AssetKey, name: str, stored: object) -> dg.AssetCheckResult:
-    found = stored.get(name) if isinstance(stored, Mapping) else None
-    if found is None:
-        return dg.AssetCheckResult(
-            passed=False,
-            asset_key=key,
-            check_name=name,
-            severity=dg.AssetCheckSeverity.WARN,
-            description="the last materialisation was not audited: something else wrote it, or it is older than the audit",
-        )
-    result = AuditResult(name=name, passed=bool(found["passed"]), failing_rows=found["failing_rows"])
-    return dg.AssetCheckResult(
-        passed=result.passed, asset_key=key, check_name=name, metadata=result.metadata, description=f"{result.text}, before the commit"
-    )

@@ -9,7 +9,7 @@ import dagster as dg
 
 from ducklake_core import DEFAULT_SCHEMA
 from ducklake_core.errors import NotFoundError
-from ducklake_dagster.audits import Audit, audits_of
+from ducklake_dagster.audits import Audit, stored_audits
 from ducklake_dagster.naming import TableAddress, name_list
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def ducklake_metadata(
         out_of_slice: ``error`` or ``filter``.
         shared: Whether an overwrite may replace rows that another asset wrote to the same table.
         audits: What must be so before rows are committed, by name: a SQL condition that is true for every row of the run's partitions as
-            the commit would leave them (of the table, without partitions), or a function of a :class:`ducklake_core.Scan` of those rows
-            that returns whether it is so. A write that fails one leaves the table as it was.
+            the commit would leave them (of the table, without partitions), or a function (of a module) of a
+            :class:`ducklake_core.Scan` of those rows that returns whether it is so. A write that fails one leaves the table as it was.
     """
     settings = {
         "table": table,
@@ -62,7 +62,7 @@ def ducklake_metadata(
         "missing_columns": missing_columns,
         "out_of_slice": out_of_slice,
         "shared": shared,
-        "audits": dict(audits_of({"audits": audits}, "ducklake_metadata")) or None,
+        "audits": stored_audits(audits) if audits is not None else None,
     }
     if table:
         settings["dagster/table_name"] = str(TableAddress(schema=schema or DEFAULT_SCHEMA, table=table))

@@ -137,14 +137,16 @@ def _reader(context: dg.InputContext, step: Any) -> tuple[dg.AssetKey, str | Non
     keys = step.assets_def.keys if step.assets_def is not None else set()
     if len(keys) != 1:
         raise UsageError(f"input {subject}: ducklake/changes is for an asset by itself, and this step makes {len(keys)}", input=subject)
-    partitions = list(step.partition_keys) if step.has_partition_key or step.has_partition_key_range else []
-    if len(partitions) > 1:
+    if step.assets_def.partitions_def is None:
+        return next(iter(keys)), None
+    keys_in_run = {step.partition_key_range.start, step.partition_key_range.end}
+    if len(keys_in_run) > 1:
         raise UsageError(
             f"input {subject}: ducklake/changes is for one partition in a run, since each may have read something else last: set "
             "backfill_policy=dg.BackfillPolicy.multi_run()",
             input=subject,
         )
-    return next(iter(keys)), partitions[0] if partitions else None
+    return next(iter(keys)), keys_in_run.pop()
 
 
 def _first_run(step: Any) -> dg.DagsterRun:
