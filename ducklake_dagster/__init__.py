@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from ducklake_dagster.catalogs import SqliteCatalog as SqliteCatalog
     from ducklake_dagster.checks import build_null_fraction_checks as build_null_fraction_checks
     from ducklake_dagster.checks import build_row_count_change_checks as build_row_count_change_checks
+    from ducklake_dagster.components.lake import DuckLakeComponent as DuckLakeComponent
+    from ducklake_dagster.components.lake import IOManagerSettings as IOManagerSettings
+    from ducklake_dagster.components.maintenance import CompactionSettings as CompactionSettings
+    from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent as DuckLakeMaintenanceComponent
+    from ducklake_dagster.components.settings import ResolvedCatalog as ResolvedCatalog
+    from ducklake_dagster.components.settings import ResolvedStorage as ResolvedStorage
+    from ducklake_dagster.components.tables import CommitSensorSettings as CommitSensorSettings
+    from ducklake_dagster.components.tables import DuckLakeTablesComponent as DuckLakeTablesComponent
     from ducklake_dagster.input_settings import ChangesFrom as ChangesFrom
     from ducklake_dagster.input_settings import ducklake_input as ducklake_input
     from ducklake_dagster.io_manager import DuckLakeIOManager as DuckLakeIOManager
@@ -32,6 +40,8 @@ if TYPE_CHECKING:
     from ducklake_dagster.maintenance import build_maintenance_job as build_maintenance_job
     from ducklake_dagster.maintenance import build_maintenance_schedule as build_maintenance_schedule
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
+    from ducklake_dagster.pipes import pipes_commit as pipes_commit
+    from ducklake_dagster.pipes import report_ducklake_write as report_ducklake_write
     from ducklake_dagster.resources import AzureStorage as AzureStorage
     from ducklake_dagster.resources import DuckLakeResource as DuckLakeResource
     from ducklake_dagster.resources import GCSStorage as GCSStorage
@@ -70,7 +80,17 @@ _EXPORTS = {
     "PostgresCatalog": "catalogs",
     "S3Storage": "resources",
     "SqliteCatalog": "catalogs",
+    "CommitSensorSettings": "components.tables",
+    "CompactionSettings": "components.maintenance",
+    "DuckLakeComponent": "components.lake",
+    "DuckLakeMaintenanceComponent": "components.maintenance",
+    "DuckLakeTablesComponent": "components.tables",
     "DuckLakeTranslator": "translator",
+    "IOManagerSettings": "components.lake",
+    "ResolvedCatalog": "components.settings",
+    "ResolvedStorage": "components.settings",
+    "pipes_commit": "pipes",
+    "report_ducklake_write": "pipes",
     "LakeColumn": "lake_tables",
     "LakeTable": "lake_tables",
     "TimeColumn": "lake_tables",

@@ -90,6 +90,7 @@ def _wrong(subject: str, found: object) -> UsageError:
 
 def _place(function: Callable[..., Any]) -> str:
     place = f"{getattr(function, '__module__', None)}:{getattr(function, '__qualname__', None)}"
+    known: Callable[..., Any] | None
     try:
         known = _function(place, "ducklake_metadata")
     except UsageError:
