@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.rule import Rule
 
 from ducklake_core import DuckLake
-from ducklake_dagster.demo import report
+from ducklake_dagster.demo import chapters, report
+from ducklake_dagster.resources import DuckLakeResource
 from ducklake_dagster.demo.places import CATALOG, DAGSTER_HOME, FILES
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
@@ -33,6 +34,11 @@ class Demo:
         self.console = console
         self.instance = instance
         self.project = definitions
+
+    @property
+    def lake_resource(self) -> DuckLakeResource:
+        """The resource of the demo's lake."""
+        return self.project.lake
 
     @property
     def lake(self) -> DuckLake:
@@ -54,6 +60,12 @@ class Demo:
             **how,
         )
         report.run_line(self.console, what, result, time.monotonic() - started)
+
+    def run(self, assets: Sequence[dg.AssetsDefinition], **how: Any) -> dg.ExecuteInProcessResult:
+        """One run over some assets, which may fail; nothing is printed."""
+        settings = {"resources": self.project.resources, "instance": self.instance, "run_config": QUIET, "raise_on_error": False, **how}
+        selection = dg.AssetSelection.assets(*assets)
+        return dg.materialize([*self.project.all_assets, *self.project.checks], selection=selection, **settings)
 
     def backfill(self, assets: Sequence[dg.AssetsDefinition], first: str, last: str) -> None:
         """One run over a range of partitions."""
@@ -119,6 +131,12 @@ def _story(demo: Demo) -> None:
     by_hand = pa.table({"carrier": ["ZZ"], "name": ["Chartered by hand"]})
     demo.lake.table("airlines").append(by_hand, author="somebody", message="a carrier that was missing")
     report.events(demo.console, demo.tick(demo.project.commit_sensor, seen))
+
+    chapters.audits(demo)
+    chapters.changes(demo)
+    chapters.partner(demo)
+    chapters.branch(demo)
+    chapters.component(demo)
 
     demo.title("Maintenance: merge small files, expire old snapshots, delete what nothing needs")
     report.requests(demo.console, demo.tick(demo.project.compaction_sensor))
