@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 import pyarrow as pa
+import yaml
 
 from ducklake_dagster.demo import fleet
 from ducklake_dagster.demo.places import HOME
@@ -57,14 +58,10 @@ def partner(demo: Demo) -> None:
         demo.console.print(f"  {spec.key.to_user_string()}: {text}")
     sensor = build_commit_sensor(name="partner", assets=specs[:1], request_runs=[fleet.booking_report])
     defs = dg.Definitions(assets=[*specs, fleet.booking_report], sensors=[sensor])
-    first = sensor.evaluate_tick(
-        dg.build_sensor_context(instance=demo.instance, resources={"lake": demo.lake_resource}, definitions=defs)
-    )
+    first = sensor.evaluate_tick(dg.build_sensor_context(instance=demo.instance, resources={"lake": demo.lake_resource}, definitions=defs))
     demo.lake.table("partner.bookings").append(pa.table({"flight": [1714], "seats": [4]}), author="partner")
     tick = sensor.evaluate_tick(
-        dg.build_sensor_context(
-            instance=demo.instance, resources={"lake": demo.lake_resource}, definitions=defs, cursor=first.cursor
-        )
+        dg.build_sensor_context(instance=demo.instance, resources={"lake": demo.lake_resource}, definitions=defs, cursor=first.cursor)
     )
     for request in tick.run_requests or ():
         demo.console.print(f"  the sensor asks for a run of {', '.join(key.to_user_string() for key in request.asset_selection or ())}")
@@ -90,6 +87,6 @@ def component(demo: Demo) -> None:
     demo.title("The same lake as a component in YAML")
     os.environ["DUCKLAKE_DEMO_HOME"] = str(HOME)
     text = Path(__file__).with_name("lake.yaml")
-    loaded = DuckLakeComponent.from_yaml(text)
+    loaded = DuckLakeComponent.from_attributes_dict(attributes=yaml.safe_load(text.read_text())["attributes"])
     demo.console.print("".join(f"  [dim]{line}\n" for line in text.read_text().splitlines()[1:]), end="")
     demo.console.print(f"  has {len(loaded.resource().connect().tables())} tables")

@@ -16,8 +16,8 @@ from rich.rule import Rule
 
 from ducklake_core import DuckLake
 from ducklake_dagster.demo import chapters, report
-from ducklake_dagster.resources import DuckLakeResource
 from ducklake_dagster.demo.places import CATALOG, DAGSTER_HOME, FILES
+from ducklake_dagster.resources import DuckLakeResource
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -63,7 +63,8 @@ class Demo:
 
     def run(self, assets: Sequence[dg.AssetsDefinition], **how: Any) -> dg.ExecuteInProcessResult:
         """One run over some assets, which may fail; nothing is printed."""
-        settings = {"resources": self.project.resources, "instance": self.instance, "run_config": QUIET, "raise_on_error": False, **how}
+        silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        settings = {"resources": self.project.resources, "instance": self.instance, "run_config": silent, "raise_on_error": False, **how}
         selection = dg.AssetSelection.assets(*assets)
         return dg.materialize([*self.project.all_assets, *self.project.checks], selection=selection, **settings)
 
