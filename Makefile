@@ -24,7 +24,7 @@ export PYSPARK_PYTHON := $(BIN)/python
 export SPARK_LOCAL_IP ?= 127.0.0.1
 JAVA = home="$$("$(BIN)/python" .ci/java_home.py "$(VENV)/java_home")"; if [ -n "$$home" ]; then export JAVA_HOME="$$home"; fi;
 
-.PHONY: help install demo ui test test-fast test-all durations bench lint types format browser clean
+.PHONY: help install demo ui test test-fast test-all durations bench docs lint types format browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ test-all: $(READY) $(AZURITE)  ## Run all tests, slow ones and the browser too
 
 bench: $(READY)  ## Run the benchmarks, each against its named baseline
 	@$(JAVA) for file in tests/benchmarks/bench_*.py; do "$(BIN)/python" -m "tests.benchmarks.$$(basename "$$file" .py)"; done
+
+docs: $(READY)  ## Write the API reference from docstrings into build/docs/api
+	@"$(BIN)/python" .ci/api_reference.py build/docs/api
 
 lint: $(READY)  ## Style and import contracts
 	@"$(BIN)/ruff" check .

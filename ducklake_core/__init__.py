@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.name_patterns import TablePattern as TablePattern
     from ducklake_core.format.types.names import DEFAULT_SCHEMA as DEFAULT_SCHEMA
     from ducklake_core.format.types.names import join_name as join_name
+    from ducklake_core.format.types.names import split_name as split_name
     from ducklake_core.format.types.schema import Schema as Schema
     from ducklake_core.format.types.type_parser import TypeLike as TypeLike
     from ducklake_core.format.types.type_parser import data_type_of as data_type_of
@@ -278,6 +279,7 @@ _EXPORTS = {
     "join_name": "ducklake_core.format.types.names",
     "load_lake": "ducklake_core.lake",
     "matching_rows": "ducklake_core.conditions",
+    "split_name": "ducklake_core.format.types.names",
     "parse_age": "ducklake_core.format.options",
 }
 

@@ -144,6 +144,22 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb, VersionVerbs, Written
             raise UsageError("an earlier run has committed this transaction, so it stages nothing to read: see Transaction.repeated")
         return TransactionTable(self._lake, self._coordinator, name, lambda: self._catalog)
 
+    def guard(self, name: str) -> None:
+        """Let nobody get in between: the commit fails when others have changed rows or columns of a table since the block began.
+
+        Rows that were read in the block, to decide whether to commit, are then still those that the commit builds on. Without it a
+        plain append goes on top of what others have added.
+
+        Raises:
+            CommitConflictError: When the block ends, if somebody was faster.
+            NotFoundError: There is no such table.
+        """
+        if self._is_done("guard", name):
+            return
+        staged = self._catalog.table(name)
+        staged.guarded = True
+        self._coordinator.note_read(staged)
+
     def append(self, name: str, data: FrameLike, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None) -> None:
         """Add rows to a table."""
         self.write(name, data, create=False, schema_evolution=schema_evolution, inline=inline)

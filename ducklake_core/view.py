@@ -13,6 +13,7 @@ from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,6 +70,30 @@ class View(Readable):
     def comment(self) -> str | None:
         """The view's comment, or None."""
         return self._state.comment
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Names of the tables and views that its query names, ``schema.name``, each once, sorted.
+
+        Raises:
+            UnsupportedFeatureError: The query cannot be parsed, or names what is no table or view of the lake.
+        """
+        from ducklake_core.view_sql.references import referenced
+
+        with self._lake.reader() as reader:
+            return referenced(reader, self._state)
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns, with the types that DuckDB gives them; no row is read, and no engine is needed.
+
+        Raises:
+            UnsupportedFeatureError: Something in the query is not understood; the message names it.
+        """
+        from ducklake_core.view_sql.references import view_schema
+
+        with self._lake.reader() as reader:
+            return view_schema(reader, self._state)
 
     def tags(self) -> dict[str, str]:
         """All tags of the view by key, the comment included."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 if TYPE_CHECKING:
+    from ducklake_dagster.audit_checks import build_audit_checks as build_audit_checks
+    from ducklake_dagster.audits import Audit as Audit
     from ducklake_dagster.catalogs import AddressCatalog as AddressCatalog
     from ducklake_dagster.catalogs import Catalog as Catalog
     from ducklake_dagster.catalogs import DuckDBCatalog as DuckDBCatalog
@@ -21,7 +23,21 @@ if TYPE_CHECKING:
     from ducklake_dagster.checks import build_lake_checks as build_lake_checks
     from ducklake_dagster.checks import build_null_fraction_checks as build_null_fraction_checks
     from ducklake_dagster.checks import build_row_count_change_checks as build_row_count_change_checks
+    from ducklake_dagster.components.lake import DuckLakeComponent as DuckLakeComponent
+    from ducklake_dagster.components.lake import IOManagerSettings as IOManagerSettings
+    from ducklake_dagster.components.maintenance import CompactionSettings as CompactionSettings
+    from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent as DuckLakeMaintenanceComponent
+    from ducklake_dagster.components.settings import ResolvedCatalog as ResolvedCatalog
+    from ducklake_dagster.components.settings import ResolvedStorage as ResolvedStorage
+    from ducklake_dagster.components.tables import CommitSensorSettings as CommitSensorSettings
+    from ducklake_dagster.components.tables import DuckLakeTablesComponent as DuckLakeTablesComponent
+    from ducklake_dagster.input_settings import ChangesFrom as ChangesFrom
+    from ducklake_dagster.input_settings import ducklake_input as ducklake_input
     from ducklake_dagster.io_manager import DuckLakeIOManager as DuckLakeIOManager
+    from ducklake_dagster.lake_tables import LakeColumn as LakeColumn
+    from ducklake_dagster.lake_tables import LakeTable as LakeTable
+    from ducklake_dagster.lake_tables import TimeColumn as TimeColumn
+    from ducklake_dagster.lake_tables import TimeUnit as TimeUnit
     from ducklake_dagster.maintenance import MaintenanceLimits as MaintenanceLimits
     from ducklake_dagster.maintenance import build_compaction_sensor as build_compaction_sensor
     from ducklake_dagster.maintenance import build_maintenance_defs as build_maintenance_defs
@@ -29,8 +45,9 @@ if TYPE_CHECKING:
     from ducklake_dagster.maintenance import build_maintenance_schedule as build_maintenance_schedule
     from ducklake_dagster.maintenance_sensor import Triggers as Triggers
     from ducklake_dagster.maintenance_steps import MaintenanceVerb as MaintenanceVerb
-    from ducklake_dagster.metadata import ducklake_input as ducklake_input
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
+    from ducklake_dagster.pipes import pipes_commit as pipes_commit
+    from ducklake_dagster.pipes import report_ducklake_write as report_ducklake_write
     from ducklake_dagster.resources import AzureStorage as AzureStorage
     from ducklake_dagster.resources import DuckLakeResource as DuckLakeResource
     from ducklake_dagster.resources import GCSStorage as GCSStorage
@@ -57,6 +74,8 @@ if TYPE_CHECKING:
     from ducklake_dagster.storage_checks import SnapshotBacklog as SnapshotBacklog
     from ducklake_dagster.storage_checks import SoundCatalog as SoundCatalog
     from ducklake_dagster.table_metadata import with_table_metadata as with_table_metadata
+    from ducklake_dagster.table_specs import load_table_specs as load_table_specs
+    from ducklake_dagster.translator import DuckLakeTranslator as DuckLakeTranslator
     from ducklake_dagster.validation import validate as validate
     from ducklake_dagster.write_settings import MissingColumns as MissingColumns
     from ducklake_dagster.write_settings import OutOfSlice as OutOfSlice
@@ -77,6 +96,9 @@ _EXPORTS = {
     "OutOfSlice": "write_settings",
     "MissingColumns": "write_settings",
     "Storage": "resources",
+    "Audit": "audits",
+    "ChangesFrom": "input_settings",
+    "build_audit_checks": "audit_checks",
     "AddressCatalog": "catalogs",
     "Catalog": "catalogs",
     "AzureStorage": "resources",
@@ -88,6 +110,21 @@ _EXPORTS = {
     "PostgresCatalog": "catalogs",
     "S3Storage": "resources",
     "SqliteCatalog": "catalogs",
+    "CommitSensorSettings": "components.tables",
+    "CompactionSettings": "components.maintenance",
+    "DuckLakeComponent": "components.lake",
+    "DuckLakeMaintenanceComponent": "components.maintenance",
+    "DuckLakeTablesComponent": "components.tables",
+    "DuckLakeTranslator": "translator",
+    "IOManagerSettings": "components.lake",
+    "ResolvedCatalog": "components.settings",
+    "ResolvedStorage": "components.settings",
+    "pipes_commit": "pipes",
+    "report_ducklake_write": "pipes",
+    "LakeColumn": "lake_tables",
+    "LakeTable": "lake_tables",
+    "TimeColumn": "lake_tables",
+    "TimeUnit": "lake_tables",
     "build_commit_sensor": "sensors",
     "build_compaction_sensor": "maintenance",
     "build_lake_checks": "checks",
@@ -119,8 +156,9 @@ _EXPORTS = {
     "build_maintenance_schedule": "maintenance",
     "build_null_fraction_checks": "checks",
     "build_row_count_change_checks": "checks",
-    "ducklake_input": "metadata",
+    "ducklake_input": "input_settings",
     "ducklake_metadata": "metadata",
+    "load_table_specs": "table_specs",
     "validate": "validation",
     "with_table_metadata": "table_metadata",
 }

@@ -4,19 +4,25 @@
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import dagster as dg
 from pydantic import Field
 
+from ducklake_dagster.audits import refuse_failed
+from ducklake_dagster.branches import Branch, branch_holds
 from ducklake_dagster.failures import final_failures
 from ducklake_dagster.metadata import commit_metadata, partition_metadata
 from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbers
 from ducklake_dagster.provenance import output_subject
 from ducklake_dagster.resources import DuckLakeResource
-from ducklake_dagster.table_input import plan_input
+from ducklake_dagster.table_input import TableInput, plan_input
 from ducklake_dagster.table_output import TableOutput, plan_output, without_keys
 from ducklake_dagster.write_settings import MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake
 
 # Dagster lists the run's partitions anew for each of them that gets metadata of its own; of several dimensions that takes longer.
 _MOST_PARTITIONS = 1000
@@ -53,6 +59,18 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         default="auto",
         description="What inputs without a type annotation are loaded as; auto is spark in a project that uses Spark, otherwise arrow.",
     )
+    pin_reads: bool = Field(
+        default=False,
+        description="Whether all inputs of a run read the snapshot that was the newest when the first of them was loaded; what the run "
+        "itself has written is read as it left it.",
+    )
+    branch: str | None = Field(
+        default=None,
+        description="Name of a branch: outputs go to the branch, and inputs are read from it where it has them, from production where it "
+        "has not. Production when empty.",
+    )
+    # A lake of the branch's own; without it the branch is schemas called schema__branch in the lake of production.
+    branch_lake: dg.ResourceDependency[DuckLakeResource] = None  # type: ignore[assignment]
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write one output as one commit and attach the metadata of its snapshot.
@@ -66,15 +84,19 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Any) -> None:
-        output = plan_output(context, obj, default_settings(self), self.schema_, comments=self.comments)
+        branch = self._branch_settings()
+        output = plan_output(context, obj, default_settings(self), self.schema_, comments=self.comments, branch=branch)
         started = time.monotonic()
         with final_failures(str(output.address)):
-            lake = self.lake.connect()
+            lake = self._writing_lake().connect()
             table = output.table(lake)
             missing = output.missing_columns(table)
             predicate = output.predicate(table)
-            written = output.write(lake, table, predicate)
+            publish = partial(refuse_failed, context, table=str(output.address), subject=output.subject)
+            written = output.write(lake, table, predicate, publish)
         result, notes = written.result, dict(written.notes)
+        if branch is not None:
+            notes["ducklake/branch"] = branch.name
         if missing:
             notes["ducklake/missing_columns"] = ", ".join(missing)
             context.log.warning("%s: the frame lacks columns of the table, which are NULL now: %s", output.address, ", ".join(missing))
@@ -95,7 +117,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         """Rows of the upstream partitions at hand, as the annotated type: a Spark DataFrame (lazy), a RecordBatchReader (a stream), or a
         pyarrow, pandas or polars frame in memory.
 
-        The input's own metadata may narrow it: ``columns`` (list of names), ``ducklake/where`` (SQL), ``ducklake/snapshot`` (id).
+        The input's own metadata, which :func:`ducklake_input` makes, may narrow it, or name another moment than now.
 
         Raises:
             dg.Failure: The table, a column or the snapshot does not exist, the annotated type is none of these, or the partitions cannot be
@@ -104,7 +126,31 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         with final_failures(context.name if context.has_input_name else context.asset_key.to_user_string()):
             planned = plan_input(context, self._default_frame(), self.schema_)
             with final_failures(str(planned.address)):
-                return planned.load(self.lake.connect(), self._session, context.log.debug)
+                lake, planned = self._source(context, planned)
+                return planned.load(lake, self._session, pin=self.pin_reads)
+
+    def _branch_settings(self) -> Branch | None:
+        """The branch that outputs go to, None for production."""
+        if self.branch:
+            return Branch(name=self.branch, own_lake=self.branch_lake is not None)
+        return None
+
+    def _writing_lake(self) -> DuckLakeResource:
+        """The lake that outputs go to."""
+        return self.branch_lake if self.branch and self.branch_lake is not None else self.lake
+
+    def _source(self, context: dg.InputContext, planned: TableInput) -> "tuple[DuckLake, TableInput]":
+        """The lake and table that an input is read from: the branch's, or production's."""
+        branch = self._branch_settings()
+        if branch is None or planned.settings.production:
+            return self.lake.connect(), planned
+        address = branch.address(planned.address)
+        keys = sorted(context.asset_partition_keys) if context.has_asset_partitions else None
+        lake = self._writing_lake().connect()
+        if not branch_holds(lake, address, keys, planned.subject):
+            context.log.info("%s is read from production: branch %s does not have it", planned.address, branch.name)
+            return self.lake.connect(), planned
+        return lake, planned.at_address(address)
 
     def _default_frame(self) -> str:
         if self.default_frame != "auto":

@@ -9,6 +9,7 @@ import dagster as dg
 
 from ducklake_core import DEFAULT_SCHEMA
 from ducklake_core.errors import NotFoundError
+from ducklake_dagster.audits import Audit, stored_audits
 from ducklake_dagster.naming import TableAddress, name_list
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
     missing_columns: MissingColumns | None = None,
     out_of_slice: OutOfSlice | None = None,
     shared: bool | None = None,
+    audits: Mapping[str, Audit] | None = None,
 ) -> dict[str, Any]:
     """Definition metadata of an asset, spelled as :class:`DuckLakeIOManager` reads it. What is not given is left to the manager.
 
@@ -67,6 +69,9 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
         missing_columns: ``null`` or ``error``.
         out_of_slice: ``error`` or ``filter``.
         shared: Whether an overwrite may replace rows that another asset wrote to the same table.
+        audits: What must be so before rows are committed, by name: a SQL condition that is true for every row of the run's partitions as
+            the commit would leave them (of the table, without partitions), or a function (of a module) of a
+            :class:`ducklake_core.Scan` of those rows that returns whether it is so. A write that fails one leaves the table as it was.
     """
     settings = {
         "table": table,
@@ -85,26 +90,11 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
         "missing_columns": missing_columns,
         "out_of_slice": out_of_slice,
         "shared": shared,
+        "audits": stored_audits(audits) if audits is not None else None,
     }
     if table:
         settings["dagster/table_name"] = str(TableAddress(schema=schema or DEFAULT_SCHEMA, table=table))
     settings["dagster/storage_kind"] = "ducklake"
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def ducklake_input(*, columns: str | Sequence[str] = (), where: str | None = None, snapshot: int | None = None) -> dict[str, Any]:
-    """Metadata of an input, ``AssetIn(metadata=ducklake_input(...))``, spelled as :class:`DuckLakeIOManager` reads it.
-
-    Args:
-        columns: Columns to load; all when empty.
-        where: Condition on rows, SQL in DuckDB's dialect; beside the partitions at hand.
-        snapshot: Snapshot to read, the newest when None.
-    """
-    settings = {
-        "columns": list(name_list("columns", columns)) or None,
-        "ducklake/where": where,
-        "ducklake/snapshot": snapshot,
-    }
     return {name: value for name, value in settings.items() if value is not None}
 
 

@@ -6,6 +6,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.errors import CatalogVersionError
@@ -34,7 +35,8 @@ def open_lake(
     """
     from ducklake_core import DuckLake
 
-    arguments = [catalog, data_path, override_data_path, metadata_schema, storage_options, list(allowed_paths)]
+    # Relative paths mean another lake in another working directory.
+    arguments = [_working_directory(), catalog, data_path, override_data_path, metadata_schema, storage_options, list(allowed_paths)]
     key = json.dumps(arguments, sort_keys=True, default=repr)
     with _LOCK:
         known = _OPEN.get(key)
@@ -54,6 +56,14 @@ def open_lake(
     for other in unused:
         other.close()
     return lake
+
+
+def _working_directory() -> str:
+    try:
+        return str(Path.cwd())
+    except OSError:
+        # It was deleted: then no relative path means anything.
+        return ""
 
 
 def _reopened(lake: DuckLake | None, data_path: str | None, override_data_path: bool) -> DuckLake | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -52,19 +52,26 @@ class OutputCommit:
         """The table, as SQL."""
         return self.address.sql
 
-    def run(self, lake: DuckLake) -> WrittenOutput:
+    def run(self, lake: DuckLake, look: Callable[[Transaction], None] | None = None) -> WrittenOutput:
         """Commit it, or find the commit that an earlier attempt made.
+
+        Args:
+            lake: The lake.
+            look: Gets the transaction with everything staged; what it raises ends the write without a commit.
 
         Raises:
             SchemaError: Frame and table do not fit.
             UsageError: A setting does not fit the table, or a row lies outside of the slice.
         """
         layout = list(self._layout_changes())
-        if self.settings.merge is None and not (layout or self.comments or self._makes_sorted_table or self._replaced()):
+        is_one_write = self.settings.merge is None and not (layout or self.comments or self._makes_sorted_table or self._replaced())
+        if is_one_write and look is None:
             return WrittenOutput(result=lake.write(self.name, self.frame, **self._how, **self.texts))
         with lake.transaction(**self.texts) as tx:
             if tx.repeated is None:
                 self._stage(tx)
+                if look is not None:
+                    look(tx)
             elif self.settings.merge is not None:
                 # Refuses a commit id under which something else was done.
                 self._merge(tx, self.settings.merge)

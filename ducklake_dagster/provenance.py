@@ -36,8 +36,14 @@ class Provenance:
     extra_info: Mapping[str, Any]
 
 
-def provenance(context: dg.OutputContext, partition_keys: Sequence[str]) -> Provenance:
-    """The texts for the commit of this output."""
+def provenance(context: dg.OutputContext, partition_keys: Sequence[str], *, branch: str | None = None) -> Provenance:
+    """The texts for the commit of this output.
+
+    Args:
+        context: The output.
+        partition_keys: Of the run, sorted.
+        branch: The branch that is written to; its commits name all partitions, by which reads know what the branch has.
+    """
     subject = output_subject(context)
     step = _step(context)
     run = step.dagster_run if step else None
@@ -50,7 +56,8 @@ def provenance(context: dg.OutputContext, partition_keys: Sequence[str]) -> Prov
         "op_output": None if context.has_asset_key else _op_output(context),
         "code_location": run.remote_job_origin.location_name if run and run.remote_job_origin else None,
         "attempt": step.previous_attempt_count + 1 if step else None,
-        **_bounded_keys(partition_keys),
+        "branch": branch,
+        **(_bounded_keys(partition_keys) if branch is None else {"partition_keys": list(partition_keys)}),
     }
     return Provenance(
         commit_id=_commit_id(context, partition_keys),
@@ -112,12 +119,12 @@ def _commit_id(context: dg.OutputContext, partition_keys: Sequence[str]) -> str:
     step = _step(context)
     if step is None:
         return str(uuid.uuid4())
-    run_id = _materialising_run(step.instance, step.dagster_run, _step_key(context))
+    run_id = materialising_run(step.instance, step.dagster_run, _step_key(context))
     parts = [run_id, _step_key(context), context.name, context.mapping_key or "", *partition_keys]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def _materialising_run(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> str:
+def materialising_run(instance: dg.DagsterInstance, run: dg.DagsterRun, step_key: str) -> str:
     """The run whose materialisation a step completes: a former one when the run repeats it by itself, or resumes it where it failed.
 
     The former run may have been lost after its commit. Re-executing all steps, or one that succeeded, means a new materialisation.

@@ -14,6 +14,8 @@ import dagster as dg
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.commit_events import CommitEvents, Place, commit_events, wanted_columns
+from ducklake_dagster.downstream_runs import run_requests
+from ducklake_dagster.read_points import lake_identity
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, LakeChanges
@@ -85,6 +87,7 @@ def build_commit_sensor(
     max_seconds_per_tick: float = 15,
     report_history: bool = False,
     minimum_interval_seconds: int = 30,
+    request_runs: dg.AssetSelection | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None = None,
 ) -> dg.SensorDefinition:
     """Build a sensor that reports changes which no run of this Dagster instance made.
 
@@ -110,8 +113,12 @@ def build_commit_sensor(
             on an evaluation after 60 seconds.
         report_history: Whether the first evaluation starts at the oldest snapshot instead of the newest.
         minimum_interval_seconds: Seconds between evaluations.
+        request_runs: Assets that a run is requested of when what they read has changed: one for each of their partitions that reads a
+            changed partition, directly or through a view. Runs of assets after those are for automation conditions. Without it the
+            events alone are reported, which ``AutomationCondition.eager()`` answers to.
     """
     tables = asset_tables(assets, schema)
+    selection = _selection(request_runs)
     if not tables:
         raise UsageError(f"sensor {name} has no assets to report on")
     if min(max_snapshots_per_tick, max_events_per_tick) < 1:
@@ -126,16 +133,19 @@ def build_commit_sensor(
         minimum_interval_seconds=minimum_interval_seconds,
         default_status=dg.DefaultSensorStatus.STOPPED,
         required_resource_keys={lake_key},
+        asset_selection=selection,
         description="Reports DuckLake commits made outside of this Dagster instance as asset events.",
     )
     def commits(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        return _evaluate(context, getattr(context.resources, lake_key).connect(), tables, limits)
+        return _evaluate(context, getattr(context.resources, lake_key).connect(), tables, limits, selection)
 
     return commits
 
 
-def _evaluate(context: dg.SensorEvaluationContext, lake: DuckLake, tables: Sequence[AssetTable], limits: _Limits) -> dg.SensorResult:
-    """One evaluation."""
+def _evaluate(
+    context: dg.SensorEvaluationContext, lake: DuckLake, tables: Sequence[AssetTable], limits: _Limits, selection: dg.AssetSelection | None
+) -> dg.SensorResult:
+    """One evaluation; with a selection, runs of its assets are requested."""
     deadline = time.monotonic() + limits.seconds
     changes, cursor = _changes_since(lake, _Cursor.parse(context.cursor), tables, limits)
     found = commit_events(context.instance, tables, changes, deadline=deadline, everything=cursor.lost or None)
@@ -146,16 +156,19 @@ def _evaluate(context: dg.SensorEvaluationContext, lake: DuckLake, tables: Seque
         reached = replace(cursor, until=found.until, place=reported[-1][0])
     else:
         reached = _Cursor(catalog=cursor.catalog, snapshot=found.until, committed=_committed(changes, found.until))
-    return dg.SensorResult(
-        asset_events=[make() for _, make in reported],
-        cursor=reached.text(),
-        skip_reason=_summary(changes, found, len(reported), reached),
-    )
+    events = [make() for _, make in reported]
+    requests: list[dg.RunRequest] = []
+    if selection is not None:
+        changed = [(event.asset_key, event.partition) for event in events if isinstance(event, dg.AssetMaterialization)]
+        requests = run_requests(context, changed, selection, f"{cursor.catalog}:{found.until}")
+    # Dagster allows no reason where runs are requested.
+    reason = None if requests else _summary(changes, found, len(reported), reached)
+    return dg.SensorResult(asset_events=events, run_requests=requests, cursor=reached.text(), skip_reason=reason)
 
 
 def _changes_since(lake: DuckLake, cursor: _Cursor | None, tables: Sequence[AssetTable], limits: _Limits) -> tuple[LakeChanges, _Cursor]:
     """The changes to report, and the cursor they begin at: that of the last evaluation, if it is about this catalog and its history."""
-    catalog = _identity(lake)
+    catalog = lake_identity(lake)
     if cursor is None or cursor.catalog != catalog:
         cursor = _start(lake, catalog, report_history=limits.report_history)
     changes, cursor = _changes(lake, cursor, tables, limits.snapshots)
@@ -166,9 +179,17 @@ def _changes_since(lake: DuckLake, cursor: _Cursor | None, tables: Sequence[Asse
     return lake.changed_tables(-1, tables=wanted_columns(tables)), _Cursor(catalog=catalog, snapshot=-1, lost=lost)
 
 
-def _identity(lake: DuckLake) -> str:
-    # A catalog has no id of its own; the uuid of its first schema, main, is made with it and is never given again.
-    return min(lake.schemas(), key=lambda schema: schema.id).uuid
+def _selection(request_runs: dg.AssetSelection | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None) -> dg.AssetSelection | None:
+    if request_runs is None or isinstance(request_runs, dg.AssetSelection):
+        return request_runs
+    keys = [
+        key
+        for one in request_runs
+        for key in (
+            one.keys if isinstance(one, dg.AssetsDefinition) else [dg.AssetKey.from_user_string(one) if isinstance(one, str) else one]
+        )
+    ]
+    return dg.AssetSelection.assets(*keys)
 
 
 def _start(lake: DuckLake, catalog: str, *, report_history: bool) -> _Cursor:

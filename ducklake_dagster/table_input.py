@@ -1,25 +1,31 @@
-"""From an input to one scan: which rows and columns of which snapshot."""
+"""From an input to one read: which rows and columns of which snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_dagster.changed_input import changed_rows
 from ducklake_dagster.handlers import FrameHandler, handler_for_type
+from ducklake_dagster.input_settings import INPUT_KEYS, InputSettings, input_settings
 from ducklake_dagster.naming import TableAddress, output_address, table_address
+from ducklake_dagster.read_points import ReadPoint, last_read, materialized_snapshot, note_read, pinned_snapshot
 from ducklake_dagster.slice_predicate import slice_predicate
 from ducklake_dagster.table_output import schema_lookup
 from ducklake_dagster.table_slice import TableSlice, partition_boxes
-from ducklake_dagster.write_settings import INPUT_KEYS, plain_metadata, refuse_unknown_keys
+from ducklake_dagster.write_settings import plain_metadata, refuse_unknown_keys
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import pyarrow as pa
 
-    from ducklake_core import Condition, DuckLake, Table
+    from ducklake_core import Condition, DuckLake, Table, View
+    from ducklake_dagster.handlers.arrow import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,38 +34,84 @@ class TableInput:
 
     Attributes:
         subject: Asset key, for messages.
+        context: The input.
         address: The table that is read.
         table_slice: Rows of the upstream partitions at hand, and the columns asked for.
         declared: Columns that the upstream asset's definition says the table has, for when there is no table yet.
-        where: The input's own condition, None for none.
-        snapshot: Snapshot to read, None for the newest.
+        settings: What the input's metadata asks for.
     """
 
     subject: str
+    context: dg.InputContext
     handler: FrameHandler
     address: TableAddress
     table_slice: TableSlice
     declared: dg.TableSchema | None
-    where: str | None
-    snapshot: int | None
+    settings: InputSettings
 
-    def load(self, lake: DuckLake, session: Callable[[], Any], log: Callable[..., None]) -> Any:
-        """The rows.
+    def at_address(self, address: TableAddress) -> TableInput:
+        """The same input from another table."""
+        return replace(self, address=address, table_slice=replace(self.table_slice, schema=address.schema, table=address.table))
+
+    def load(self, lake: DuckLake, session: Callable[[], Any], *, pin: bool) -> Any:
+        """The rows, or what changed in them.
+
+        Args:
+            lake: The lake.
+            session: Gives the Spark session where one is needed.
+            pin: Whether all inputs of the run read one snapshot, where the input names no other.
 
         Raises:
             NotFoundError: The table, a column or the snapshot does not exist.
+            UsageError: Something is asked of a view that only a table can give.
         """
+        at = self._moment(lake, pin=pin)
         try:
-            table = lake.table(self.address.sql, at=self.snapshot)
+            table = lake.table(self.address.sql, at=at)
         except NotFoundError:
             # The first partition of an asset that reads its own past has nothing to read, and no table yet.
-            if self.table_slice.boxes != ():
+            if self.table_slice.boxes == ():
+                return self.handler.empty(self._no_rows(), session)
+            view = self._view(lake, at)
+            if view is None:
                 raise
-            return self.handler.empty(self._no_rows(), session)
+            return self.handler.load(view, session)
+        rows = self._rows(table)
+        columns = ", ".join(self.settings.columns or ()) or "all"
+        what = "changes" if self.settings.changes else "rows"
+        self.context.log.debug("loading %s of %s at snapshot %s: %s", what, table.name, table.snapshot_id, self._shown(table, columns))
+        if pin or self.settings.changes:
+            note_read(self.context, ReadPoint(table_id=table.state.id, snapshot=table.snapshot_id))
+        return self.handler.load(rows, session)
+
+    def _moment(self, lake: DuckLake, *, pin: bool) -> int | datetime | None:
+        settings = self.settings
+        if settings.run_id is not None:
+            return materialized_snapshot(self.context, settings.run_id)
+        if settings.names_a_moment:
+            return settings.as_of if settings.snapshot is None else settings.snapshot
+        # What changed is told from snapshots that were read, which must be the same when the step is tried again.
+        return pinned_snapshot(self.context, lake) if pin or settings.changes else None
+
+    def _rows(self, table: Table) -> Rows:
         where = self._condition(table)
-        columns = self.table_slice.columns
-        log("loading %s at snapshot %s, columns %s, where %s", table.name, table.snapshot_id, columns or "all", self._shown(table))
-        return self.handler.load(table, columns, where, session)
+        if self.settings.changes is None:
+            return table.scan(self.settings.columns, where)
+        since = last_read(self.context) if self.settings.changes == "last_materialization" else None
+        return changed_rows(table, since, self.settings.columns, where, self.subject)
+
+    def _view(self, lake: DuckLake, at: int | datetime | None) -> View | None:
+        try:
+            view = lake.view(self.address.sql) if at is None else lake.at(at).view(self.address.sql)
+        except NotFoundError:
+            return None
+        settings = self.settings
+        if self.table_slice.boxes is not None or settings.columns or settings.where or settings.changes:
+            raise UsageError(
+                f"input {self.subject} is a view, which is read as a whole: leave partitions, columns, where and changes out",
+                input=self.subject,
+            )
+        return view
 
     def _no_rows(self) -> pa.Table:
         """The columns that the definition declares, as far as it does."""
@@ -74,13 +126,13 @@ class TableInput:
         from ducklake_core import AllOf
 
         predicate = slice_predicate(self.table_slice, schema_lookup(table.schema))
-        parts = tuple(part for part in (predicate.to_condition() if predicate else None, self.where) if part is not None)
+        parts = tuple(part for part in (predicate.to_condition() if predicate else None, self.settings.where) if part is not None)
         return AllOf(conditions=parts) if parts else None
 
-    def _shown(self, table: Table) -> str:
+    def _shown(self, table: Table, columns: str) -> str:
         predicate = slice_predicate(self.table_slice, schema_lookup(table.schema))
-        parts = [part for part in (predicate.shown() if predicate else None, self.where) if part]
-        return " AND ".join(f"({part})" for part in parts) or "TRUE"
+        parts = [part for part in (predicate.shown() if predicate else None, self.settings.where) if part]
+        return f"columns {columns}, where {' AND '.join(f'({part})' for part in parts) or 'TRUE'}"
 
 
 def plan_input(context: dg.InputContext, default_frame: str, default_schema: str | None) -> TableInput:
@@ -95,6 +147,9 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
     path = list(context.asset_key.path) if context.has_asset_key else [upstream.name if upstream else context.name]
     subject = "/".join(path)
     refuse_unknown_keys(wanted, INPUT_KEYS, f"input {subject}")
+    settings = input_settings(wanted, subject)
+    if (settings.run_id or settings.changes) and not context.has_asset_key:
+        raise UsageError(f"input {subject}: ducklake/run_id and ducklake/changes are for inputs that are assets", input=subject)
     boxes = None
     if context.has_asset_partitions:
         expression = stored.get("partition_expr")
@@ -105,26 +160,10 @@ def plan_input(context: dg.InputContext, default_frame: str, default_schema: str
         address = output_address(upstream, stored, default_schema)
     return TableInput(
         subject=subject,
+        context=context,
         handler=handler_for_type(context.dagster_type.typing_type, default_frame, subject),
         address=address,
-        table_slice=TableSlice(schema=address.schema, table=address.table, columns=_columns(wanted, subject), boxes=boxes),
+        table_slice=TableSlice(schema=address.schema, table=address.table, columns=settings.columns, boxes=boxes),
         declared=schema if isinstance(schema := stored.get("dagster/column_schema"), dg.TableSchema) else None,
-        where=_typed(wanted, "ducklake/where", str, "SQL text", subject),
-        snapshot=_typed(wanted, "ducklake/snapshot", int, "a snapshot id", subject),
+        settings=settings,
     )
-
-
-def _typed(metadata: Mapping[str, Any], key: str, kind: type, what: str, subject: str) -> Any:
-    value = metadata.get(key)
-    if value is not None and not isinstance(value, kind):
-        raise UsageError(f"input {subject}: metadata {key!r} must be {what}, not {value!r}", input=subject)
-    return value
-
-
-def _columns(metadata: Mapping[str, Any], subject: str) -> tuple[str, ...] | None:
-    columns = metadata.get("columns")
-    if columns is None:
-        return None
-    if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
-        raise UsageError(f"input {subject}: metadata 'columns' must be a list of names, not {columns!r}", input=subject)
-    return tuple(columns)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ducklake_core.errors import NotFoundError, SchemaError, UsageError
+from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UsageError
 from ducklake_dagster.asset_tables import AssetTable
+from ducklake_dagster.audits import RESULTS, Audit, AuditResult, audit_metadata, audits_of, run_audits
+from ducklake_dagster.branches import Branch
 from ducklake_dagster.definition_texts import TableTexts, table_texts
 from ducklake_dagster.handlers import FrameHandler, handler_for_frame
 from ducklake_dagster.handlers.arrow import outside_text
@@ -29,7 +31,9 @@ from ducklake_dagster.write_settings import (
 )
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake, Schema, Table
+    from ducklake_core import DuckLake, Schema, Table, Transaction
+
+_AUDIT_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,8 @@ class TableOutput:
         asset: The asset as sensors and checks see it, None for the output of an op.
         provenance: What the commit says about itself.
         texts: What the definition says about the table and its columns, which become comments.
+        audits: What must be so before the rows are committed.
+        branch: The branch that is written to, None for production.
     """
 
     subject: str
@@ -58,6 +64,8 @@ class TableOutput:
     asset: AssetTable | None
     provenance: Provenance
     texts: TableTexts
+    audits: Mapping[str, Audit]
+    branch: str | None
 
     @property
     def columns(self) -> Schema:
@@ -115,13 +123,16 @@ class TableOutput:
 
         return slice_predicate(self.table_slice, column_type)
 
-    def write(self, lake: DuckLake, table: Table | None, predicate: SlicePredicate | None) -> WrittenOutput:
+    def write(
+        self, lake: DuckLake, table: Table | None, predicate: SlicePredicate | None, publish: Callable[[Sequence[AuditResult]], None]
+    ) -> WrittenOutput:
         """Write it, in exactly one commit, which also gives the table the keys and comments that the definition names.
 
         Args:
             lake: The lake.
             table: What :meth:`table` gave.
             predicate: The slice.
+            publish: Takes the results of the audits, and raises what ends the write without a commit.
 
         Raises:
             UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
@@ -134,7 +145,16 @@ class TableOutput:
             frame = self.handler.keep_inside(frame, predicate)
         elif predicate and not replaces:
             frame = self.handler.refuse_outside(frame, predicate, self.subject)
-        commit = OutputCommit(
+        try:
+            return self._audited(lake, table, frame, predicate, publish) if self.audits else self._commit(table, frame, predicate).run(lake)
+        except UsageError as error:
+            row = error.details.get("row_outside")
+            if row is None:
+                raise
+            raise UsageError(outside_text(self.subject, f"the row with {row}"), asset=self.subject, table=str(self.address)) from None
+
+    def _commit(self, table: Table | None, frame: Any, predicate: SlicePredicate | None) -> OutputCommit:
+        return OutputCommit(
             address=self.address,
             frame=frame,
             columns=self.columns,
@@ -149,19 +169,44 @@ class TableOutput:
                 "commit_id": self.provenance.commit_id,
             },
         )
-        try:
-            return commit.run(lake)
-        except UsageError as error:
-            row = error.details.get("row_outside")
-            if row is None:
-                raise
-            raise UsageError(outside_text(self.subject, f"the row with {row}"), asset=self.subject, table=str(self.address)) from None
+
+    def _audited(
+        self,
+        lake: DuckLake,
+        table: Table | None,
+        frame: Any,
+        predicate: SlicePredicate | None,
+        publish: Callable[[Sequence[AuditResult]], None],
+    ) -> WrittenOutput:
+        """Write in a transaction, look at what it would leave behind, and commit only then.
+
+        What was looked at is what is committed: a commit of others to the table in between is a conflict, and all begins anew.
+        """
+        inside = predicate.to_condition() if predicate else None
+        session = self.handler.session_of(self.frame)
+        results: list[AuditResult] = []
+
+        def look(tx: Transaction) -> None:
+            results[:] = run_audits(tx, self.address.sql, self.audits, inside, session)
+            publish(results)
+
+        for attempt in range(_AUDIT_ATTEMPTS):
+            results.clear()
+            try:
+                written = self._commit(table, frame, predicate).run(lake, look)
+            except CommitConflictError:
+                if attempt + 1 == _AUDIT_ATTEMPTS or not self.handler.is_replayable(frame):
+                    raise
+                table = self.table(lake)
+                continue
+            return replace(written, notes={**written.notes, RESULTS: audit_metadata(results)}) if results else written
+        raise AssertionError("the last attempt returns or raises")
 
 
 def plan_output(
-    context: dg.OutputContext, frame: Any, defaults: WriteSettings, default_schema: str | None, *, comments: bool
+    context: dg.OutputContext, frame: Any, defaults: WriteSettings, default_schema: str | None, *, comments: bool, branch: Branch | None
 ) -> TableOutput:
-    """Plan the output; with ``comments`` the table gets the descriptions of the definition.
+    """Plan the output; with ``comments`` the table gets the descriptions of the definition, with ``branch`` it is the branch's.
 
     Raises:
         UsageError: No frame, a setting that cannot be, or partitions without a column to match them with.
@@ -173,6 +218,7 @@ def plan_output(
     refuse_other_names(run_time, definition, subject)
     refuse_unknown_keys(definition, OUTPUT_KEYS, f"asset {subject}")
     address = output_address(context, definition, default_schema)
+    address = branch.address(address) if branch is not None else address
     keys = tuple(sorted(context.asset_partition_keys)) if context.has_asset_partitions else ()
     boxes = None
     if context.has_asset_partitions:
@@ -197,8 +243,10 @@ def plan_output(
         )
         if context.has_asset_key
         else None,
-        provenance=provenance(context, keys),
+        provenance=provenance(context, keys, branch=branch.name if branch is not None else None),
         texts=table_texts(context, definition) if comments else TableTexts(),
+        audits=audits_of(definition, subject),
+        branch=branch.name if branch is not None else None,
     )
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import dagster as dg
 
 from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_dagster.audits import audits_of
+from ducklake_dagster.input_settings import INPUT_KEYS, input_settings
 from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings
 from ducklake_dagster.naming import TableAddress, table_address
 from ducklake_dagster.table_slice import partition_dimensions
 from ducklake_dagster.write_settings import (
-    INPUT_KEYS,
     OUTPUT_KEYS,
     WriteSettings,
     plain_metadata,
@@ -79,6 +80,7 @@ def manager_of(defs: dg.Definitions, assets: dg.AssetsDefinition, key: dg.AssetK
 def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
     subject, metadata = spec.key.to_user_string(), plain_metadata(spec.metadata)
     refuse_unknown_keys(metadata, OUTPUT_KEYS, f"asset {subject}")
+    audits_of(metadata, subject)
     if spec.partitions_def is not None:
         partition_dimensions(spec.partitions_def, metadata.get("partition_expr"), subject=subject)
     settings = resolve_settings(default_settings(manager), metadata, subject=subject)
@@ -96,7 +98,9 @@ def _input_faults(assets: dg.AssetsDefinition) -> Iterator[str]:
         return
     for taken in assets.node_def.input_defs:
         try:
-            refuse_unknown_keys(plain_metadata(taken.metadata), INPUT_KEYS, f"input {taken.name} of {assets.node_def.name}")
+            subject = f"{taken.name} of {assets.node_def.name}"
+            refuse_unknown_keys(plain_metadata(taken.metadata), INPUT_KEYS, f"input {subject}")
+            input_settings(plain_metadata(taken.metadata), subject)
         except UsageError as error:
             yield error.message
 

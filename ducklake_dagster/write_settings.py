@@ -24,10 +24,9 @@ _PREFIX = "ducklake/"
 OUTPUT_KEYS = (
     "table", "schema", "partition_expr", "partition_by", "sort_by", "write_mode", "upsert_keys", "merge_keys", "when_matched",
     "when_not_matched", "when_not_matched_by_source", "delete_when", "schema_evolution", "missing_columns", "out_of_slice", "shared",
+    "audits",
 )  # fmt: skip
 """Keys of an asset's metadata that the IO manager reads."""
-INPUT_KEYS = ("columns", "ducklake/where", "ducklake/snapshot")
-"""Keys of an input's metadata that the IO manager reads."""
 
 
 _MERGE_KEYS = ("merge_keys", "when_matched", "when_not_matched", "when_not_matched_by_source", "delete_when")

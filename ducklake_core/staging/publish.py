@@ -156,8 +156,12 @@ class CommitCoordinator:
 
     def overlay(self, staged: StagedTable, plan: ScanPlan) -> ScanPlan:
         """A scan of a table for the user, with what is staged laid over it."""
-        self._read.add(staged.start)
+        self.note_read(staged)
         return staged.rows.overlay_on(plan, staged.state.path, staged.mapped())
+
+    def note_read(self, staged: StagedTable) -> None:
+        """Note that rows of a table were shown: a conflict is raised then instead of planning the transaction again."""
+        self._read.add(staged.start)
 
     def publish(
         self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView] = ()

@@ -128,6 +128,7 @@ class StagedTable:
         exclusive: Full paths of such files that nothing else in the lake may have.
         written: Whether any call wrote to it.
         remembered: Whether ``committed`` was taken from memory, which is good for appends only (see table_cache.py).
+        guarded: Whether the commit must not come after changes of others, whatever was done to the table.
     """
 
     state: TableState
@@ -142,6 +143,7 @@ class StagedTable:
     exclusive: frozenset[str] = frozenset()
     written: bool = False
     remembered: bool = False
+    guarded: bool = False
 
     @property
     def name(self) -> str:
@@ -158,7 +160,8 @@ class StagedTable:
         """The parts of the committed table that calls have read."""
         if self.committed is None:
             return frozenset()
-        return frozenset(lookup for step in self.steps if (lookup := _lookup(step)) is not None)
+        whole: frozenset[Lookup] = frozenset(("definition", "rows")) if self.guarded else frozenset()
+        return whole | frozenset(lookup for step in self.steps if (lookup := _lookup(step)) is not None)
 
     def alteration(
         self,

@@ -21,7 +21,9 @@ from ducklake_core.errors import DuckLakeError, NotFoundError, UnsupportedFeatur
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
 from ducklake_core.format.expressions.predicates import And, Not, Or, Predicate, SqlExpression
 from ducklake_core.format.state import TableState
+from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA
+from ducklake_core.format.types.schema import Schema
 
 _PLACEHOLDER = "{DUCKLAKE_CATALOG}"
 _CATALOG = "__ducklake_catalog_of_the_view"
@@ -34,6 +36,12 @@ class Selection:
     table: TableState
     columns: tuple[tuple[str, str], ...]
     where: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        """The columns under the names that they are given."""
+        found = ((name, self.table.schema.find(base)) for name, base in self.columns)
+        return Schema(columns=tuple(Field(name=name, type=column.type) for name, column in found if column is not None))
 
 
 def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = frozenset()) -> Selection:

@@ -1,1 +1,1 @@
-"""YAML components: a lake in a `defs.yaml`."""
+"""YAML components: a lake, its tables and its maintenance in a `defs.yaml`."""

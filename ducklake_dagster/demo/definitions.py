@@ -16,6 +16,7 @@ from ducklake_dagster import (
     LocalStorage,
     SnapshotBacklog,
     SqliteCatalog,
+    build_audit_checks,
     build_commit_sensor,
     build_compaction_sensor,
     build_lake_checks,
@@ -26,6 +27,7 @@ from ducklake_dagster import (
     with_table_metadata,
 )
 from ducklake_dagster.demo import assets as flight_assets
+from ducklake_dagster.demo import fleet
 from ducklake_dagster.demo.places import CATALOG, FILES
 
 # Spark's Python workers must find the same packages as this process.
@@ -50,18 +52,22 @@ spark = LazyPySparkResource(spark_config=SPARK_CONFIG)
 
 reference = [flight_assets.airlines, flight_assets.airports, flight_assets.planes, flight_assets.weather]
 partitioned = [flight_assets.flights, flight_assets.carrier_delays, flight_assets.flights_weather]
-all_assets = [*reference, *partitioned, flight_assets.routes]
+all_assets = [*reference, *partitioned, flight_assets.routes, fleet.fleet, fleet.carrier_changes, fleet.booking_report]
+
+# The report is no table.
+stored = [asset for asset in all_assets if asset is not fleet.booking_report]
 
 checks = [
     *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
     *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
     *build_lake_checks(assets=partitioned, checks=[DeleteRatio(maximum=0.5), SnapshotBacklog(maximum=1000)]),
+    *build_audit_checks(assets=[fleet.fleet]),
 ]
 resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
 
-maintenance = build_maintenance_job(expire_older_than=timedelta(days=7), keep_last=20, assets=all_assets)
-commit_sensor = build_commit_sensor(assets=all_assets)
-compaction_sensor = build_compaction_sensor(min_files=3, assets=all_assets)
+maintenance = build_maintenance_job(expire_older_than=timedelta(days=7), keep_last=20, assets=stored)
+commit_sensor = build_commit_sensor(assets=stored)
+compaction_sensor = build_compaction_sensor(min_files=3, assets=stored)
 
 defs = with_table_metadata(
     dg.Definitions(

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.rule import Rule
 
 from ducklake_core import DuckLake
-from ducklake_dagster.demo import report
+from ducklake_dagster.demo import chapters, report
 from ducklake_dagster.demo.places import CATALOG, DAGSTER_HOME, FILES
+from ducklake_dagster.resources import DuckLakeResource
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
@@ -33,6 +34,11 @@ class Demo:
         self.console = console
         self.instance = instance
         self.project = definitions
+
+    @property
+    def lake_resource(self) -> DuckLakeResource:
+        """The resource of the demo's lake."""
+        return self.project.lake
 
     @property
     def lake(self) -> DuckLake:
@@ -54,6 +60,13 @@ class Demo:
             **how,
         )
         report.run_line(self.console, what, result, time.monotonic() - started)
+
+    def run(self, assets: Sequence[dg.AssetsDefinition], **how: Any) -> dg.ExecuteInProcessResult:
+        """One run over some assets, which may fail; nothing is printed."""
+        silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+        settings = {"resources": self.project.resources, "instance": self.instance, "run_config": silent, "raise_on_error": False, **how}
+        selection = dg.AssetSelection.assets(*assets)
+        return dg.materialize([*self.project.all_assets, *self.project.checks], selection=selection, **settings)
 
     def backfill(self, assets: Sequence[dg.AssetsDefinition], first: str, last: str) -> None:
         """One run over a range of partitions."""
@@ -119,6 +132,12 @@ def _story(demo: Demo) -> None:
     by_hand = pa.table({"carrier": ["ZZ"], "name": ["Chartered by hand"]})
     demo.lake.table("airlines").append(by_hand, author="somebody", message="a carrier that was missing")
     report.events(demo.console, demo.tick(demo.project.commit_sensor, seen))
+
+    chapters.audits(demo)
+    chapters.changes(demo)
+    chapters.partner(demo)
+    chapters.branch(demo)
+    chapters.component(demo)
 
     demo.title("Maintenance: merge small files, expire old snapshots, delete what nothing needs")
     report.requests(demo.console, demo.tick(demo.project.compaction_sensor))

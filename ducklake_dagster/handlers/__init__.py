@@ -13,7 +13,7 @@ from ducklake_dagster.handlers.spark import SparkHandler
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ducklake_core import Condition, Table
+    from ducklake_dagster.handlers.arrow import Rows
     from ducklake_dagster.slice_predicate import SlicePredicate
 
 
@@ -31,14 +31,20 @@ class FrameHandler(Protocol):
     def opened(self, frame: Any) -> Any:
         """The frame in the form that the other methods take."""
 
+    def session_of(self, frame: Any) -> Any:
+        """The Spark session that computes the frame, None for one of this process."""
+
+    def is_replayable(self, frame: Any) -> bool:
+        """Whether the frame can be written a second time."""
+
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> Any:
         """The frame's rows that belong to the slice."""
 
     def refuse_outside(self, frame: Any, predicate: SlicePredicate, subject: str) -> Any:
         """The same frame, which fails at the latest while it is written if a row lies outside the slice."""
 
-    def load(self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, session: Callable[[], Any], /) -> Any:
-        """Rows of a table; ``session`` gives the Spark session where one is needed."""
+    def load(self, rows: Rows, session: Callable[[], Any], /) -> Any:
+        """Rows of a table or view, or changes of a table; ``session`` gives the Spark session where one is needed."""
 
     def empty(self, rows: pa.Table, session: Callable[[], Any], /) -> Any:
         """A frame with the columns of an Arrow table that has no rows, for a table that does not exist yet."""

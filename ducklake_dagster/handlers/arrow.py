@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ducklake_core.errors import SchemaError, UsageError
 
@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from ducklake_core import Condition, Table
+    from ducklake_core import ChangeFeed, Scan, View
+    from ducklake_dagster.changed_input import AllRowsAsInserts
     from ducklake_dagster.slice_predicate import SlicePredicate
+
+    Rows: TypeAlias = Scan | ChangeFeed | View | AllRowsAsInserts
 
 
 def is_a(frame_type: type, package: str, *names: str) -> bool:
@@ -47,6 +50,15 @@ class ArrowHandler:
 
         return arrow_data(frame)
 
+    def session_of(self, _frame: Any) -> None:
+        """None: everything happens in this process."""
+
+    def is_replayable(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
+        """Whether it is in memory; a stream is read once."""
+        import pyarrow as pa
+
+        return isinstance(frame, pa.Table)
+
     def keep_inside(self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate) -> pa.Table | pa.RecordBatchReader:
         """Rows for which the predicate is true; of a stream batch by batch while it is written.
 
@@ -74,9 +86,9 @@ class ArrowHandler:
         _check_inside(frame, predicate, subject)
         return frame
 
-    def load(self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, _session: Callable[[], Any]) -> Any:
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> Any:
         """All rows, in memory."""
-        return table.scan(columns, where).to_arrow()
+        return rows.to_arrow()
 
     def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> Any:
         """A table without rows."""
@@ -94,11 +106,9 @@ class StreamHandler(ArrowHandler):
 
     gives = takes
 
-    def load(
-        self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, _session: Callable[[], Any]
-    ) -> pa.RecordBatchReader:
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> pa.RecordBatchReader:
         """The rows as they are read."""
-        return table.scan(columns, where).to_reader()
+        return rows.to_reader()
 
     def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pa.RecordBatchReader:
         """A stream that ends at once."""
@@ -116,11 +126,9 @@ class PandasHandler(ArrowHandler):
 
     gives = takes
 
-    def load(
-        self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, _session: Callable[[], Any]
-    ) -> pd.DataFrame:
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> pd.DataFrame:
         """All rows, in memory, with the types that pandas chooses."""
-        return table.scan(columns, where).to_pandas()
+        return rows.to_pandas()
 
     def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pd.DataFrame:
         """A frame without rows."""
@@ -138,11 +146,9 @@ class PolarsHandler(ArrowHandler):
 
     gives = takes
 
-    def load(
-        self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, _session: Callable[[], Any]
-    ) -> pl.DataFrame | pl.LazyFrame:
+    def load(self, rows: Rows, _session: Callable[[], Any]) -> pl.DataFrame | pl.LazyFrame:
         """All rows, in memory."""
-        return table.scan(columns, where).to_polars()
+        return rows.to_polars()
 
     def empty(self, rows: pa.Table, _session: Callable[[], Any]) -> pl.DataFrame | pl.LazyFrame:
         """A frame without rows."""
@@ -166,11 +172,9 @@ class LazyPolarsHandler(PolarsHandler):
         """Its rows as a pyarrow Table."""
         return super().opened(frame.collect())
 
-    def load(
-        self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, session: Callable[[], Any]
-    ) -> pl.LazyFrame:
+    def load(self, rows: Rows, session: Callable[[], Any]) -> pl.LazyFrame:
         """All rows, in memory."""
-        return super().load(table, columns, where, session).lazy()
+        return super().load(rows, session).lazy()
 
     def empty(self, rows: pa.Table, session: Callable[[], Any]) -> pl.LazyFrame:
         """A frame without rows."""

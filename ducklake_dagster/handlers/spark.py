@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from ducklake_core import Condition, Table
+    from ducklake_dagster.handlers.arrow import Rows
     from ducklake_dagster.slice_predicate import SlicePredicate
 
 
@@ -32,6 +32,14 @@ class SparkHandler:
         """The frame itself."""
         return frame
 
+    def session_of(self, frame: Any) -> Any:
+        """The frame's session."""
+        return _spark_frame(frame).sparkSession
+
+    def is_replayable(self, _frame: Any) -> bool:
+        """True: it is computed anew."""
+        return True
+
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> DataFrame:
         """Rows for which the predicate is true."""
         inside: DataFrame = _spark_frame(frame).filter(predicate.to_sql("spark"))
@@ -42,9 +50,9 @@ class SparkHandler:
         message = outside_text(subject, "a row").replace("\\", "\\\\").replace("'", "\\'")
         return _spark_frame(frame).filter(f"CASE WHEN {predicate.to_sql('spark')} THEN TRUE ELSE raise_error('{message}') END")
 
-    def load(self, table: Table, columns: tuple[str, ...] | None, where: Condition | str | None, session: Callable[[], Any]) -> DataFrame:
+    def load(self, rows: Rows, session: Callable[[], Any]) -> DataFrame:
         """A lazy frame, bound to one snapshot."""
-        return table.scan(columns, where).to_spark(session())
+        return rows.to_spark(session())
 
     def empty(self, rows: pa.Table, session: Callable[[], Any]) -> DataFrame:
         """A frame without rows."""

@@ -91,7 +91,7 @@ def test_unknown_keys_of_an_asset_are_refused(run: Run, lake_resource: DuckLakeR
 
 
 @pytest.mark.parametrize(
-    ("key", "near"), [("ducklake/as_of", "the keys are columns, ducklake/where"), ("ducklake/were", "'ducklake/where'")]
+    ("key", "near"), [("ducklake/moment", "the keys are columns, ducklake/where"), ("ducklake/were", "'ducklake/where'")]
 )
 def test_unknown_keys_of_an_input_are_refused(run: Run, key: str, near: str) -> None:
     @dg.asset(ins={"things": dg.AssetIn(metadata={key: "n > 1"})})

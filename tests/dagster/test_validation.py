@@ -44,7 +44,7 @@ def two() -> tuple[pa.Table, pa.Table]:
     return pa.table({"n": [1]}), pa.table({"n": [1]})
 
 
-@dg.asset(ins={"up": dg.AssetIn(["a", "same"], metadata={"ducklake/as_of": "x"})})
+@dg.asset(ins={"up": dg.AssetIn(["a", "same"], metadata={"ducklake/moment": "x"})})
 def reader(up: pa.Table) -> pa.Table:
     return up
 
@@ -82,7 +82,7 @@ A, B = asset("a/same"), asset("b/same")
         ([A, asset("b/same", io="other_lake"), asset("q/same", io="files"), stores_itself], {"schema": "s"}, []),
         ([two], {"schema": "s"}, ["d/same would", "e/same would"]),
         ([A, dg.AssetSpec(["z", "same"])], {"schema": "s"}, []),
-        ([A, reader], {}, ["input up of reader: there is no metadata key 'ducklake/as_of'"]),
+        ([A, reader], {}, ["input up of reader: there is no metadata key 'ducklake/moment'"]),
         ([asset("x", **{"ducklake/write_mode": "append"})], {}, ["did you mean 'write_mode'?"]),
         ([asset("x", write_mode="replace")], {}, ["must be one of overwrite, append, upsert"]),
         ([asset("x", DAYS)], {}, ["asset x is partitioned, but its metadata does not say by which column"]),

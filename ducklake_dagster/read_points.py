@@ -1,0 +1,188 @@
+"""Which snapshot an input reads, where a run decides: pinned for all inputs of a run, or that of an earlier materialisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_dagster.provenance import materialising_run
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake
+
+PINNED = "ducklake/pinned_snapshot"
+SNAPSHOT = "ducklake/snapshot_id"
+_LAKE = "ducklake/lake"
+_READ = "ducklake/read/"
+_MOST_EVENTS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadPoint:
+    """What a materialisation has read of a table.
+
+    Attributes:
+        table_id: The table, which may have been replaced by another one of its name since.
+        snapshot: The last snapshot that was read.
+    """
+
+    table_id: int
+    snapshot: int
+
+
+def lake_identity(lake: DuckLake) -> str:
+    """What tells a catalog from all others: the uuid of its first schema, main, which is made with it and never given again."""
+    return min(lake.schemas(), key=lambda schema: schema.id).uuid
+
+
+def step_of(context: dg.InputContext) -> Any:
+    """The step that loads an input; None outside of a run."""
+    try:
+        return context.step_context
+    except dg.DagsterInvariantViolationError:
+        return None
+
+
+def pinned_snapshot(context: dg.InputContext, lake: DuckLake) -> int | None:
+    """The snapshot that all inputs of the run read: the newest one when the first of them was loaded.
+
+    It is an event in the log of the run, the first one of its kind, so that steps in several processes agree on it, and so do runs that
+    resume the run after a failure. An asset that the run itself has materialised is read as its commit left it.
+
+    Returns:
+        None outside of a run.
+    """
+    step = step_of(context)
+    if step is None:
+        return None
+    run = _first_run(step)
+    identity = lake_identity(lake)
+    found = _pinned(step.instance, run.run_id, identity)
+    if found is None:
+        newest = lake.snapshot().id
+        from dagster._core.events import EngineEventData
+
+        step.instance.report_engine_event(
+            f"Inputs of this run read snapshot {newest} of the lake",
+            dagster_run=run,
+            engine_event_data=EngineEventData(metadata={PINNED: newest, _LAKE: identity}),
+        )
+        # Another process may have been first.
+        found = _pinned(step.instance, run.run_id, identity)
+    assert found is not None
+    if not context.has_asset_key:
+        return found
+    own = [number for one in _resumed_runs(step) for number in _snapshots_of(step.instance, one.run_id, context.asset_key)]
+    return max([found, *own])
+
+
+def materialized_snapshot(context: dg.InputContext, run_id: str) -> int:
+    """The snapshot that a run's materialisation of the upstream asset became; the last one, if it became several.
+
+    Raises:
+        NotFoundError: The run did not materialise the asset, or not all of the partitions that are loaded.
+    """
+    asset = context.asset_key.to_user_string()
+    wanted = set(context.asset_partition_keys) if context.has_asset_partitions else set()
+    found: list[int] = []
+    for event in _materializations(context.instance, run_id, context.asset_key):
+        snapshot = event.metadata.get(SNAPSHOT)
+        if snapshot is not None and isinstance(snapshot.value, int):
+            found.append(snapshot.value)
+            wanted.discard(event.partition or "")
+    if not found or wanted:
+        some = f"partitions {', '.join(sorted(wanted))} of {asset}" if found else asset
+        raise NotFoundError(f"run {run_id} did not materialise {some} in a lake, or the instance does not know it any more", run_id=run_id)
+    return max(found)
+
+
+def last_read(context: dg.InputContext) -> ReadPoint | None:
+    """What the last materialisation of the asset that takes this input has read of it; None when there is none that says so.
+
+    Raises:
+        UsageError: Several assets or partitions at once, which may have read different things.
+    """
+    step = step_of(context)
+    if step is None:
+        return None
+    key, partition = _reader(context, step)
+    records = step.instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition] if partition else None), limit=_MOST_EVENTS
+    ).records
+    for record in records:
+        materialization = record.asset_materialization
+        found = materialization.metadata.get(_READ + context.asset_key.to_user_string()) if materialization else None
+        if found is not None and isinstance(found.value, dict):
+            return ReadPoint(table_id=int(found.value["table_id"]), snapshot=int(found.value["snapshot"]))
+    return None
+
+
+def note_read(context: dg.InputContext, point: ReadPoint) -> None:
+    """Have the materialisation that this step ends with say what it has read; a step that fails says nothing."""
+    step = step_of(context)
+    if step is None or step.assets_def is None or not context.has_asset_key:
+        return
+    value = dg.MetadataValue.json({"snapshot": point.snapshot, "table_id": point.table_id})
+    for key in step.assets_def.keys:
+        step.add_asset_metadata({_READ + context.asset_key.to_user_string(): value}, asset_key=key)
+
+
+def _reader(context: dg.InputContext, step: Any) -> tuple[dg.AssetKey, str | None]:
+    """The asset that takes the input, and its partition."""
+    subject = context.asset_key.to_user_string()
+    keys = step.assets_def.keys if step.assets_def is not None else set()
+    if len(keys) != 1:
+        raise UsageError(f"input {subject}: ducklake/changes is for an asset by itself, and this step makes {len(keys)}", input=subject)
+    if step.assets_def.partitions_def is None:
+        return next(iter(keys)), None
+    keys_in_run = {step.partition_key_range.start, step.partition_key_range.end}
+    if len(keys_in_run) > 1:
+        raise UsageError(
+            f"input {subject}: ducklake/changes is for one partition in a run, since each may have read something else last: set "
+            "backfill_policy=dg.BackfillPolicy.multi_run()",
+            input=subject,
+        )
+    return next(iter(keys)), keys_in_run.pop()
+
+
+def _first_run(step: Any) -> dg.DagsterRun:
+    """The run whose materialisation the step completes, which may have been lost after it had read, or even committed."""
+    run_id = materialising_run(step.instance, step.dagster_run, step.step.key)
+    found: dg.DagsterRun = step.instance.get_run_by_id(run_id) or step.dagster_run
+    return found
+
+
+def _resumed_runs(step: Any) -> Iterator[dg.DagsterRun]:
+    """The run, and those before it up to the first one."""
+    first = _first_run(step).run_id
+    run: dg.DagsterRun | None = step.dagster_run
+    while run is not None:
+        yield run
+        run = step.instance.get_run_by_id(run.parent_run_id) if run.run_id != first and run.parent_run_id else None
+
+
+def _pinned(instance: dg.DagsterInstance, run_id: str, identity: str) -> int | None:
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
+        event = entry.dagster_event
+        metadata = event.engine_event_data.metadata if event is not None and event.event_specific_data is not None else {}
+        if PINNED in metadata and metadata[_LAKE].value == identity:
+            return int(str(metadata[PINNED].value))
+    return None
+
+
+def _materializations(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey) -> Iterator[dg.AssetMaterialization]:
+    for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION):
+        event = entry.dagster_event
+        if event is not None and event.asset_key == key:
+            yield event.step_materialization_data.materialization
+
+
+def _snapshots_of(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey) -> Iterator[int]:
+    for event in _materializations(instance, run_id, key):
+        found = event.metadata.get(SNAPSHOT)
+        if found is not None and isinstance(found.value, int):
+            yield found.value

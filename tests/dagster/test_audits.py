@@ -1,0 +1,182 @@
+"""Write, audit, publish: what fails an audit is never seen by anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from ducklake_core import Scan
+from ducklake_core.errors import UsageError
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, build_audit_checks, ducklake_metadata, validate
+from tests.support.oracle import LakeAddress
+
+Run = Callable[..., dg.ExecuteInProcessResult]
+DAYS = dg.DailyPartitionsDefinition("2026-03-27", end_date="2026-03-30")
+NEXT: list[int] = []
+
+
+LOOKS: list[int] = []
+MEANWHILE: list[Callable[[], object]] = []
+
+
+def at_most_three(rows: Scan) -> bool:
+    LOOKS.append(sum(rows.to_arrow()["n"].to_pylist()))
+    if MEANWHILE:
+        MEANWHILE.pop()()
+    return LOOKS[-1] <= 3
+
+
+def unique_ids(rows: Scan) -> bool:
+    ids = rows.to_arrow()["id"].to_pylist()
+    return len(set(ids)) == len(ids)
+
+
+@dg.asset(metadata=ducklake_metadata(write_mode="append", audits={"positive": "amount > 0", "unique": unique_ids}))
+def payments() -> pa.Table:
+    return pa.table({"id": NEXT, "amount": pa.array([None if number == 0 else number for number in NEXT], pa.int64())})
+
+
+def evaluations(instance: dg.DagsterInstance, key: str = "payments") -> dict[str, str]:
+    asset = dg.AssetKey(key)
+    found = {}
+    for name in ("positive", "unique"):
+        (record,) = instance.event_log_storage.get_asset_check_execution_history(dg.AssetCheckKey(asset, name), limit=1)
+        found[name] = record.status.value
+    return found
+
+
+def test_rows_that_pass_are_committed_and_the_checks_say_so(
+    run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance
+) -> None:
+    NEXT[:] = [1, 2]
+    result = run([payments, *build_audit_checks(assets=[payments])])
+    checks = {one.check_name: one for one in result.get_asset_check_evaluations()}
+    assert {name: check.passed for name, check in checks.items()} == {"positive": True, "unique": True}
+    assert checks["positive"].description == "positive: passed, before the commit"
+    (event,) = result.get_asset_materialization_events()
+    assert event.materialization.metadata["ducklake/audits"].value["positive"] == {"passed": True, "failing_rows": 0}
+    assert lake_resource.connect().table("payments").scan().count() == 2
+
+
+@pytest.mark.parametrize(("rows", "failed"), [([3, -4, 0], "positive: 2 rows failed"), ([2], "unique: failed")])
+def test_rows_that_fail_leave_the_table_as_it_was(
+    run: Run,
+    lake_resource: DuckLakeResource,
+    instance: dg.DagsterInstance,
+    oracle: Callable[..., Any],
+    sqlite_address: LakeAddress,
+    rows: list[int],
+    failed: str,
+) -> None:
+    checks = build_audit_checks(assets=[payments])
+
+    @dg.asset(deps=[payments])
+    def later() -> None: ...
+
+    NEXT[:] = [1, 2]
+    run([payments, *checks])
+    lake = lake_resource.connect()
+    before, files = lake.snapshot().id, sorted(lake.storage.options.by_protocol)
+    NEXT[:] = rows
+    result = run([payments, later, *checks], raise_on_error=False)
+    assert not result.success
+    failure = result.failure_data_for_node("payments")
+    assert failure is not None
+    assert failed in failure.user_failure_data.description
+    assert "Nothing was committed" in failure.user_failure_data.description
+    assert lake.snapshot().id == before
+    assert sorted(lake.storage.options.by_protocol) == files
+    with oracle(sqlite_address) as duck:
+        assert duck.rows("SELECT count(*), max(amount) FROM lake.payments") == [(2, 2)]
+    # The page shows which audit failed, though no step of the run could evaluate the checks.
+    wanted = {"positive": "SUCCEEDED", "unique": "SUCCEEDED"} | {failed.partition(":")[0]: "FAILED"}
+    assert evaluations(instance) == wanted
+    assert [event.asset_key.to_user_string() for event in result.get_asset_materialization_events()] == []
+
+
+def test_a_slice_is_looked_at_as_the_commit_would_leave_it(run: Run, lake_resource: DuckLakeResource) -> None:
+    values: dict[str, int] = {}
+
+    @dg.asset(partitions_def=DAYS, metadata=ducklake_metadata(partition_expr="day", audits={"positive": "n > 0"}))
+    def daily(context) -> pa.Table:
+        return pa.table({"day": pa.array([date.fromisoformat(key) for key in context.partition_keys], pa.date32()), "n": [values["n"]]})
+
+    values["n"] = 1
+    run([daily], partition_key="2026-03-27")
+    values["n"] = -1
+    with pytest.raises(dg.Failure, match="positive: 1 rows failed"):
+        run([daily], partition_key="2026-03-27")
+    # Bad rows of other days, which somebody else wrote, do not stop this one.
+    lake_resource.connect().write("daily", pa.table({"day": pa.array([date(2026, 3, 28)], pa.date32()), "n": [-5]}))
+    values["n"] = 7
+    run([daily], partition_key="2026-03-27")
+    assert sorted(lake_resource.connect().table("daily").scan().to_arrow()["n"].to_pylist()) == [-5, 7]
+
+
+def test_what_was_looked_at_is_what_is_committed(run: Run, lake_resource: DuckLakeResource) -> None:
+    """Somebody else commits between the audit and the commit: the audit is carried out again on the rows as they are now."""
+    lake = lake_resource.connect()
+    lake.write("totals", pa.table({"n": [1]}))
+    LOOKS.clear()
+    MEANWHILE[:] = [lambda: lake.write("totals", pa.table({"n": [2]}))]
+
+    @dg.asset(metadata=ducklake_metadata(write_mode="append", audits={"sum": at_most_three}))
+    def totals() -> pa.Table:
+        return pa.table({"n": [2]})
+
+    with pytest.raises(dg.Failure, match="sum: failed"):
+        run([totals])
+    assert LOOKS == [3, 5]
+    assert sorted(lake.table("totals").scan().to_arrow()["n"].to_pylist()) == [1, 2]
+
+
+def test_a_new_table_that_fails_does_not_come_to_be(run: Run, lake_resource: DuckLakeResource) -> None:
+    NEXT[:] = [-1]
+    with pytest.raises(dg.Failure):
+        run([payments])
+    assert not lake_resource.connect().has_table("payments")
+    NEXT[:] = [1]
+    run([payments])
+    assert lake_resource.connect().table("payments").scan().count() == 1
+
+
+def test_a_commit_that_nobody_audited_does_not_pass(run: Run, instance: dg.DagsterInstance) -> None:
+    instance.report_runless_asset_event(dg.AssetMaterialization("payments"))
+    checks = build_audit_checks(assets=[payments])
+    result = run([payments, *checks], selection=dg.AssetSelection.checks_for_assets(payments))
+    assert {one.passed for one in result.get_asset_check_evaluations()} == {False}
+    assert "was not audited" in str(result.get_asset_check_evaluations()[0].description)
+
+
+@pytest.mark.parametrize("audits", [{"a b": "n > 0"}, {"a": 1}, {"a": " "}, ["n > 0"], {"a": {"function": 1}}])
+def test_audits_that_cannot_be(lake_resource: DuckLakeResource, audits: Any) -> None:
+    with pytest.raises(UsageError, match="audits must be a mapping"):
+        ducklake_metadata(audits=audits)
+
+    @dg.asset(metadata={"audits": audits})
+    def wrong() -> pa.Table: ...
+
+    with pytest.raises(UsageError, match="audits must be a mapping"):
+        validate(dg.Definitions(assets=[wrong], resources={"io_manager": DuckLakeIOManager(lake=lake_resource)}))
+
+
+def test_a_condition_that_needs_an_engine_is_refused_by_name(run: Run) -> None:
+    @dg.asset(metadata=ducklake_metadata(audits={"short": "regexp_matches(s, 'a')"}))
+    def words() -> pa.Table:
+        return pa.table({"s": ["a"]})
+
+    with pytest.raises(dg.Failure, match="SQL engine"):
+        run([words])
+
+
+def test_functions_are_found_by_name() -> None:
+    assert ducklake_metadata(audits={"unique": unique_ids})["audits"] == {"unique": {"function": f"{__name__}:unique_ids"}}
+    with pytest.raises(UsageError, match="must be a function of a module"):
+        ducklake_metadata(audits={"never": lambda rows: False})
+    with pytest.raises(UsageError, match="nowhere:gone of an audit cannot be imported"):
+        ducklake_metadata(audits={"a": {"function": "nowhere:gone"}})  # type: ignore[dict-item]

@@ -1,0 +1,124 @@
+"""Branches: read production, write somewhere else, by one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from ducklake_dagster import DuckLakeResource, LocalStorage, SqliteCatalog, ducklake_input, ducklake_metadata
+from tests.support.oracle import LakeAddress
+
+Run = Callable[..., dg.ExecuteInProcessResult]
+DAYS = dg.DailyPartitionsDefinition("2026-03-01", end_date="2026-06-01")
+RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
+
+
+@dg.asset
+def source(context) -> pa.Table:
+    return pa.table({"n": [int(context.run.tags["n"])]})
+
+
+@dg.asset
+def doubled(source: pa.Table) -> pa.Table:
+    return pa.table({"n": [2 * n for n in source["n"].to_pylist()]})
+
+
+@dg.asset(partitions_def=DAYS, metadata=ducklake_metadata(partition_expr="day"))
+def daily(context) -> pa.Table:
+    days = [date.fromisoformat(key) for key in context.partition_keys]
+    return pa.table({"day": pa.array(days, pa.date32()), "n": [int(context.run.tags["n"])] * len(days)})
+
+
+@dg.asset(partitions_def=DAYS, metadata=ducklake_metadata(partition_expr="day"))
+def copied(daily: pa.Table) -> pa.Table:
+    return daily
+
+
+def numbers(lake: DuckLakeResource, table: str) -> list[int]:
+    return sorted(lake.connect().table(table).scan().to_arrow()["n"].to_pylist())
+
+
+def test_a_branch_reads_production_until_it_has_its_own(
+    run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
+) -> None:
+    branch = {"branch": "feature/x"}
+    run([source, doubled], tags={"n": "1"})
+    (event,) = run([source, doubled], selection=[doubled], io=branch).get_asset_materialization_events()
+    assert event.materialization.metadata["ducklake/branch"].value == "feature/x"
+    assert event.materialization.metadata["dagster/table_name"].value == "main__feature/x.doubled"
+    run([source, doubled], selection=[source], io=branch, tags={"n": "5"})
+    run([source, doubled], selection=[doubled], io=branch)
+    with oracle(sqlite_address) as duck:
+        assert duck.rows('SELECT n FROM lake."main__feature/x".doubled') == [(10,)]
+        assert duck.rows("SELECT s.n, d.n FROM lake.source s, lake.doubled d") == [(1, 2)]
+
+    @dg.asset(ins={"source": dg.AssetIn(metadata=ducklake_input(production=True))})
+    def from_production(source: pa.Table) -> pa.Table:
+        return source
+
+    run([source, from_production], selection=[from_production], io=branch)
+    assert numbers(lake_resource, '"main__feature/x".from_production') == [1]
+    # An empty name, such as that of an environment variable in production, is none.
+    run([source], io={"branch": ""}, tags={"n": "3"})
+    assert numbers(lake_resource, "source") == [3]
+
+
+def test_a_branch_in_a_lake_of_its_own(run: Run, lake_resource: DuckLakeResource, tmp_path: Path) -> None:
+    own = DuckLakeResource(
+        catalog=SqliteCatalog(path=str(tmp_path / "branch.sqlite")),
+        storage=LocalStorage(data_path=f"{tmp_path}/branch_files/"),
+        create_if_missing=True,
+    )
+    run([source, doubled], tags={"n": "1"})
+    before = lake_resource.connect().snapshot().id
+    run([source, doubled], selection=[doubled], io={"branch": "dev", "branch_lake": own})
+    assert numbers(own, "doubled") == [2]
+    run([source, doubled], io={"branch": "dev", "branch_lake": own}, tags={"n": "4"})
+    assert numbers(own, "doubled") == [8]
+    assert lake_resource.connect().snapshot().id == before
+    # Without a name the lake of the branch is not used.
+    run([source], io={"branch_lake": own}, tags={"n": "6"})
+    assert numbers(lake_resource, "source") == [6]
+
+
+def test_partitions_come_from_where_they_were_written(run: Run, lake_resource: DuckLakeResource) -> None:
+    branch = {"branch": "dev"}
+    run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-05-30"})
+    # More partitions than a commit of production names.
+    run([daily], tags={"n": "2", RANGE[0]: "2026-03-01", RANGE[1]: "2026-04-30"}, io=branch)
+    run([daily, copied], selection=[copied], partition_key="2026-04-15", io=branch)
+    run([daily, copied], selection=[copied], partition_key="2026-05-15", io=branch)
+    assert numbers(lake_resource, "main__dev.copied") == [1, 2]
+    with pytest.raises(dg.Failure, match=r"the branch has some of the partitions, but not 2026-05-01, 2026-05-02: materialise them"):
+        run([daily, copied], selection=[copied], tags={RANGE[0]: "2026-04-29", RANGE[1]: "2026-05-02"}, io=branch)
+    assert not lake_resource.connect().has_table("copied")
+
+
+def test_a_branch_whose_history_is_gone_is_not_guessed_at(run: Run, lake_resource: DuckLakeResource) -> None:
+    branch = {"branch": "dev"}
+    run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-03"})
+    for day in ("2026-03-01", "2026-03-02"):
+        run([daily], partition_key=day, tags={"n": "2"}, io=branch)
+    lake = lake_resource.connect()
+    lake.expire_snapshots(keep_last=1, older_than="0 seconds", min_age="0 seconds")
+    with pytest.raises(dg.Failure, match=r"nobody knows whether the branch has partitions 2026-03-03"):
+        run([daily, copied], selection=[copied], partition_key="2026-03-03", io=branch)
+    run([daily, copied], selection=[copied], partition_key="2026-03-02", io=branch)
+    assert numbers(lake_resource, "main__dev.copied") == [2]
+
+
+def test_a_table_made_anew_has_what_was_written_since(run: Run, lake_resource: DuckLakeResource) -> None:
+    branch = {"branch": "dev"}
+    run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-02"})
+    run([daily], partition_key="2026-03-01", tags={"n": "2"}, io=branch)
+    lake_resource.connect().drop_table("main__dev.daily")
+    run([daily], partition_key="2026-03-02", tags={"n": "3"}, io=branch)
+    for day in ("2026-03-01", "2026-03-02"):
+        run([daily, copied], selection=[copied], partition_key=day, io=branch)
+    assert numbers(lake_resource, "main__dev.copied") == [1, 3]

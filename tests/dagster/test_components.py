@@ -1,0 +1,235 @@
+"""Components: a lake, its tables and its maintenance in YAML, as `dg` loads them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+import yaml
+from dagster.components.core.component_tree import ComponentTree
+from dagster.components.testing import create_defs_folder_sandbox
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import UsageError
+from ducklake_dagster import DuckLakeComponent, DuckLakeIOManager, DuckLakeMaintenanceComponent, DuckLakeResource, DuckLakeTablesComponent
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning"),
+    # Dagster's own use of pydantic.
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20"),
+]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> DuckLake:
+    made = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    with made.transaction() as tx:
+        tx.create_schema("raw")
+        tx.write("raw.events", pa.table({"n": [1]}), comment="what happened")
+    made.create_view("raw.many", "SELECT n FROM raw.events WHERE n > 1")
+    return made
+
+
+@pytest.fixture
+def project(tmp_path: Path, lake: DuckLake) -> Iterator[Any]:
+    """A project whose folder `lake` holds the lake."""
+    with create_defs_folder_sandbox() as sandbox:
+        write(sandbox.defs_folder_path / "lake", lake_yaml(tmp_path))
+        yield sandbox
+
+
+def lake_yaml(home: Path, **more: Any) -> dict[str, Any]:
+    attributes = {
+        "catalog": {"kind": "sqlite", "path": f"{home}/lake.sqlite"},
+        "storage": {"kind": "local", "data_path": f"{home}/files/"},
+        "io_manager": {"default_frame": "arrow", "table_schema": "raw"},
+        **more,
+    }
+    return {"type": "ducklake_dagster.DuckLakeComponent", "attributes": attributes}
+
+
+def write(folder: Path, *documents: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "defs.yaml").write_text(yaml.safe_dump_all(documents, sort_keys=False))
+
+
+@contextmanager
+def raises(message: str) -> Iterator[list[BaseException]]:
+    """Something fails, and one of the causes, which it gives, says this."""
+    errors: list[BaseException] = []
+    try:
+        yield errors
+    except Exception as error:  # noqa: BLE001 - Dagster wraps what a component raises
+        found: BaseException | None = error
+        while found is not None:
+            errors.append(found)
+            found = found.__cause__ or found.__context__
+    assert any(re.search(message, str(error), re.DOTALL) for error in errors), errors
+
+
+def test_a_lake(project: Any) -> None:
+    with project.load_component_and_build_defs(defs_path="lake") as (component, defs):
+        assert isinstance(component, DuckLakeComponent)
+        assert isinstance(defs.resources["lake"], DuckLakeResource)
+        manager = defs.resources["io_manager"]
+        assert isinstance(manager, DuckLakeIOManager)
+        assert manager.schema_ == "raw"
+
+        @dg.asset
+        def made(events: pa.Table) -> pa.Table:
+            return events
+
+        events = dg.AssetSpec("events")
+        assert dg.materialize([events, made], resources=defs.resources).success
+        assert component.resource().connect().table("raw.made").scan().count() == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"catalog": {"kind": "postgres", "password": "hunter2"}}, r"catalog of a DuckLakeComponent .*postgres\.database: "),
+        ({"catalog": {"kind": "oracle"}}, "catalog of a DuckLakeComponent is not understood"),
+        ({"storage": {"kind": "s3", "bucket": "x", "secret_access_key": "hunter2"}}, "storage of a DuckLakeComponent .*s3 has no bucket"),
+        ({"catalog": "mysql://root:hunter2@db/lake"}, "none that a resource understands"),
+    ],
+)
+def test_a_lake_that_cannot_be(project: Any, tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    write(project.defs_folder_path / "lake", lake_yaml(tmp_path, **change))
+    with raises(message) as errors, project.load_component_and_build_defs(defs_path="lake"):
+        pass
+    # What Dagster says besides repeats the file.
+    (own,) = (error for error in errors if isinstance(error, UsageError))
+    assert "hunter2" not in str(own)
+
+
+def test_a_setting_that_is_not_there(project: Any, tmp_path: Path) -> None:
+    write(project.defs_folder_path / "lake", lake_yaml(tmp_path, create_when_missing=True))
+    with raises("create_when_missing"), project.load_component_and_build_defs(defs_path="lake"):
+        pass
+
+
+def test_tables(project: Any, lake: DuckLake) -> None:
+    attributes: dict[str, Any] = {
+        "lake": "lake",
+        "include": ["raw.*"],
+        "translation": {"group_name": "raw", "key": "lake/{{ table.name }}"},
+        "commit_sensor": {"name": "commits", "request_runs": "group:later"},
+    }
+    write(project.defs_folder_path / "tables", {"type": "ducklake_dagster.DuckLakeTablesComponent", "attributes": attributes})
+    with project.load_component_and_build_defs(defs_path="tables") as (component, defs):
+        assert not list(defs.resolve_all_asset_specs())
+        asyncio.run(component.refresh_state(project.project_root))
+    with project.load_component_and_build_defs(defs_path="tables") as (component, defs):
+        assert isinstance(component, DuckLakeTablesComponent)
+        specs = {spec.key.to_user_string(): spec for spec in defs.resolve_all_asset_specs()}
+        assert set(specs) == {"lake/events", "lake/many"}
+        assert specs["lake/events"].description == "what happened"
+        assert {spec.group_name for spec in specs.values()} == {"raw"}
+        assert specs["lake/many"].is_virtual
+        assert [dep.asset_key.to_user_string() for dep in specs["lake/many"].deps] == ["lake/events"]
+        (sensor,) = defs.sensors
+        assert sensor.name == "commits"
+        assert sensor.required_resource_keys == {"lake"}
+        assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
+
+
+def test_the_state_is_what_the_catalog_said(project: Any, lake: DuckLake, tmp_path: Path) -> None:
+    component = DuckLakeTablesComponent(lake="lake")
+    component._lake = DuckLakeComponent.from_attributes_dict(attributes=lake_yaml(tmp_path)["attributes"])
+    state = tmp_path / "state"
+    component.write_state_to_path(state)
+    lake.drop_table("raw.events")
+    context = ComponentTree.for_test().load_context
+    known = component.build_defs_from_state(context, state).resolve_all_asset_specs()
+    assert {spec.key.to_user_string() for spec in known} == {"raw/events", "raw/many"}
+    # Before the first refresh there is nothing, and no error.
+    assert not component.build_defs_from_state(context, None).assets
+    state.write_text('{"version": 99}')
+    with pytest.raises(UsageError, match="refresh-defs-state"):
+        component.build_defs_from_state(context, state)
+
+
+def test_maintenance(project: Any) -> None:
+    attributes = {"lake": "lake", "keep_last": 5, "cron_schedule": "15 2 * * *", "compaction": {"min_files": 3}}
+    write(project.defs_folder_path / "care", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": attributes})
+    with project.load_component_and_build_defs(defs_path="care") as (component, defs):
+        assert isinstance(component, DuckLakeMaintenanceComponent)
+        assert [job.name for job in defs.jobs] == ["ducklake_maintenance"]
+        (schedule,), (sensor,) = defs.schedules, defs.sensors
+        assert (schedule.cron_schedule, schedule.default_status) == ("15 2 * * *", dg.DefaultScheduleStatus.STOPPED)
+        assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
+    write(project.defs_folder_path / "wrong", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": {"lake": "care"}})
+    with raises("name the folder of a DuckLakeComponent"), project.load_component_and_build_defs(defs_path="wrong"):
+        pass
+
+
+def dg_command(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{home / 'src'}", "DAGSTER_DISABLE_TELEMETRY": "1", "DG_CLI_TEST_MODE": "1"}
+    return subprocess.run([str(BIN / "dg"), *arguments], cwd=home, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def dg_project(tmp_path: Path) -> Path:
+    home = tmp_path / "project"
+    (home / "src" / "shop" / "defs").mkdir(parents=True)
+    (home / "pyproject.toml").write_text(
+        '[project]\nname = "shop"\nversion = "0"\n[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop"\n'
+        'python_environment = "active"\n'
+    )
+    (home / "src" / "shop" / "__init__.py").touch()
+    (home / "src" / "shop" / "definitions.py").write_text(
+        "from pathlib import Path\nfrom dagster import definitions, load_from_defs_folder\n\n@definitions\ndef defs():\n"
+        "    return load_from_defs_folder(path_within_project=Path(__file__).parent)\n"
+    )
+    return home
+
+
+@pytest.mark.slow
+def test_what_is_scaffolded_passes_dg_check(dg_project: Path) -> None:
+    for kind, folder, *options in (
+        ("DuckLakeComponent", "lake", "--catalog", "sqlite", "--data-path", "lake_files/"),
+        ("DuckLakeTablesComponent", "tables", "--lake", "lake"),
+        ("DuckLakeMaintenanceComponent", "care", "--lake", "lake"),
+    ):
+        made = dg_command(dg_project, "scaffold", "defs", f"ducklake_dagster.{kind}", folder, *options)
+        assert made.returncode == 0, made.stdout + made.stderr
+    for check in (("check", "yaml"), ("check", "defs")):
+        found = dg_command(dg_project, *check)
+        assert found.returncode == 0, found.stdout + found.stderr
+    listed = dg_command(dg_project, "list", "defs", "--json")
+    assert "ducklake_maintenance" in listed.stdout, listed.stdout + listed.stderr
+    lake = dg_project / "src" / "shop" / "defs" / "lake" / "defs.yaml"
+    lake.write_text(lake.read_text().replace("create_if_missing", "create_when_missing"))
+    wrong = dg_command(dg_project, "check", "yaml")
+    assert wrong.returncode != 0
+    assert "create_when_missing" in wrong.stdout + wrong.stderr
+
+
+def test_the_registry_imports_without_what_is_optional() -> None:
+    """An entry point that cannot be imported stops every `dg` command of its environment."""
+    entries = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["dagster_dg_cli.registry_modules"]
+    assert entries == {"ducklake_dagster": "ducklake_dagster"}
+    program = (
+        "import sys, importlib\n"
+        "for name in ('pyspark', 'duckdb', 'polars', 'pandas', 'psycopg', 'sqlalchemy', 's3fs', 'typer'):\n"
+        "    sys.modules[name] = None\n"
+        "module = importlib.import_module('ducklake_dagster')\n"
+        "import dagster as dg\n"
+        "found = [getattr(module, name) for name in dir(module)]\n"
+        "print(sorted(one.__name__ for one in found if isinstance(one, type) and issubclass(one, dg.Component)))\n"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.stdout.strip() == "['DuckLakeComponent', 'DuckLakeMaintenanceComponent', 'DuckLakeTablesComponent']", done.stderr

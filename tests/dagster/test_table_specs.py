@@ -1,0 +1,178 @@
+"""Tables and views that others write, as assets; and the runs of what depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, DuckLakeTranslator, LakeTable, build_commit_sensor, load_table_specs
+from tests.support.oracle import LakeAddress
+
+pytestmark = pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
+
+
+@pytest.fixture
+def lake(lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> DuckLakeResource:
+    """What DuckDB has made: a partitioned table, a plain one, and views."""
+    lake_resource.connect()
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run(
+            "CREATE SCHEMA raw",
+            "CREATE TABLE raw.events (day DATE NOT NULL, n BIGINT)",
+            "COMMENT ON TABLE raw.events IS 'what happened'",
+            "COMMENT ON COLUMN raw.events.n IS 'how often'",
+            "ALTER TABLE raw.events SET PARTITIONED BY (year(day), month(day))",
+            "INSERT INTO raw.events VALUES (DATE '2026-03-28', 1), (DATE '2026-04-02', 2)",
+            "CREATE TABLE plain (a INTEGER)",
+            "CREATE VIEW raw.daily AS WITH plain AS (SELECT day, n FROM raw.events) SELECT day, sum(n) AS n FROM plain GROUP BY day",
+            "CREATE VIEW top AS SELECT n, day FROM raw.daily WHERE n > 1",
+        )
+    return lake_resource
+
+
+def by_key(specs: list[dg.AssetSpec]) -> dict[str, dg.AssetSpec]:
+    return {spec.key.to_user_string(): spec for spec in specs}
+
+
+def test_tables_views_columns_and_comments(lake: DuckLakeResource) -> None:
+    specs = by_key(load_table_specs(lake))
+    assert set(specs) == {"raw/events", "raw/daily", "main/plain", "main/top"}
+    events, daily = specs["raw/events"], specs["raw/daily"]
+    assert events.description == "what happened"
+    assert events.kinds == {"ducklake"}
+    assert not events.is_virtual
+    assert events.partitions_def is None
+    schema = events.metadata["dagster/column_schema"]
+    assert [(column.name, column.type, column.description) for column in schema.columns] == [
+        ("day", "date", None),
+        ("n", "int64", "how often"),
+    ]
+    assert schema.columns[0].constraints.nullable is False
+    assert schema.constraints.other == ["partitioned by year(day), month(day)"]
+    assert daily.is_virtual
+    assert [dep.asset_key.to_user_string() for dep in daily.deps] == ["raw/events"]
+    assert [dep.asset_key.to_user_string() for dep in specs["main/top"].deps] == ["raw/daily"]
+    assert [column.name for column in daily.metadata["dagster/column_schema"].columns] == ["day", "n"]
+    dg.Definitions.validate_loadable(dg.Definitions(assets=list(specs.values())))
+
+
+def test_names_and_patterns(lake: DuckLakeResource) -> None:
+    assert set(by_key(load_table_specs(lake, include="RAW.*", exclude="raw.daily"))) == {"raw/events"}
+    assert set(by_key(load_table_specs(lake.connect(), include=["plain", "raw.events"]))) == {"main/plain", "raw/events"}
+    with pytest.raises(UsageError, match=r"include names main\.missing"):
+        load_table_specs(lake, include="missing")
+    assert load_table_specs(lake, include="missing*") == []
+
+
+def test_partitions_follow_the_layout(lake: DuckLakeResource) -> None:
+    spec = by_key(load_table_specs(lake, translator=DuckLakeTranslator(partitions=True, timezone="Europe/Berlin")))["raw/events"]
+    assert spec.metadata["partition_expr"] == "day"
+    assert isinstance(spec.partitions_def, dg.TimeWindowPartitionsDefinition)
+    keys = spec.partitions_def.get_partition_keys()
+    assert keys[:2] == ["2026-03-01", "2026-04-01"]
+    assert str(spec.partitions_def.timezone) == "Europe/Berlin"
+
+
+class Prefixed(DuckLakeTranslator):
+    def get_asset_key(self, table: LakeTable) -> dg.AssetKey:
+        return dg.AssetKey(["lake", table.name])
+
+
+def test_a_translator_decides_on_both_sides_of_a_dependency(lake: DuckLakeResource) -> None:
+    specs = by_key(load_table_specs(lake, include="raw.daily", translator=Prefixed()))
+    assert [dep.asset_key.to_user_string() for dep in specs["lake/daily"].deps] == ["lake/events"]
+    assert specs["lake/daily"].metadata["dagster/table_name"] == "raw.daily"
+    with lake.connect().transaction() as tx:
+        tx.create_schema("other")
+        tx.write("other.plain", pa.table({"a": [1]}))
+    with pytest.raises(UsageError, match=r"main\.plain and other\.plain would both be the asset lake/plain"):
+        load_table_specs(lake, translator=Prefixed())
+
+
+def test_a_view_that_cannot_be_understood_says_so(lake: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
+    with oracle(sqlite_address) as duck:
+        duck.run("CREATE VIEW odd AS SELECT * FROM range(3)", "CREATE VIEW gone AS SELECT * FROM plain", "DROP TABLE plain")
+    specs = by_key(load_table_specs(lake))
+    assert specs["main/odd"].deps == []
+    assert "odd" in specs["main/odd"].metadata["ducklake/problem"]
+    assert "'plain' is not a table of the lake" in specs["main/gone"].metadata["ducklake/problem"]
+    with pytest.raises(UnsupportedFeatureError):
+        _ = lake.connect().view("gone").references
+
+
+def test_views_are_inputs(lake: DuckLakeResource, run: Callable[..., dg.ExecuteInProcessResult]) -> None:
+    lake.connect().create_view(
+        "simple",
+        "SELECT day AS d, n FROM raw.events WHERE n > 1",
+    )
+    specs = load_table_specs(lake)
+    seen = []
+
+    @dg.asset(ins={"rows": dg.AssetIn(dg.AssetKey(["main", "simple"]))})
+    def reader(rows: pa.Table) -> None:
+        seen.extend(rows.to_pylist())
+
+    run([*specs, reader], selection=[reader])
+    assert seen == [{"d": date(2026, 4, 2), "n": 2}]
+
+    @dg.asset(ins={"rows": dg.AssetIn(dg.AssetKey(["main", "simple"]), metadata={"columns": ["d"]})})
+    def narrow(rows: pa.Table) -> None: ...
+
+    with pytest.raises(dg.Failure, match="is a view, which is read as a whole"):
+        run([*specs, narrow], selection=[narrow])
+
+
+def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
+    lake: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
+) -> None:
+    specs = load_table_specs(lake, translator=DuckLakeTranslator(partitions=True))
+    months = by_key(specs)["raw/events"].partitions_def
+
+    @dg.asset(partitions_def=months, deps=[dg.AssetKey(["raw", "events"])])
+    def monthly() -> None: ...
+
+    @dg.asset(deps=[dg.AssetKey(["main", "top"])])
+    def through_views() -> None: ...
+
+    @dg.asset(deps=[monthly])
+    def later() -> None: ...
+
+    sensor = build_commit_sensor(assets=specs, request_runs=dg.AssetSelection.assets(monthly, through_views, later))
+    defs = dg.Definitions(
+        assets=[*specs, monthly, through_views, later], sensors=[sensor], resources={"io_manager": DuckLakeIOManager(lake=lake)}
+    )
+    cursor: str | None = None
+
+    def tick() -> Any:
+        nonlocal cursor
+        context = dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lake": lake}, definitions=defs)
+        found = sensor.evaluate_tick(context)
+        cursor = found.cursor
+        return found
+
+    assert tick().run_requests == []
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("INSERT INTO raw.events VALUES (DATE '2026-04-03', 5)")
+    before = cursor
+    found = tick()
+    requested = {request.partition_key: [key.to_user_string() for key in request.asset_selection or []] for request in found.run_requests}
+    assert requested == {None: ["through_views"], "2026-04-01": ["monthly"]}
+    assert [event.partition for event in found.asset_events] == ["2026-04-01"]
+    keys = [request.run_key for request in found.run_requests]
+    assert tick().run_requests == []
+    # A tick whose cursor was lost asks for the same runs, which Dagster launches once.
+    cursor = before
+    assert [request.run_key for request in tick().run_requests] == keys
+
+
+def test_requests_need_the_definitions(lake: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+    specs = load_table_specs(lake, include="plain")
+    sensor = build_commit_sensor(assets=specs, request_runs=["child"], report_history=True)
+    with pytest.raises(UsageError, match="needs the project's definitions"):
+        sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources={"lake": lake}))
