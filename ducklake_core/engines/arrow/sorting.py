@@ -76,10 +76,9 @@ def comparable_values(values: pa.Array, column: Field) -> pa.Array:
 def is_sortable(column: Field) -> bool:
     """Whether Arrow can sort by a column of this type.
 
-        >>> from ducklake_core.format.types.arrow_types import to_arrow_schema
-    from ducklake_core.format.types.data_types import INT64, INTERVAL
-        >>> is_sortable(Field(id=1, name="a", type=INT64)), is_sortable(Field(id=1, name="a", type=INTERVAL))
-        (True, False)
+    >>> from ducklake_core.format.types.data_types import INT64, INTERVAL
+    >>> is_sortable(Field(id=1, name="a", type=INT64)), is_sortable(Field(id=1, name="a", type=INTERVAL))
+    (True, False)
     """
     schema = Schema(columns=(replace(column, nullable=True),))
     rows = pa.RecordBatch.from_arrays([pa.nulls(2, to_arrow_schema(schema, physical=True).field(0).type)], names=[column.name])
