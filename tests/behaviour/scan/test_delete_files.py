@@ -27,10 +27,10 @@ def delete_file(path: Path | str, file_format: str = "parquet") -> DeleteFile:
 
 def test_two_columns_come_back(tmp_path: Path) -> None:
     path = str(tmp_path / "d.parquet")
-    size, footer = write_delete_file(STORAGE, path, "/lake/a.parquet", np.array([1, 5, 9]))
+    written = write_delete_file(STORAGE, path, "/lake/a.parquet", np.array([1, 5, 9]))
     content = Path(path).read_bytes()
-    assert size == len(content)
-    assert footer == int.from_bytes(content[-8:-4], "little")
+    assert (written.file_size_bytes, written.row_group_count) == (len(content), 1)
+    assert written.footer_size == int.from_bytes(content[-8:-4], "little")
     found = read_delete_file(STORAGE, delete_file(path))
     assert found.positions.tolist() == [1, 5, 9]
     assert found.snapshots is None
