@@ -77,6 +77,7 @@ _VALID: Mapping[str, Mapping[str, Any]] = {
     "set_schema_tag": {"name": "s", "key": "k", "value": "v"},
     "find_commit": {"commit_id": "c-1"},
     "changed_tables": {"after": 0, "tables": {"t": ["id"]}},
+    "statistics": {"tables": {"t": ["id"]}},
     "set_option": {"name": "target_file_size", "value": "1MB", "table": None, "schema": None},
     "unset_option": {"name": "target_file_size", "table": None, "schema": None},
     "add": {"name": "new", "snapshot": 1},
