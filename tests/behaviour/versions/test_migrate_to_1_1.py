@@ -299,7 +299,7 @@ def test_a_session_of_duckdb_that_is_open_meanwhile_loses_nothing(
         else:
             with pytest.raises(duckdb.Error, match="columns but"):
                 duck.run(added)
-            with pytest.raises(duckdb.Error, match="row_id|begin_snapshot"):
+            with pytest.raises(duckdb.Error, match=r"row_id|begin_snapshot"):
                 duck.run("UPDATE t SET d = 9 WHERE a = 1")
     assert {key: rows for key, rows in everything(lake).items() if key in before} == before
     assert lake.table("t").scan(where="a >= 5000").count() == (50 if backend == "postgresql" else 0)
