@@ -44,3 +44,18 @@ def test_a_table_that_cannot_be_planned_does_not_stop_the_others(lake_address: L
     assert (broken.table, broken.failure is not None) == ("main.broken", True)
     assert (kept.table, kept.rows, kept.failure) == ("main.kept", 2, None)
     lake.close()
+
+
+def test_repaired_bounds_of_a_table_are_not_called_exact(sqlite_address: LakeAddress) -> None:
+    """They enclose bounds of files that need not be values of the column; DuckDB answers min() by exact ones."""
+    lake = new_lake(sqlite_address)
+    lake.write("t", pa.table({"s": ["b", "d"]}), inline=False)
+    of_files, of_table = (lake.database.tables[name] for name in ("file_column_stats", "table_column_stats"))
+    with lake.database.write() as connection:
+        connection.execute(of_files.update().values(min_value="a", min_is_exact=False))
+        connection.execute(of_table.update().values(min_value="b", min_is_exact=True))
+    assert [finding.code for finding in lake.check(repair=True).findings] == ["table-bounds-narrow"]
+    with lake.database.read() as connection:
+        (row,) = connection.execute(of_table.select()).all()
+    assert (row.min_value, row.max_value, row.min_is_exact, row.max_is_exact) == ("a", "d", None, None)
+    lake.close()
