@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
+import numpy as np
 import pyarrow as pa
 from sqlalchemy.schema import DropTable
 
@@ -9,6 +12,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.reading.compaction import StoredCounts, inlined_row_counts
 from ducklake_core.catalog.reading.many_tables import ManyTablesReader
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.storage.puffin import encode_container, read_container
 from tests.support.oracle import LakeAddress
 
 
@@ -59,3 +63,17 @@ def test_repaired_bounds_of_a_table_are_not_called_exact(sqlite_address: LakeAdd
         (row,) = connection.execute(of_table.select()).all()
     assert (row.min_value, row.max_value, row.min_is_exact, row.max_is_exact) == ("a", "d", None, None)
     lake.close()
+
+
+def test_a_file_with_deletes_of_many_snapshots_is_read_vector_by_vector() -> None:
+    """Each vector holds the positions of all before it: all of them at once would be as large as their number times the last one."""
+    positions, snapshots = np.arange(40_000, dtype=np.int64), np.arange(40_000, dtype=np.int64) // 400
+    content, _ = encode_container(positions, snapshots, "a.parquet")
+    tracemalloc.start()
+    held = read_container(content, "a.puffin")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held.snapshots is not None
+    assert (held.positions == positions).all()
+    assert (held.snapshots == snapshots).all()
+    assert peak < 20 * positions.nbytes, "100 vectors of half as many positions on average"
