@@ -271,8 +271,13 @@ class _Flusher:
         tasks = []
         for source, rows in stored:
             own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(table, source.schema))
-            most = _TASK_ROWS if split else rows.num_rows
-            tasks += [FlushTask(state=own, rows=rows.slice(start, most)) for start in range(0, rows.num_rows, most)]
+            if not split:
+                tasks.append(FlushTask(state=own, rows=rows))
+                continue
+            # Taken, not cut: what is pickled of a slice is all of the table.
+            starts = range(0, rows.num_rows, _TASK_ROWS)
+            parts = (rows.take(pa.array(range(start, min(start + _TASK_ROWS, rows.num_rows)), pa.int64())) for start in starts)
+            tasks += [FlushTask(state=own, rows=part) for part in parts]
         most = _TASK_FILES if split else len(histories)
         for start in range(0, len(histories), max(1, most)):
             part = tuple(histories[start : start + most])

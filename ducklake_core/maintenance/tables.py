@@ -59,7 +59,7 @@ def plan_tables(
         base = reader.latest_snapshot()
         selected = scope.select(reader, base.id)
         many = ManyTablesReader(connection, info, database.tables, selected.names)
-        found = {number: _attempt(many, number, name, base, plan) for number, name in selected.names.items()}
+        found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
     # One that failed may have spoiled the transaction, or the statement, for others: each is tried by itself.
     for number, name in selected.names.items():
         if isinstance(found[number], FailedTable):
@@ -68,10 +68,16 @@ def plan_tables(
 
 
 def _attempt(
-    reader: CatalogReader, number: int, name: str, base: Snapshot, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+    database: Database,
+    reader: CatalogReader,
+    number: int,
+    name: str,
+    base: Snapshot,
+    plan: Callable[[CatalogReader, TableState, Snapshot], T],
 ) -> T | FailedTable:
     try:
-        return plan(reader, reader.table_by_id(number, base.id), base)
+        with database.reporting():
+            return plan(reader, reader.table_by_id(number, base.id), base)
     except DuckLakeError as error:
         if classify(error) == "unavailable":
             raise

@@ -40,6 +40,17 @@ class Container:
     data_files: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Vector:
+    """What the footer says of a deletion vector."""
+
+    offset: int
+    length: int
+    snapshot: int | None
+    cardinality: int | None
+    data_file: str | None
+
+
 def is_container(content: bytes) -> bool:
     """Whether a file is a Puffin file, and no bare deletion vector."""
     return content[: len(_MAGIC)] == _MAGIC
@@ -57,22 +68,28 @@ def read_container(content: bytes, where: str) -> Container:
         UnsupportedFeatureError: Its footer is compressed.
     """
     try:
-        vectors = [_vector(blob, content, where) for blob in _blobs(content, where)]
+        vectors = [_described(blob) for blob in _blobs(content, where)]
+        if not vectors:
+            raise _damaged(where, "it holds no deletion vector")
+        named = sum(vector.snapshot is not None for vector in vectors)
+        if named and named < len(vectors):
+            raise _damaged(where, "some of its deletion vectors name a snapshot and some do not")
+        positions, stamps = _first_deletes(vectors, content, where)
     except (struct.error, ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise _damaged(where, f"its footer cannot be read ({error})") from error
-    if not vectors:
-        raise _damaged(where, "it holds no deletion vector")
-    named = [snapshot for snapshot, _, _ in vectors if snapshot is not None]
-    if named and len(named) < len(vectors):
-        raise _damaged(where, "some of its deletion vectors name a snapshot and some do not")
-    files = tuple(dict.fromkeys(file for _, _, file in vectors if file is not None))
-    if not named:
-        return Container(positions=np.unique(np.concatenate([held for _, held, _ in vectors])), snapshots=None, data_files=files)
-    in_order = sorted(vectors, key=lambda vector: vector[0] or 0)
-    stamps = np.concatenate([np.full(len(held), snapshot, np.int64) for snapshot, held, _ in in_order])
-    # The first of equal positions is that of the oldest snapshot.
-    positions, first = np.unique(np.concatenate([held for _, held, _ in in_order]), return_index=True)
-    return Container(positions=positions, snapshots=stamps[first], data_files=files)
+    files = tuple(dict.fromkeys(vector.data_file for vector in vectors if vector.data_file is not None))
+    return Container(positions=positions, snapshots=stamps if named else None, data_files=files)
+
+
+def _first_deletes(vectors: Sequence[_Vector], content: bytes, where: str) -> tuple[np.ndarray, np.ndarray]:
+    """Positions, ascending, each with the oldest snapshot whose vector has it; in the memory of two vectors: each holds those before."""
+    positions, stamps = np.empty(0, np.int64), np.empty(0, np.int64)
+    for vector in sorted(vectors, key=lambda vector: vector.snapshot or 0):
+        held = _positions(vector, content, where)
+        # The first of equal positions is that of the older snapshot.
+        positions, first = np.unique(np.concatenate([positions, held]), return_index=True)
+        stamps = np.concatenate([stamps, np.full(len(held), vector.snapshot or 0, np.int64)])[first]
+    return positions, stamps
 
 
 def encode_container(positions: np.ndarray, snapshots: np.ndarray, data_file: str) -> tuple[bytes, int]:
@@ -117,14 +134,24 @@ def _blobs(content: bytes, where: str) -> Iterator[Mapping[str, Any]]:
     yield from (blob for blob in blobs if blob["type"] == _BLOB_TYPE)
 
 
-def _vector(blob: Mapping[str, Any], content: bytes, where: str) -> tuple[int | None, np.ndarray, str | None]:
-    offset, length, said = int(blob["offset"]), int(blob["length"]), blob.get("properties") or {}
-    if offset < len(_MAGIC) or length < 0 or offset + length > len(content):
+def _described(blob: Mapping[str, Any]) -> _Vector:
+    said = blob.get("properties") or {}
+    return _Vector(
+        offset=int(blob["offset"]),
+        length=int(blob["length"]),
+        snapshot=int(said[_SNAPSHOT]) if _SNAPSHOT in said else None,
+        cardinality=int(said[_CARDINALITY]) if _CARDINALITY in said else None,
+        data_file=said.get(_DATA_FILE),
+    )
+
+
+def _positions(vector: _Vector, content: bytes, where: str) -> np.ndarray:
+    if vector.offset < len(_MAGIC) or vector.length < 0 or vector.offset + vector.length > len(content):
         raise _damaged(where, "a deletion vector lies outside of it")
-    positions = read_deletion_vector(content[offset : offset + length], where)
-    if _CARDINALITY in said and int(said[_CARDINALITY]) != len(positions):
-        raise _damaged(where, f"a deletion vector holds {len(positions)} positions, not {said[_CARDINALITY]}")
-    return int(said[_SNAPSHOT]) if _SNAPSHOT in said else None, positions, said.get(_DATA_FILE)
+    positions = read_deletion_vector(content[vector.offset : vector.offset + vector.length], where)
+    if vector.cardinality not in (None, len(positions)):
+        raise _damaged(where, f"a deletion vector holds {len(positions)} positions, not {vector.cardinality}")
+    return positions
 
 
 def _damaged(where: str, reason: str) -> CorruptFileError:

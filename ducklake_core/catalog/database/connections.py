@@ -239,14 +239,19 @@ class Database:
             self._engine = None
 
     @contextmanager
-    def _transaction(self, options: dict[str, Any]) -> Iterator[Connection]:
+    def reporting(self) -> Iterator[None]:
+        """Within a transaction: what the driver raises leaves the block as an error of this library."""
         try:
-            with self._current_engine().connect() as opened:
-                connection = opened.execution_options(**options)
-                connection.begin()
-                yield connection
+            yield
         except SQLAlchemyError as error:
             raise wrapped(error, str(self.address), self.address.secrets) from error
+
+    @contextmanager
+    def _transaction(self, options: dict[str, Any]) -> Iterator[Connection]:
+        with self.reporting(), self._current_engine().connect() as opened:
+            connection = opened.execution_options(**options)
+            connection.begin()
+            yield connection
 
     def unlock_copy(self) -> None:
         """Forget in a forked child who held the lock when the process was copied."""

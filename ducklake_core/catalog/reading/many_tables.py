@@ -82,7 +82,8 @@ class ManyTablesReader(CatalogReader):
         while len(level) > 1:
             parts = (level[start : start + TERMS] for start in range(0, len(level), TERMS))
             level = [f"SELECT * FROM ({' UNION ALL '.join(part)}) AS part" for part in parts]  # noqa: S608
-        rows = self.connection.execute(text(level[0])).all() if level else []
+        # A colon in the name of a schema or table is no parameter.
+        rows = self.connection.execute(text(level[0].replace(":", r"\:"))).all() if level else []
         return {names[row.place]: row for row in rows}
 
     def _every_inlined(self, kind: tuple[object, ...]) -> list[tuple[int, str]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, inspect, literal_column, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, inspect, or_, select
 
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.database.versions import check_same_version, stored_version
@@ -289,8 +289,11 @@ class CatalogReader:
     def stored_inlined_counts(self, table: TableState) -> Sequence[Row[Any]]:
         """Number of rows (``n``) and of those that have ended, in each of the table's tables of inlined rows."""
         sources = [self.catalog.inlined_data(item.name) for item in table.inlined_tables]
-        counts: list[ColumnElement[Any]] = [func.count().label("n"), func.count(literal_column("end_snapshot")).label("ended")]
-        return [self.connection.execute(select(*counts).select_from(source)).one() for source in sources]
+        counts: list[tuple[ColumnElement[Any], ...]] = [
+            (func.count().label("n"), func.count(source.c.end_snapshot).label("ended")) for source in sources
+        ]
+        queries = (select(*columns).select_from(source) for columns, source in zip(counts, sources, strict=True))
+        return [self.connection.execute(query).one() for query in queries]
 
     def _inlined_names(self, kind: tuple[object, ...], table: TableState) -> list[str]:
         if kind[0] == "deletes":

@@ -70,7 +70,8 @@ def sampled_curve(batches: Iterable[pa.RecordBatch], schema: Schema, rows: int) 
 
 
 def _bounds(parts: Sequence[pa.Array], ranges: int) -> pa.Array:
-    values = pa.concat_arrays(parts).drop_null()
+    # No part at all where every row is deleted.
+    values = pa.concat_arrays(parts).drop_null() if parts else pa.nulls(0)
     if not len(values):
         return values
     ascending = values.take(pc.sort_indices(values))

@@ -62,7 +62,9 @@ def _mending(repairs: Iterable[Repair]) -> Mending:
             case WidenTableBounds():
                 names = ("contains_null", "contains_nan", "min_value", "max_value")
                 where = {"table_id": repair.table_id, "column_id": repair.column_id}
-                changes.append(UpdateRows(table="table_column_stats", where=where, values={name: getattr(repair, name) for name in names}))
+                # Whether a row has the new bounds as its values is not known.
+                values = {name: getattr(repair, name) for name in names} | {"min_is_exact": None, "max_is_exact": None}
+                changes.append(UpdateRows(table="table_column_stats", where=where, values=values))
             case ForgetOrphans(table=name, owner=owner, key=key):
                 orphans.append((name, owner, key))
             case RaiseRecordCount(table_id=number, record_count=count):

@@ -223,3 +223,25 @@ def test_a_column_of_few_values(sqlite_address: LakeAddress, oracle: Callable[..
     assert files_touched(sqlite_address, "flag AND name < 'name 2'") < done.files_created
     assert lake.rewrite_data_files("t", cluster_by=["flag", "name", "x"]).files_rewritten == 0
     lake.close()
+
+
+@pytest.mark.parametrize("columns", [["a"], ["a", "b"]])
+def test_files_without_a_live_row_are_clustered_into_none(sqlite_address: LakeAddress, columns: list[str]) -> None:
+    """Deletes that DuckDB keeps in the catalog may hide all rows of a file that is still there."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    rows = pa.table({"a": list(range(20)), "b": list(range(20))})
+    for _ in range(4):
+        lake.write("t", rows, mode="append", inline=False)
+    before = lake.snapshot().id
+    lake.table("t").delete("a = 0")
+    table = lake.table("t").state
+    with lake.database.write() as connection:
+        deletes = lake.database.tables.inlined_delete(table.id)
+        files = connection.execute(deletes.select()).all()
+        hidden = [{"file_id": row.file_id, "row_id": n, "begin_snapshot": row.begin_snapshot} for row in files for n in range(1, 20)]
+        connection.execute(deletes.insert(), hidden)
+    (done,) = lake.rewrite_data_files("t", cluster_by=columns).tables
+    assert (done.failure, done.files_rewritten, done.files_created) == (None, 4, 0)
+    assert lake.table("t").scan().to_arrow().num_rows == 0
+    assert lake.table("t", at=before).scan().to_arrow().num_rows == 80
+    lake.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from sqlalchemy import select
 
 from ducklake_core.errors import NotFoundError
 from ducklake_core.lake import DuckLake
+from ducklake_core.maintenance import flush
+from ducklake_core.maintenance.groups import Execution
+from ducklake_core.maintenance.request import TableRequest
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, changes_told, copy_of, files_on_disk, readings, write_inlined
 from tests.support.oracle import LakeAddress, attached
 
@@ -168,4 +172,27 @@ def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(sqlite_address:
     assert lost.name in done.failed_steps[0].reason
     assert {t.table for t in done.tables if t.snapshot is not None} == {"main.p", "main.t"}
     assert not any("/f/" in name for name in files_on_disk(sqlite_address) - on_disk)
+    lake.close()
+
+
+def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of an Arrow table that are cut, and not copied, travel with all of its rows."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.set_option("data_inlining_row_limit", 40)
+    lake.write("t", pa.table({"n": list(range(40)), "s": ["x" * 5_000] * 40}))
+    sizes: list[int] = []
+
+    def outcomes(_self: Execution, work: Any, tasks: Any, _meter: Any) -> Any:
+        for number, task in enumerate(tasks):
+            sizes.append(len(pickle.dumps(task)))
+            yield number, work(task), False
+
+    monkeypatch.setattr(Execution, "outcomes", outcomes)
+    monkeypatch.setattr(flush, "EXECUTOR_ROWS", 1)
+    monkeypatch.setattr(flush, "_TASK_ROWS", 10)
+    session: Any = object()
+    done = flush.flush_inlined_data(lake.database, lake.info, lake.storage, TableRequest(), execution=Execution(spark=session))
+    assert (done.failures, done.rows_flushed, len(sizes)) == ((), 40, 4)
+    assert max(sizes) < 2 * 10 * 5_000
+    assert sorted(lake.table("t").scan(columns=["n"]).to_arrow()["n"].to_pylist()) == list(range(40))
     lake.close()
