@@ -179,6 +179,8 @@ class OutputCommit:
                 tx.drop_column(self.name, (column.name,))
             elif str(mine.type) != str(column.type):
                 self._exchange(tx, column.name, mine)
+                if (comment := table.column_comments.get(column.name)) is not None:
+                    tx.set_comment(self.name, comment, column=(mine.name,))
         if before and not _differ(self.settings.partition_by, before):
             tx.set_partitioned_by(self.name, before)
         if order and not _differ(self.settings.sort_by, order):
