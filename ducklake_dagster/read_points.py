@@ -61,7 +61,7 @@ def pinned_snapshot(context: dg.InputContext, lake: DuckLake) -> int | None:
         return None
     run = _first_run(step)
     identity = lake_identity(lake)
-    found = _pinned(step.instance, run.run_id, identity)
+    found = logged_pin(step.instance, run.run_id, identity)
     if found is None:
         newest = lake.snapshot().id
         from dagster._core.events import EngineEventData
@@ -72,7 +72,7 @@ def pinned_snapshot(context: dg.InputContext, lake: DuckLake) -> int | None:
             engine_event_data=EngineEventData(metadata={PINNED: newest, _LAKE: identity}),
         )
         # Another process may have been first.
-        found = _pinned(step.instance, run.run_id, identity)
+        found = logged_pin(step.instance, run.run_id, identity)
     assert found is not None
     if not context.has_asset_key:
         return found
@@ -165,7 +165,14 @@ def _resumed_runs(step: Any) -> Iterator[dg.DagsterRun]:
         run = step.instance.get_run_by_id(run.parent_run_id) if run.run_id != first and run.parent_run_id else None
 
 
-def _pinned(instance: dg.DagsterInstance, run_id: str, identity: str) -> int | None:
+def logged_pin(instance: dg.DagsterInstance, run_id: str, identity: str) -> int | None:
+    """The snapshot that the log of a run says its inputs read.
+
+    Args:
+        instance: Holds the log.
+        run_id: The run.
+        identity: What :func:`lake_identity` gives for the lake.
+    """
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
         event = entry.dagster_event
         metadata = event.engine_event_data.metadata if event is not None and event.event_specific_data is not None else {}
