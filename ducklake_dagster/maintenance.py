@@ -91,7 +91,9 @@ class _Plan:
             try:
                 ops[step] = VERBS[step].config(**how)
             except ValidationError as error:
-                faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {fault['input']!r}" for fault in error.errors())
+                faults = "; ".join(
+                    f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {fault['input']!r}" for fault in error.errors()
+                )
                 raise UsageError(f"{step}: {faults}", parameter=step) from None
         return dg.RunConfig(ops=ops)
 

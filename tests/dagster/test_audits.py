@@ -173,7 +173,9 @@ def test_a_commit_of_an_earlier_attempt_was_audited(
     result = run([retried, *build_audit_checks(assets=[retried])])
     (event,) = result.get_asset_materialization_events()
     assert event.materialization.metadata["ducklake/repeated"].value is True
-    assert [(one.passed, one.description) for one in result.get_asset_check_evaluations()] == [(True, "positive: passed, before the commit")]
+    assert [(one.passed, one.description) for one in result.get_asset_check_evaluations()] == [
+        (True, "positive: passed, before the commit")
+    ]
 
 
 def test_a_new_table_that_fails_does_not_come_to_be(run: Run, lake_resource: DuckLakeResource) -> None:

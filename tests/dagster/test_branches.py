@@ -154,7 +154,9 @@ def test_what_a_run_left_is_read_where_it_left_it(run: Run, own_lake: DuckLakeRe
         run(reading(in_branch[0]), selection=["read"])
 
 
-def test_a_run_reads_the_snapshot_of_production_that_it_pinned(run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource) -> None:
+def test_a_run_reads_the_snapshot_of_production_that_it_pinned(
+    run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource
+) -> None:
     branch = {"branch": "dev", "branch_lake": own_lake, "pin_reads": True}
     run([source], tags={"n": "1"})
     for _ in range(3):

@@ -169,9 +169,7 @@ def test_what_an_unfinished_run_may_use_stays(
     assert "kept_for_run" not in steps["cleanup_old_files"]
 
 
-def test_what_a_resumed_run_reads_stays(
-    lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
-) -> None:
+def test_what_a_resumed_run_reads_stays(lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress) -> None:
     """A run that resumes another one reads the snapshot that the former one pinned, and what that one committed, however old."""
     from dagster._core.events import EngineEventData
     from dagster._core.test_utils import create_run_for_test
