@@ -13,6 +13,8 @@ from ducklake_dagster.maintenance import POOL, MaintenanceLimits, build_maintena
 from ducklake_dagster.maintenance_sensor import Triggers
 from ducklake_dagster.maintenance_steps import MaintenanceVerb
 
+_NIGHTLY = "H 3 * * *"
+
 
 class LimitSettings(dg.Model, dg.Resolvable):
     """How much one run does at most; those of :class:`MaintenanceLimits`."""
@@ -58,7 +60,7 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
     dry_run: Annotated[bool, Field(description="Only report.")] = False
     pool: Annotated[str | None, Field(description="Dagster pool of the steps.")] = POOL
     run_tags: Annotated[Mapping[str, str], Field(description="Tags of the runs.")] = {}
-    cron_schedule: Annotated[str | None, Field(description="When the job runs; no schedule when empty.")] = "H 3 * * *"
+    cron_schedule: Annotated[str | None, Field(description="When the job runs; no schedule when empty.")] = _NIGHTLY
     execution_timezone: Annotated[str | None, Field(description="Time zone of the schedule.")] = None
 
     @classmethod
@@ -68,7 +70,6 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Job, schedule and sensor."""
-        scheduled = {"cron_schedule": self.cron_schedule} if self.cron_schedule else {}
         defs = build_maintenance_defs(
             name=self.name,
             lake_key=lake_component(context, self.lake).resource_key,
@@ -86,7 +87,7 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
             dry_run=self.dry_run,
             pool=self.pool,
             run_tags=self.run_tags,
+            cron_schedule=self.cron_schedule or _NIGHTLY,
             execution_timezone=self.execution_timezone,
-            **scheduled,
         )
         return defs if self.cron_schedule else dg.Definitions(jobs=defs.jobs, sensors=defs.sensors)
