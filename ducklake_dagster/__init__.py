@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from ducklake_dagster.checks import build_row_count_change_checks as build_row_count_change_checks
     from ducklake_dagster.components.lake import DuckLakeComponent as DuckLakeComponent
     from ducklake_dagster.components.lake import IOManagerSettings as IOManagerSettings
-    from ducklake_dagster.components.maintenance import CompactionSettings as CompactionSettings
     from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent as DuckLakeMaintenanceComponent
+    from ducklake_dagster.components.maintenance import LimitSettings as LimitSettings
+    from ducklake_dagster.components.maintenance import TriggerSettings as TriggerSettings
     from ducklake_dagster.components.settings import ResolvedCatalog as ResolvedCatalog
     from ducklake_dagster.components.settings import ResolvedStorage as ResolvedStorage
     from ducklake_dagster.components.tables import CommitSensorSettings as CommitSensorSettings
@@ -111,7 +112,8 @@ _EXPORTS = {
     "S3Storage": "resources",
     "SqliteCatalog": "catalogs",
     "CommitSensorSettings": "components.tables",
-    "CompactionSettings": "components.maintenance",
+    "LimitSettings": "components.maintenance",
+    "TriggerSettings": "components.maintenance",
     "DuckLakeComponent": "components.lake",
     "DuckLakeMaintenanceComponent": "components.maintenance",
     "DuckLakeTablesComponent": "components.tables",

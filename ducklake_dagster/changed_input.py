@@ -84,12 +84,15 @@ def changed_rows(
         UsageError: The table is another one than that which was read.
         NotFoundError: Snapshots after the one that was read last were expired, so that changes would be missing.
     """
+    names = list(columns) if columns is not None else [column.name for column in table.schema]
     if since is None:
-        names = list(columns) if columns is not None else [column.name for column in table.schema]
         return AllRowsAsInserts(table.scan([*_FEED[:2], *names], where))
     anew = "materialise the asset once with ducklake_input(changes='beginning') on its input"
     if since.table_id != table.state.id:
         raise UsageError(f"input {subject}: {table.name} was dropped and made anew since it was read last; {anew}", table=table.name)
+    if since.snapshot >= table.snapshot_id:
+        # Nobody has committed anything since, and the feed has no snapshot to begin with.
+        return AllRowsAsInserts(table.scan([*_FEED[:2], *names], "FALSE"))
     feed = table.changes(since.snapshot + 1, columns=[*_FEED, *columns] if columns is not None else None, where=where)
     try:
         feed.plan()

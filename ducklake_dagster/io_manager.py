@@ -16,6 +16,7 @@ from ducklake_dagster.failures import final_failures
 from ducklake_dagster.metadata import commit_metadata, partition_metadata
 from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbers
 from ducklake_dagster.provenance import output_subject
+from ducklake_dagster.read_points import BRANCH
 from ducklake_dagster.resources import DuckLakeResource
 from ducklake_dagster.table_input import TableInput, plan_input
 from ducklake_dagster.table_output import TableOutput, plan_output, without_keys
@@ -96,7 +97,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             written = output.write(lake, table, predicate, publish)
         result, notes = written.result, dict(written.notes)
         if branch is not None:
-            notes["ducklake/branch"] = branch.name
+            notes[BRANCH] = branch.name
         if missing:
             notes["ducklake/missing_columns"] = ", ".join(missing)
             context.log.warning("%s: the frame lacks columns of the table, which are NULL now: %s", output.address, ", ".join(missing))
@@ -127,7 +128,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             planned = plan_input(context, self._default_frame(), self.schema_)
             with final_failures(str(planned.address)):
                 lake, planned = self._source(context, planned)
-                return planned.load(lake, self._session, pin=self.pin_reads)
+                return planned.load(lake, self._session, pin=self.pin_reads, reader_branch=self.branch or None)
 
     def _branch_settings(self) -> Branch | None:
         """The branch that outputs go to, None for production."""
@@ -150,7 +151,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         if not branch_holds(lake, address, keys, planned.subject):
             context.log.info("%s is read from production: branch %s does not have it", planned.address, branch.name)
             return self.lake.connect(), planned
-        return lake, planned.at_address(address)
+        return lake, planned.in_branch(branch.name, address)
 
     def _default_frame(self) -> str:
         if self.default_frame != "auto":

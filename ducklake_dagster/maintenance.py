@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
 
 import dagster as dg
+from pydantic import ValidationError
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster.maintenance_sensor import Triggers, statistics_sensor
@@ -85,8 +86,16 @@ class _Plan:
 
     def config(self, *, enabled: Sequence[MaintenanceVerb] | None = None, tables: Sequence[str] | None = None) -> dg.RunConfig:
         """Run config of a job with these steps."""
-        settings = self.settings(enabled=enabled, tables=tables)
-        return dg.RunConfig(ops={step: VERBS[step].config(**how) for step, how in settings.items()})
+        ops: dict[str, Any] = {}
+        for step, how in self.settings(enabled=enabled, tables=tables).items():
+            try:
+                ops[step] = VERBS[step].config(**how)
+            except ValidationError as error:
+                faults = "; ".join(
+                    f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {fault['input']!r}" for fault in error.errors()
+                )
+                raise UsageError(f"{step}: {faults}", parameter=step) from None
+        return dg.RunConfig(ops=ops)
 
 
 def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about one lake

@@ -204,7 +204,7 @@ def _orphans(work: Work, config: OrphansConfig) -> "MaintenanceResult":
 
 
 def _pins(work: Work, config: _AgeConfig) -> Pins:
-    return find_pins(work.context.instance, work.context.run_id, longest=timedelta(hours=config.longest_run_hours))
+    return find_pins(work.lake, work.context.instance, work.context.run_id, longest=timedelta(hours=config.longest_run_hours))
 
 
 def _bound(work: Work, config: _AgeConfig, days: float) -> datetime | timedelta:

@@ -179,6 +179,8 @@ class OutputCommit:
                 tx.drop_column(self.name, (column.name,))
             elif str(mine.type) != str(column.type):
                 self._exchange(tx, column.name, mine)
+                if (comment := table.column_comments.get(column.name)) is not None:
+                    tx.set_comment(self.name, comment, column=(mine.name,))
         if before and not _differ(self.settings.partition_by, before):
             tx.set_partitioned_by(self.name, before)
         if order and not _differ(self.settings.sort_by, order):
@@ -214,7 +216,7 @@ class OutputCommit:
         condition = self.settings.merge.delete_when if self.settings.merge is not None else None
         if condition is None:
             return frozenset()
-        mentioned = {name.casefold() for name in re.findall(r"\w+", condition)}
+        mentioned = set(_named_columns(condition))
         keys = {name.casefold() for name in (*(self.settings.merge.keys if self.settings.merge else ()), *self._slice_columns)}
         return frozenset(
             column.name
@@ -247,6 +249,17 @@ class OutputCommit:
                 except SchemaError:
                     # The table's type holds the frame's values, or the merge refuses those that it does not.
                     continue
+
+
+def _named_columns(condition: str) -> Iterator[str]:
+    """Names in a condition that may be columns, folded: not what stands in texts, and no functions.
+
+    >>> list(_named_columns("lower(s.op) = 'it''s gone' OR s.\"op code\" IN ('D')"))
+    ['s', 'op', 'or', 's', 'op code', 'in']
+    """
+    for quoted, bare in re.findall(r"""'(?:[^']|'')*'|"((?:[^"]|"")+)"|\b(\w+)\b(?!\()""", condition):
+        if quoted or bare:
+            yield (quoted.replace('""', '"') or bare).casefold()
 
 
 def _sort_texts(table: Table) -> tuple[str, ...]:

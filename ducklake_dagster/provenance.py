@@ -36,13 +36,16 @@ class Provenance:
     extra_info: Mapping[str, Any]
 
 
-def provenance(context: dg.OutputContext, partition_keys: Sequence[str], *, branch: str | None = None) -> Provenance:
+def provenance(
+    context: dg.OutputContext, partition_keys: Sequence[str], *, branch: str | None = None, audits: Sequence[str] = ()
+) -> Provenance:
     """The texts for the commit of this output.
 
     Args:
         context: The output.
         partition_keys: Of the run, sorted.
         branch: The branch that is written to; its commits name all partitions, by which reads know what the branch has.
+        audits: Names of the audits that the rows must pass, by which a later attempt knows what the commit passed.
     """
     subject = output_subject(context)
     step = _step(context)
@@ -57,6 +60,7 @@ def provenance(context: dg.OutputContext, partition_keys: Sequence[str], *, bran
         "code_location": run.remote_job_origin.location_name if run and run.remote_job_origin else None,
         "attempt": step.previous_attempt_count + 1 if step else None,
         "branch": branch,
+        "audits": list(audits) or None,
         **(_bounded_keys(partition_keys) if branch is None else {"partition_keys": list(partition_keys)}),
     }
     return Provenance(

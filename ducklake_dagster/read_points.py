@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PINNED = "ducklake/pinned_snapshot"
 SNAPSHOT = "ducklake/snapshot_id"
+BRANCH = "ducklake/branch"
 _LAKE = "ducklake/lake"
 _READ = "ducklake/read/"
 _MOST_EVENTS = 200
@@ -28,10 +29,12 @@ class ReadPoint:
     Attributes:
         table_id: The table, which may have been replaced by another one of its name since.
         snapshot: The last snapshot that was read.
+        lake: Identity of the lake; ids of one mean nothing in another one, such as that of a branch.
     """
 
     table_id: int
     snapshot: int
+    lake: str
 
 
 def lake_identity(lake: DuckLake) -> str:
@@ -47,11 +50,16 @@ def step_of(context: dg.InputContext) -> Any:
         return None
 
 
-def pinned_snapshot(context: dg.InputContext, lake: DuckLake) -> int | None:
+def pinned_snapshot(context: dg.InputContext, lake: DuckLake, branch: str | None = None) -> int | None:
     """The snapshot that all inputs of the run read: the newest one when the first of them was loaded.
 
     It is an event in the log of the run, the first one of its kind, so that steps in several processes agree on it, and so do runs that
     resume the run after a failure. An asset that the run itself has materialised is read as its commit left it.
+
+    Args:
+        context: The input.
+        lake: The lake that is read.
+        branch: The branch that the table belongs to, None for production's.
 
     Returns:
         None outside of a run.
@@ -61,7 +69,7 @@ def pinned_snapshot(context: dg.InputContext, lake: DuckLake) -> int | None:
         return None
     run = _first_run(step)
     identity = lake_identity(lake)
-    found = _pinned(step.instance, run.run_id, identity)
+    found = logged_pin(step.instance, run.run_id, identity)
     if found is None:
         newest = lake.snapshot().id
         from dagster._core.events import EngineEventData
@@ -72,36 +80,47 @@ def pinned_snapshot(context: dg.InputContext, lake: DuckLake) -> int | None:
             engine_event_data=EngineEventData(metadata={PINNED: newest, _LAKE: identity}),
         )
         # Another process may have been first.
-        found = _pinned(step.instance, run.run_id, identity)
+        found = logged_pin(step.instance, run.run_id, identity)
     assert found is not None
     if not context.has_asset_key:
         return found
-    own = [number for one in _resumed_runs(step) for number in _snapshots_of(step.instance, one.run_id, context.asset_key)]
+    runs = _resumed_runs(step)
+    own = [number for one in runs for number in _snapshots_of(step.instance, one.run_id, context.asset_key, branch)]
     return max([found, *own])
 
 
-def materialized_snapshot(context: dg.InputContext, run_id: str) -> int:
+def materialized_snapshot(context: dg.InputContext, run_id: str, branch: str | None = None) -> int:
     """The snapshot that a run's materialisation of the upstream asset became; the last one, if it became several.
 
+    Args:
+        context: The input.
+        run_id: The run.
+        branch: The branch that the table belongs to, None for production's.
+
     Raises:
-        NotFoundError: The run did not materialise the asset, or not all of the partitions that are loaded.
+        NotFoundError: The run did not materialise the asset there, or not all of the partitions that are loaded.
     """
     asset = context.asset_key.to_user_string()
     wanted = set(context.asset_partition_keys) if context.has_asset_partitions else set()
     found: list[int] = []
     for event in _materializations(context.instance, run_id, context.asset_key):
         snapshot = event.metadata.get(SNAPSHOT)
-        if snapshot is not None and isinstance(snapshot.value, int):
+        if snapshot is not None and isinstance(snapshot.value, int) and _branch_of(event) == branch:
             found.append(snapshot.value)
             wanted.discard(event.partition or "")
     if not found or wanted:
         some = f"partitions {', '.join(sorted(wanted))} of {asset}" if found else asset
-        raise NotFoundError(f"run {run_id} did not materialise {some} in a lake, or the instance does not know it any more", run_id=run_id)
+        where = "in a lake" if branch is None else f"in branch {branch}"
+        raise NotFoundError(f"run {run_id} did not materialise {some} {where}, or the instance does not know it any more", run_id=run_id)
     return max(found)
 
 
-def last_read(context: dg.InputContext) -> ReadPoint | None:
+def last_read(context: dg.InputContext, reader_branch: str | None = None) -> ReadPoint | None:
     """What the last materialisation of the asset that takes this input has read of it; None when there is none that says so.
+
+    Args:
+        context: The input.
+        reader_branch: The branch that the asset is materialised in, None for production: each has read for itself.
 
     Raises:
         UsageError: Several assets or partitions at once, which may have read different things.
@@ -116,17 +135,20 @@ def last_read(context: dg.InputContext) -> ReadPoint | None:
     for record in records:
         materialization = record.asset_materialization
         found = materialization.metadata.get(_READ + context.asset_key.to_user_string()) if materialization else None
-        if found is not None and isinstance(found.value, dict):
-            return ReadPoint(table_id=int(found.value["table_id"]), snapshot=int(found.value["snapshot"]))
+        if found is not None and isinstance(found.value, dict) and found.value.get("branch") == reader_branch:
+            return ReadPoint(
+                table_id=int(found.value["table_id"]), snapshot=int(found.value["snapshot"]), lake=str(found.value.get("lake"))
+            )
     return None
 
 
-def note_read(context: dg.InputContext, point: ReadPoint) -> None:
+def note_read(context: dg.InputContext, point: ReadPoint, reader_branch: str | None = None) -> None:
     """Have the materialisation that this step ends with say what it has read; a step that fails says nothing."""
     step = step_of(context)
     if step is None or step.assets_def is None or not context.has_asset_key:
         return
-    value = dg.MetadataValue.json({"snapshot": point.snapshot, "table_id": point.table_id})
+    branch = {} if reader_branch is None else {"branch": reader_branch}
+    value = dg.MetadataValue.json({"snapshot": point.snapshot, "table_id": point.table_id, "lake": point.lake, **branch})
     for key in step.assets_def.keys:
         step.add_asset_metadata({_READ + context.asset_key.to_user_string(): value}, asset_key=key)
 
@@ -165,7 +187,14 @@ def _resumed_runs(step: Any) -> Iterator[dg.DagsterRun]:
         run = step.instance.get_run_by_id(run.parent_run_id) if run.run_id != first and run.parent_run_id else None
 
 
-def _pinned(instance: dg.DagsterInstance, run_id: str, identity: str) -> int | None:
+def logged_pin(instance: dg.DagsterInstance, run_id: str, identity: str) -> int | None:
+    """The snapshot that the log of a run says its inputs read.
+
+    Args:
+        instance: Holds the log.
+        run_id: The run.
+        identity: What :func:`lake_identity` gives for the lake.
+    """
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
         event = entry.dagster_event
         metadata = event.engine_event_data.metadata if event is not None and event.event_specific_data is not None else {}
@@ -181,8 +210,13 @@ def _materializations(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKe
             yield event.step_materialization_data.materialization
 
 
-def _snapshots_of(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey) -> Iterator[int]:
+def _branch_of(event: dg.AssetMaterialization) -> str | None:
+    found = event.metadata.get(BRANCH)
+    return str(found.value) if found is not None else None
+
+
+def _snapshots_of(instance: dg.DagsterInstance, run_id: str, key: dg.AssetKey, branch: str | None) -> Iterator[int]:
     for event in _materializations(instance, run_id, key):
         found = event.metadata.get(SNAPSHOT)
-        if found is not None and isinstance(found.value, int):
+        if found is not None and isinstance(found.value, int) and _branch_of(event) == branch:
             yield found.value

@@ -13,7 +13,7 @@ from ducklake_dagster.changed_input import changed_rows
 from ducklake_dagster.handlers import FrameHandler, handler_for_type
 from ducklake_dagster.input_settings import INPUT_KEYS, InputSettings, input_settings
 from ducklake_dagster.naming import TableAddress, output_address, table_address
-from ducklake_dagster.read_points import ReadPoint, last_read, materialized_snapshot, note_read, pinned_snapshot
+from ducklake_dagster.read_points import ReadPoint, lake_identity, last_read, materialized_snapshot, note_read, pinned_snapshot
 from ducklake_dagster.slice_predicate import slice_predicate
 from ducklake_dagster.table_output import schema_lookup
 from ducklake_dagster.table_slice import TableSlice, partition_boxes
@@ -39,6 +39,7 @@ class TableInput:
         table_slice: Rows of the upstream partitions at hand, and the columns asked for.
         declared: Columns that the upstream asset's definition says the table has, for when there is no table yet.
         settings: What the input's metadata asks for.
+        branch: The branch that the table belongs to, None for production's.
     """
 
     subject: str
@@ -48,18 +49,21 @@ class TableInput:
     table_slice: TableSlice
     declared: dg.TableSchema | None
     settings: InputSettings
+    branch: str | None = None
 
-    def at_address(self, address: TableAddress) -> TableInput:
-        """The same input from another table."""
-        return replace(self, address=address, table_slice=replace(self.table_slice, schema=address.schema, table=address.table))
+    def in_branch(self, branch: str, address: TableAddress) -> TableInput:
+        """The same input from the table of a branch."""
+        table_slice = replace(self.table_slice, schema=address.schema, table=address.table)
+        return replace(self, branch=branch, address=address, table_slice=table_slice)
 
-    def load(self, lake: DuckLake, session: Callable[[], Any], *, pin: bool) -> Any:
+    def load(self, lake: DuckLake, session: Callable[[], Any], *, pin: bool, reader_branch: str | None = None) -> Any:
         """The rows, or what changed in them.
 
         Args:
             lake: The lake.
             session: Gives the Spark session where one is needed.
             pin: Whether all inputs of the run read one snapshot, where the input names no other.
+            reader_branch: The branch that outputs go to, None for production.
 
         Raises:
             NotFoundError: The table, a column or the snapshot does not exist.
@@ -76,28 +80,42 @@ class TableInput:
             if view is None:
                 raise
             return self.handler.load(view, session)
-        rows = self._rows(table)
+        since = self._since(table, lake, reader_branch)
+        rows = self._rows(table, since)
         columns = ", ".join(self.settings.columns or ()) or "all"
         what = "changes" if self.settings.changes else "rows"
         self.context.log.debug("loading %s of %s at snapshot %s: %s", what, table.name, table.snapshot_id, self._shown(table, columns))
         if pin or self.settings.changes:
-            note_read(self.context, ReadPoint(table_id=table.state.id, snapshot=table.snapshot_id))
+            # A run that resumes another one may read an older snapshot than the last materialisation, which has its changes already.
+            newest = max(table.snapshot_id, since.snapshot if since is not None else 0)
+            point = ReadPoint(table_id=table.state.id, snapshot=newest, lake=lake_identity(lake))
+            note_read(self.context, point, reader_branch)
         return self.handler.load(rows, session)
 
     def _moment(self, lake: DuckLake, *, pin: bool) -> int | datetime | None:
         settings = self.settings
         if settings.run_id is not None:
-            return materialized_snapshot(self.context, settings.run_id)
+            return materialized_snapshot(self.context, settings.run_id, self.branch)
         if settings.names_a_moment:
             return settings.as_of if settings.snapshot is None else settings.snapshot
         # What changed is told from snapshots that were read, which must be the same when the step is tried again.
-        return pinned_snapshot(self.context, lake) if pin or settings.changes else None
+        return pinned_snapshot(self.context, lake, self.branch) if pin or settings.changes else None
 
-    def _rows(self, table: Table) -> Rows:
+    def _since(self, table: Table, lake: DuckLake, reader_branch: str | None) -> ReadPoint | None:
+        """What was read last, if that is asked for."""
+        since = last_read(self.context, reader_branch) if self.settings.changes == "last_materialization" else None
+        if since is not None and since.lake != lake_identity(lake):
+            raise UsageError(
+                f"input {self.subject}: {table.name} was read last in another lake, so nobody knows what changed since; materialise the "
+                "asset once with ducklake_input(changes='beginning') on its input",
+                input=self.subject,
+            )
+        return since
+
+    def _rows(self, table: Table, since: ReadPoint | None) -> Rows:
         where = self._condition(table)
         if self.settings.changes is None:
             return table.scan(self.settings.columns, where)
-        since = last_read(self.context) if self.settings.changes == "last_materialization" else None
         return changed_rows(table, since, self.settings.columns, where, self.subject)
 
     def _view(self, lake: DuckLake, at: int | datetime | None) -> View | None:

@@ -10,7 +10,7 @@ import dagster as dg
 
 from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UsageError
 from ducklake_dagster.asset_tables import AssetTable
-from ducklake_dagster.audits import RESULTS, Audit, AuditResult, audit_metadata, audits_of, run_audits
+from ducklake_dagster.audits import RESULTS, Audit, AuditResult, audit_metadata, audits_of, passed_audits, run_audits
 from ducklake_dagster.branches import Branch
 from ducklake_dagster.definition_texts import TableTexts, table_texts
 from ducklake_dagster.handlers import FrameHandler, handler_for_frame
@@ -138,8 +138,7 @@ class TableOutput:
             UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
         """
         replaces = self.settings.write_mode == "overwrite"
-        if self.settings.replaces_rows and not self.settings.shared:
-            refuse_to_replace_rows_of_others(table, self.address, self.provenance.writer)
+        self._refuse_rows_of_others(table)
         frame = self.frame
         if predicate and self.settings.out_of_slice == "filter":
             frame = self.handler.keep_inside(frame, predicate)
@@ -152,6 +151,10 @@ class TableOutput:
             if row is None:
                 raise
             raise UsageError(outside_text(self.subject, f"the row with {row}"), asset=self.subject, table=str(self.address)) from None
+
+    def _refuse_rows_of_others(self, table: Table | None) -> None:
+        if self.settings.replaces_rows and not self.settings.shared:
+            refuse_to_replace_rows_of_others(table, self.address, self.provenance.writer)
 
     def _commit(self, table: Table | None, frame: Any, predicate: SlicePredicate | None) -> OutputCommit:
         return OutputCommit(
@@ -198,7 +201,10 @@ class TableOutput:
                 if attempt + 1 == _AUDIT_ATTEMPTS or not self.handler.is_replayable(frame):
                     raise
                 table = self.table(lake)
+                self._refuse_rows_of_others(table)
                 continue
+            if written.result.repeated:
+                results[:] = passed_audits(written.result.snapshot)
             return replace(written, notes={**written.notes, RESULTS: audit_metadata(results)}) if results else written
         raise AssertionError("the last attempt returns or raises")
 
@@ -226,6 +232,7 @@ def plan_output(
         if not boxes:
             raise UsageError(f"the run has no partitions of {subject}, so there is nothing that its output could replace", asset=subject)
     settings = resolve_settings(defaults, definition, run_time, subject=subject)
+    audits = audits_of(definition, subject)
     refuse_replaced_columns(settings, partitioned=boxes is not None, subject=subject)
     return TableOutput(
         subject=subject,
@@ -243,9 +250,9 @@ def plan_output(
         )
         if context.has_asset_key
         else None,
-        provenance=provenance(context, keys, branch=branch.name if branch is not None else None),
+        provenance=provenance(context, keys, branch=branch.name if branch is not None else None, audits=list(audits)),
         texts=table_texts(context, definition) if comments else TableTexts(),
-        audits=audits_of(definition, subject),
+        audits=audits,
         branch=branch.name if branch is not None else None,
     )
 

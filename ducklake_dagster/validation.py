@@ -89,8 +89,10 @@ def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
 
 
 def _lake_of(manager: DuckLakeIOManager) -> str:
-    lake = manager.lake
-    return repr((lake.catalog, lake.storage))
+    in_own_lake = bool(manager.branch) and manager.branch_lake is not None
+    lake = manager.branch_lake if in_own_lake else manager.lake
+    # A branch without a lake of its own has tables of its own in production's.
+    return repr((lake.catalog, lake.storage, None if in_own_lake else manager.branch or None))
 
 
 def _input_faults(assets: dg.AssetsDefinition) -> Iterator[str]:

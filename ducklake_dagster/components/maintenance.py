@@ -1,43 +1,67 @@
-"""The maintenance of a lake in YAML: job, schedule, and a sensor that compacts."""
+"""The maintenance of a lake in YAML: job, schedule, and a sensor that asks for it where it is worth it."""
 
 # No `from __future__ import annotations`: Dagster reads the annotations of components.
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, get_args
 
 import dagster as dg
 from pydantic import Field
 
 from ducklake_dagster.components.scaffolders import MaintenanceScaffolder
 from ducklake_dagster.components.tables import lake_component
-from ducklake_dagster.maintenance import POOL, build_compaction_sensor, build_maintenance_job, build_maintenance_schedule
+from ducklake_dagster.maintenance import POOL, MaintenanceLimits, build_maintenance_defs
+from ducklake_dagster.maintenance_sensor import Triggers
+from ducklake_dagster.maintenance_steps import MaintenanceVerb
+
+_NIGHTLY = "H 3 * * *"
 
 
-class CompactionSettings(dg.Model, dg.Resolvable):
-    """Settings of the sensor; those of :func:`build_compaction_sensor`."""
+class LimitSettings(dg.Model, dg.Resolvable):
+    """How much one run does at most; those of :class:`MaintenanceLimits`."""
 
-    name: Annotated[str, Field(description="Name of the sensor.")] = "ducklake_compaction"
-    min_files: Annotated[int, Field(description="Files that can be merged from which a run is worth it.")] = 8
+    max_input_bytes: Annotated[int | None, Field(description="Bytes of files that merging reads, and that rewriting reads.")] = None
+    max_files: Annotated[int | None, Field(description="Files, likewise.")] = None
+    max_rows: Annotated[int | None, Field(description="Inlined rows after which flushing begins no further table.")] = None
+    max_seconds: Annotated[float | None, Field(description="Seconds after which a step begins nothing further.")] = None
+
+
+class TriggerSettings(dg.Model, dg.Resolvable):
+    """From when on the sensor asks for a run; those of :class:`Triggers`."""
+
+    small_files: Annotated[int | None, Field(description="Files of a table that can be merged.")] = None
+    delete_ratio: Annotated[float | None, Field(description="Part of the rows in files that deletes hide.")] = None
+    inlined_rows: Annotated[int | None, Field(description="Rows of a table that the catalog itself holds.")] = None
+    snapshots: Annotated[int | None, Field(description="Snapshots of the lake.")] = None
+    scheduled_files: Annotated[int | None, Field(description="Files that wait for their deletion.")] = None
+    small_file_bytes: Annotated[int | None, Field(description="Size below which a file is small.")] = None
     minimum_interval_seconds: Annotated[int, Field(description="Seconds between evaluations.")] = 300
 
 
 @dg.scaffold_with(MaintenanceScaffolder)
 class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
-    """Maintenance of a DuckLake: merge small files, expire snapshots, delete what nothing needs.
+    """All maintenance of a DuckLake, as :func:`build_maintenance_defs` makes it: flush, expire, merge, rewrite, delete.
 
     Schedule and sensor ship stopped.
     """
 
     lake: Annotated[str, Field(description="Folder of the DuckLakeComponent below defs.")]
     name: Annotated[str, Field(description="Name of the job.")] = "ducklake_maintenance"
-    tables: Annotated[Sequence[str], Field(description="Tables to merge files of; all when empty.")] = ()
+    tables: Annotated[Sequence[str], Field(description="Tables to flush, merge and rewrite, with * and ?; all when empty.")] = ()
+    steps: Annotated[Sequence[MaintenanceVerb], Field(description="Steps, in their order.")] = get_args(MaintenanceVerb)
     expire_older_than: Annotated[str, Field(description="Age from which snapshots are expired.", examples=["7 days"])] = "7 days"
     keep_last: Annotated[int, Field(description="Newest snapshots that are kept whatever their age.")] = 1
     cleanup_older_than: Annotated[str, Field(description="Time since a file became unneeded.", examples=["2 days"])] = "2 days"
+    orphans_older_than: Annotated[str, Field(description="Age of files that the catalog does not know.", examples=["7 days"])] = "7 days"
+    delete_threshold: Annotated[float | None, Field(description="Part of a file's rows that must be deleted to rewrite it.")] = None
+    limits: Annotated[LimitSettings | None, Field(description="How much one run does at most; no limits when left out.")] = None
+    triggers: Annotated[TriggerSettings | None, Field(description="From when on a sensor asks for a run; no sensor when left out.")] = None
+    spark_key: Annotated[str | None, Field(description="Resource key of something with a spark_session.")] = None
+    spark_above_bytes: Annotated[int | None, Field(description="Bytes to merge from which Spark does the work.")] = None
     dry_run: Annotated[bool, Field(description="Only report.")] = False
     pool: Annotated[str | None, Field(description="Dagster pool of the steps.")] = POOL
-    cron_schedule: Annotated[str | None, Field(description="When the job runs; no schedule when empty.")] = "0 3 * * *"
+    run_tags: Annotated[Mapping[str, str], Field(description="Tags of the runs.")] = {}
+    cron_schedule: Annotated[str | None, Field(description="When the job runs; no schedule when empty.")] = _NIGHTLY
     execution_timezone: Annotated[str | None, Field(description="Time zone of the schedule.")] = None
-    compaction: Annotated[CompactionSettings | None, Field(description="The sensor that merges files; none when left out.")] = None
 
     @classmethod
     def get_spec(cls) -> dg.ComponentTypeSpec:
@@ -46,21 +70,24 @@ class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Job, schedule and sensor."""
-        lake_key = lake_component(context, self.lake).resource_key
-        job = build_maintenance_job(
+        defs = build_maintenance_defs(
             name=self.name,
-            lake_key=lake_key,
+            lake_key=lake_component(context, self.lake).resource_key,
             tables=list(self.tables),
+            steps=list(self.steps),
             expire_older_than=self.expire_older_than,
             keep_last=self.keep_last,
             cleanup_older_than=self.cleanup_older_than,
+            orphans_older_than=self.orphans_older_than,
+            delete_threshold=self.delete_threshold,
+            limits=MaintenanceLimits(**self.limits.model_dump()) if self.limits is not None else None,
+            triggers=Triggers(**self.triggers.model_dump()) if self.triggers is not None else None,
+            spark_key=self.spark_key,
+            spark_above_bytes=self.spark_above_bytes,
             dry_run=self.dry_run,
             pool=self.pool,
+            run_tags=self.run_tags,
+            cron_schedule=self.cron_schedule or _NIGHTLY,
+            execution_timezone=self.execution_timezone,
         )
-        schedules = []
-        if self.cron_schedule:
-            schedules = [build_maintenance_schedule(job, cron_schedule=self.cron_schedule, execution_timezone=self.execution_timezone)]
-        sensors = []
-        if self.compaction is not None:
-            sensors = [build_compaction_sensor(lake_key=lake_key, tables=list(self.tables), pool=self.pool, **self.compaction.model_dump())]
-        return dg.Definitions(jobs=[job], schedules=schedules, sensors=sensors)
+        return defs if self.cron_schedule else dg.Definitions(jobs=defs.jobs, sensors=defs.sensors)

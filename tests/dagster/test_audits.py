@@ -13,6 +13,7 @@ import pytest
 from ducklake_core import Scan
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, build_audit_checks, ducklake_metadata, validate
+from ducklake_dagster.metadata import commit_metadata
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -133,6 +134,48 @@ def test_what_was_looked_at_is_what_is_committed(run: Run, lake_resource: DuckLa
         run([totals])
     assert LOOKS == [3, 5]
     assert sorted(lake.table("totals").scan().to_arrow()["n"].to_pylist()) == [1, 2]
+
+
+def test_rows_that_another_asset_writes_meanwhile_are_not_replaced(run: Run, lake_resource: DuckLakeResource) -> None:
+    lake = lake_resource.connect()
+    lake.write("totals", pa.table({"n": [1]}))
+    other = {"author": "dagster", "extra_info": {"dagster": {"asset_key": "other"}}}
+    MEANWHILE[:] = [lambda: lake.write("totals", pa.table({"n": [2]}), **other)]
+
+    @dg.asset(metadata=ducklake_metadata(audits={"sum": at_most_three}))
+    def totals() -> pa.Table:
+        return pa.table({"n": [3]})
+
+    with pytest.raises(dg.Failure, match="that other wrote"):
+        run([totals])
+    assert sorted(lake.table("totals").scan().to_arrow()["n"].to_pylist()) == [1, 2]
+
+
+@pytest.mark.parametrize("how", [{"write_mode": "append"}, {"write_mode": "merge", "merge_keys": "id"}, {"schema_evolution": "replace"}])
+def test_a_commit_of_an_earlier_attempt_was_audited(
+    run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+) -> None:
+    """The first attempt commits and is lost: the retry finds the commit, which is there because its audits passed."""
+    lost: list[int] = []
+
+    def lose(*args: Any, **named: Any) -> dict[str, Any]:
+        if not lost:
+            lost.append(1)
+            raise RuntimeError("lost after the commit")
+        return commit_metadata(*args, **named)
+
+    @dg.asset(metadata=ducklake_metadata(audits={"positive": "id > 0"}, **how), retry_policy=dg.RetryPolicy(max_retries=1))
+    def retried() -> pa.Table:
+        return pa.table({"id": [1]})
+
+    monkeypatch.setattr("ducklake_dagster.io_manager.commit_metadata", lose)
+    lake_resource.connect().write("retried", pa.table({"id": ["7"] if "schema_evolution" in how else [7]}))
+    result = run([retried, *build_audit_checks(assets=[retried])])
+    (event,) = result.get_asset_materialization_events()
+    assert event.materialization.metadata["ducklake/repeated"].value is True
+    assert [(one.passed, one.description) for one in result.get_asset_check_evaluations()] == [
+        (True, "positive: passed, before the commit")
+    ]
 
 
 def test_a_new_table_that_fails_does_not_come_to_be(run: Run, lake_resource: DuckLakeResource) -> None:

@@ -122,3 +122,69 @@ def test_a_table_made_anew_has_what_was_written_since(run: Run, lake_resource: D
     for day in ("2026-03-01", "2026-03-02"):
         run([daily, copied], selection=[copied], partition_key=day, io=branch)
     assert numbers(lake_resource, "main__dev.copied") == [1, 3]
+
+
+@pytest.fixture
+def own_lake(tmp_path: Path) -> DuckLakeResource:
+    """A lake of a branch, whose snapshots and tables have numbers of production's, which mean nothing there."""
+    return DuckLakeResource(
+        catalog=SqliteCatalog(path=str(tmp_path / "own.sqlite")), storage=LocalStorage(data_path=f"{tmp_path}/own/"), create_if_missing=True
+    )
+
+
+def test_what_a_run_left_is_read_where_it_left_it(run: Run, own_lake: DuckLakeResource) -> None:
+    branch = {"branch": "dev", "branch_lake": own_lake}
+    production = run([source], tags={"n": "1"}).run_id
+    in_branch = [run([source], tags={"n": str(n)}, io=branch).run_id for n in (2, 3)]
+    seen: list[Any] = []
+
+    def reading(run_id: str, **how: Any) -> list[Any]:
+        @dg.asset(ins={"source": dg.AssetIn(metadata=ducklake_input(run_id=run_id, **how))})
+        def read(source: pa.Table) -> None:
+            seen.append(source["n"].to_pylist())
+
+        return [source, read]
+
+    run(reading(in_branch[0]), selection=["read"], io=branch)
+    run(reading(production, production=True), selection=["read"], io=branch)
+    assert seen == [[2], [1]]
+    with pytest.raises(dg.Failure, match=f"{production} did not materialise source in branch dev"):
+        run(reading(production), selection=["read"], io=branch)
+    with pytest.raises(dg.Failure, match=f"{in_branch[0]} did not materialise source in a lake"):
+        run(reading(in_branch[0]), selection=["read"])
+
+
+def test_a_run_reads_the_snapshot_of_production_that_it_pinned(
+    run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource
+) -> None:
+    branch = {"branch": "dev", "branch_lake": own_lake, "pin_reads": True}
+    run([source], tags={"n": "1"})
+    for _ in range(3):
+        own_lake.connect().write("more", pa.table({"n": [0]}))
+    seen: list[Any] = []
+
+    @dg.asset(ins={"old": dg.AssetIn("source", metadata=ducklake_input(production=True))})
+    def read(old: pa.Table) -> None:
+        seen.append(old["n"].to_pylist())
+
+    run([source, read], tags={"n": "2"}, io=branch)
+    assert seen == [[1]]
+
+
+def test_a_branch_has_read_nothing_of_what_production_read(run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource) -> None:
+    branch = {"branch": "dev", "branch_lake": own_lake}
+    seen: list[Any] = []
+
+    @dg.asset(ins={"source": dg.AssetIn(metadata=ducklake_input(changes="last_materialization", columns="n"))})
+    def read(source: pa.Table) -> None:
+        seen.append(sorted(zip(source["change_type"].to_pylist(), source["n"].to_pylist(), strict=True)))
+
+    run([source, read], tags={"n": "1"})
+    run([source, read], selection=[read], io=branch)
+    run([source, read], selection=[read])
+    assert seen == [[("insert", 1)], [("insert", 1)], []]
+    # The branch gets a table of its own, which happens to have the number of production's.
+    run([source], tags={"n": "2"}, io=branch)
+    assert own_lake.connect().table("source").state.id == lake_resource.connect().table("source").state.id
+    with pytest.raises(dg.Failure, match="was read last in another lake"):
+        run([source, read], selection=[read], io=branch)

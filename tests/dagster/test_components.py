@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import dagster as dg
 import pyarrow as pa
@@ -23,6 +23,7 @@ from dagster.components.testing import create_defs_folder_sandbox
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeComponent, DuckLakeIOManager, DuckLakeMaintenanceComponent, DuckLakeResource, DuckLakeTablesComponent
+from ducklake_dagster.maintenance_steps import MaintenanceVerb
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -163,14 +164,27 @@ def test_the_state_is_what_the_catalog_said(project: Any, lake: DuckLake, tmp_pa
 
 
 def test_maintenance(project: Any) -> None:
-    attributes = {"lake": "lake", "keep_last": 5, "cron_schedule": "15 2 * * *", "compaction": {"min_files": 3}}
+    attributes = {"lake": "lake", "keep_last": 5, "cron_schedule": "15 2 * * *", "triggers": {"small_files": 3}, "limits": {"max_files": 9}}
     write(project.defs_folder_path / "care", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": attributes})
     with project.load_component_and_build_defs(defs_path="care") as (component, defs):
         assert isinstance(component, DuckLakeMaintenanceComponent)
         assert [job.name for job in defs.jobs] == ["ducklake_maintenance"]
         (schedule,), (sensor,) = defs.schedules, defs.sensors
         assert (schedule.cron_schedule, schedule.default_status) == ("15 2 * * *", dg.DefaultScheduleStatus.STOPPED)
-        assert sensor.default_status == dg.DefaultSensorStatus.STOPPED
+        assert (sensor.name, sensor.default_status) == ("ducklake_maintenance_sensor", dg.DefaultSensorStatus.STOPPED)
+        ops = dg.Definitions(jobs=defs.jobs, resources={"lake": None}).resolve_job_def("ducklake_maintenance").run_config["ops"]
+        assert list(ops) == list(get_args(MaintenanceVerb))
+        assert ops["merge_adjacent_files"]["config"]["max_files"] == 9
+        assert ops["expire_snapshots"]["config"]["keep_last"] == 5
+    few = {"lake": "lake", "steps": ["expire_snapshots"], "cron_schedule": ""}
+    write(project.defs_folder_path / "care", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": few})
+    with project.load_component_and_build_defs(defs_path="care") as (component, defs):
+        assert (len(defs.jobs), not defs.schedules, not defs.sensors) == (1, True, True)
+    for attributes, text in (({"steps": ["vacuum"]}, "vacuum"), ({"keep_last": 0}, "keep_last"), ({"triggers": {}}, "at least one of")):
+        document = {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": {"lake": "lake", **attributes}}
+        write(project.defs_folder_path / "care", document)
+        with raises(text), project.load_component_and_build_defs(defs_path="care"):
+            pass
     write(project.defs_folder_path / "wrong", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": {"lake": "care"}})
     with raises("name the folder of a DuckLakeComponent"), project.load_component_and_build_defs(defs_path="wrong"):
         pass

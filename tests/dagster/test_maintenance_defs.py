@@ -16,6 +16,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, MaintenanceLimits, Triggers, build_maintenance_defs
 from ducklake_dagster.provenance import dagster_facts
+from ducklake_dagster.read_points import lake_identity
 from ducklake_dagster.snapshot_pins import KEEP, Pins, find_pins
 from tests.dagster.conftest import QUIET
 from tests.support.oracle import LakeAddress
@@ -168,6 +169,32 @@ def test_what_an_unfinished_run_may_use_stays(
     assert "kept_for_run" not in steps["cleanup_old_files"]
 
 
+def test_what_a_resumed_run_reads_stays(lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress) -> None:
+    """A run that resumes another one reads the snapshot that the former one pinned, and what that one committed, however old."""
+    from dagster._core.events import EngineEventData
+    from dagster._core.test_utils import create_run_for_test
+
+    lake = lake_resource.connect()
+    first = create_run_for_test(instance, job_name="other", status=dg.DagsterRunStatus.FAILURE)
+    for number in range(6):
+        facts = {"dagster": {"run_id": first.run_id}} if number == 3 else {}
+        lake.write("t", pa.table({"n": [number]}), mode="overwrite", extra_info=facts)
+    snapshot_times(sqlite_address, [70, 60, 50, 40, 30, 20, 10])
+    metadata = {"ducklake/pinned_snapshot": 2, "ducklake/lake": lake_identity(lake)}
+    instance.report_engine_event("read", dagster_run=first, engine_event_data=EngineEventData(metadata=metadata))
+    others = {**metadata, "ducklake/pinned_snapshot": 1, "ducklake/lake": "another lake"}
+    instance.report_engine_event("read", dagster_run=first, engine_event_data=EngineEventData(metadata=others))
+    defs = build_maintenance_defs(steps=["expire_snapshots"])
+    how = {"parent_run_id": first.run_id, "root_run_id": first.run_id}
+    again = create_run_for_test(instance, job_name="other", status=dg.DagsterRunStatus.NOT_STARTED, **how)
+    steps = executed(defs, lake_resource, instance, {"expire_snapshots": NOW})
+    assert [one.id for one in lake.snapshots()] == [2, 4, 6]
+    assert steps["expire_snapshots"]["kept_snapshots"] == dict.fromkeys(["2", "4"], f"run {again.run_id}, which is not over, reads it")
+    instance.report_run_canceled(again)
+    executed(defs, lake_resource, instance, {"expire_snapshots": NOW})
+    assert [one.id for one in lake.snapshots()] == [6]
+
+
 def test_snapshots_of_runs_that_are_kept_stay(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     @dg.asset
     def build() -> pa.Table:
@@ -193,7 +220,7 @@ def test_what_a_run_needs_reaches_back_to_the_snapshot_that_it_began_with(lake: 
     assert len(Pins(since=snapshots[0].time - timedelta(days=1), run_id="r").pinned(snapshots)) == len(snapshots)
     assert Pins().pinned(snapshots) == {}
     with dg.DagsterInstance.ephemeral() as instance:
-        assert find_pins(instance, "own", longest=timedelta(days=1)) == Pins(kept_runs=frozenset())
+        assert find_pins(lake, instance, "own", longest=timedelta(days=1)) == Pins(kept_runs=frozenset())
 
 
 class TestSensor:
@@ -331,6 +358,9 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         ({"steps": ["expire_snapshots"] * 2}, "each once"),
         ({"expire_older_than": "soon"}, "expire_older_than must be a timedelta"),
         ({"spark_above_bytes": 1}, "needs a spark_key"),
+        ({"keep_last": 0}, "expire_snapshots: keep_last: .*greater than or equal to 1"),
+        ({"delete_threshold": 2}, "rewrite_data_files: delete_threshold"),
+        ({"limits": MaintenanceLimits(max_files=-1)}, "merge_adjacent_files: max_files"),
     ):
         with pytest.raises(UsageError, match=text):
             build_maintenance_defs(**how)  # type: ignore[arg-type]

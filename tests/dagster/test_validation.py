@@ -97,6 +97,14 @@ def test_what_a_run_would_refuse_is_found_before(assets: list[Any], how: dict[st
         assert part in fault
 
 
+@pytest.mark.parametrize("how", [{}, {"branch_lake": lake("branch")}])
+def test_tables_of_a_branch_are_others_than_those_of_production(how: dict[str, Any]) -> None:
+    assets = [asset("a/same", io="same_lake"), asset("b/same")]
+    assert found(*assets, schema="s", branch="dev", **how) == ()
+    assert "would overwrite table s.same" in found(*assets, schema="s", branch="", **how)[0]
+    assert "would overwrite table s.same" in found(*(asset(f"{key}/same") for key in "ab"), schema="s", branch="dev", **how)[0]
+
+
 def test_every_asset_says_which_table_it_is() -> None:
     plain, own = asset("sales/orders", partition_expr="n"), asset("other", **{"dagster/table_name": "mine", "table": "t"})
     resources = {"io_manager": DuckLakeIOManager(lake=lake(), schema="s"), "files": dg.FilesystemIOManager()}

@@ -62,6 +62,13 @@ class TestMerge:
         assert (numbers["ducklake/rows_added"], numbers["ducklake/rows_updated"], numbers["ducklake/rows_deleted"]) == (1, 1, 1)
         assert numbers["ducklake/write_mode"] == "merge"
 
+    @pytest.mark.parametrize("flag", ["op", "op code", 'say "go"'])
+    def test_flags_are_columns_that_a_condition_names_not_texts_in_it(self, run: Run, lake_resource: DuckLakeResource, flag: str) -> None:
+        quoted = flag.replace('"', '""')
+        rows = pa.table({"id": [1, 2], "gone": [7, 8], "lower": [True, True], flag: ["kept", "GONE"]})
+        run([asset_of([rows], write_mode="merge", merge_keys="id", delete_when=f"lower(s.\"{quoted}\") = 'gone'")])
+        assert content(lake_resource) == [{"id": 1, "gone": 7, "lower": True}]
+
     @pytest.mark.parametrize(
         ("settings", "expected"),
         [
@@ -198,6 +205,20 @@ class TestReplacedColumns:
         for _ in range(3):
             run([asset])
         assert content(lake_resource, "other") == [{"other": 1.5}]
+
+    def test_comments_stay_with_columns_of_other_types(self, run: Run, lake_resource: DuckLakeResource) -> None:
+        frames = [pa.table({"id": [1], "v": [1]}), pa.table({"ID": ["a"], "v": ["b"]})]
+        columns = dg.TableSchema(columns=[dg.TableColumn("id", "int", description="whose it is")])
+
+        @dg.asset(metadata={**ducklake_metadata(schema_evolution="replace"), "dagster/column_schema": columns})
+        def t() -> pa.Table:
+            return frames.pop(0)
+
+        run([t])
+        lake = lake_resource.connect()
+        lake.table("t").set_comment("by hand", column="v")
+        run([t])
+        assert lake.table("t").column_comments == {"ID": "whose it is", "v": "by hand"}
 
     def test_partitioned_assets_are_refused(self, run: Run) -> None:
         asset = asset_of([pa.table({"day": [1]})], DAYS, partition_expr="day", schema_evolution="replace")
