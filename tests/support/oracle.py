@@ -115,6 +115,7 @@ _idle: list[duckdb.DuckDBPyConnection] = []
 _SETTINGS = "SELECT list((name, value) ORDER BY name) FROM duckdb_settings() WHERE name <> 'search_path'"
 _DATABASES = "SELECT list(database_name ORDER BY database_name) FROM duckdb_databases() WHERE NOT internal"
 _TABLES = "SELECT list(table_name) FROM duckdb_tables()"
+_VIEWS = "SELECT list(view_name) FROM duckdb_views() WHERE NOT internal"
 
 
 @contextmanager
@@ -147,8 +148,8 @@ def attached(
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> list[object]:
-    """Settings, attached databases and temporary tables; an instance that a test left changed is not used again."""
-    return [connection.execute(query).fetchone() for query in (_SETTINGS, _DATABASES, _TABLES)]
+    """Settings, attached databases, temporary tables and views; an instance that a test left changed is not used again."""
+    return [connection.execute(query).fetchone() for query in (_SETTINGS, _DATABASES, _TABLES, _VIEWS)]
 
 
 def sqlite_lake(folder: Path) -> LakeAddress:
