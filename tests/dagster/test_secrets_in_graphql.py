@@ -78,6 +78,7 @@ def test_the_launchpad(context: Any, job: str) -> None:
     assert data["runConfigSchemaOrError"]["rootDefaultYaml"]
 
 
+@pytest.mark.some(1)
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("job", ["__ASSET_JOB", "ducklake_maintenance", "launched"])
 def test_runs_that_fail_and_their_logs(context: Any, job: str) -> None:

@@ -73,6 +73,7 @@ def test_partitions_are_replaced_and_read_as_lazy_frames(
         assert duck.value("SELECT sum(id) FROM lake.numbers") == 33
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("mode", ["overwrite", "append", "upsert"])
 def test_a_row_outside_is_refused_and_nothing_is_committed(
     spark: SparkSession, run: Run, lake_resource: DuckLakeResource, mode: str

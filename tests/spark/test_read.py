@@ -37,7 +37,7 @@ def check_spark(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int)
     assert_same_rows(duck, virtual, f'SELECT rowid, snapshot_id, "{first}" FROM {source}')
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["deletes", "evolution", "merge", "rewrite after evolution", "one transaction"])
 def test_files_at_every_other_snapshot(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:

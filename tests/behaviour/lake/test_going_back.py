@@ -200,7 +200,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("what", CHANGES)
 def test_a_lake_becomes_what_it_was(what: str, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     check_restored(DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path), sqlite_address, oracle, CHANGES[what])

@@ -53,6 +53,7 @@ def theirs(tmp_path: Path) -> LakeAddress:
     return sqlite_lake(tmp_path / "theirs")
 
 
+@pytest.mark.some(5)
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     "options",

@@ -48,6 +48,7 @@ def _catalog(old: OldLake) -> dict[str, list[tuple[Any, ...]]]:
     return {name: sorted(old.execute(f'SELECT * FROM "{name}"'), key=repr) for name in sorted(layout(database))}
 
 
+@pytest.mark.some(2)
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("version", "backend"),

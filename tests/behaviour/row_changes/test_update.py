@@ -72,6 +72,7 @@ def test_nothing_to_update_makes_no_snapshot(twins: Twins) -> None:
     assert (done.committed, done.rows_updated, twins.lake.snapshot().id) == (False, 0, before)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(
     ("values", "where", "error", "message"),
     [

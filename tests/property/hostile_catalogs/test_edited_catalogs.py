@@ -8,12 +8,13 @@ from tests.property.hostile_catalogs.edits import EDITS, SQLITE_EDITS, Edit
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
 
 
-@pytest.mark.some(40)
+@pytest.mark.some(20)
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
 def test_either_database(edit: Edit, spoiled: SpoiledLake) -> None:
     _check(edit, spoiled)
 
 
+@pytest.mark.some(20)
 @pytest.mark.parametrize("edit", SQLITE_EDITS, ids=lambda edit: edit.name)
 def test_cells_of_any_type(edit: Edit, spoiled_sqlite: SpoiledLake) -> None:
     _check(edit, spoiled_sqlite)

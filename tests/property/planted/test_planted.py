@@ -62,6 +62,7 @@ def plant_in(template: LakeAddress, tmp_path: Path) -> Callable[[Plant], Planted
     return make
 
 
+@pytest.mark.some(45)
 @pytest.mark.parametrize("plant", PLANTS, ids=str)
 def test_each_fault_is_found(plant: Plant, plant_in: Callable[[Plant], Planted]) -> None:
     found = plant_in(plant).check(_level(plant))
@@ -89,6 +90,7 @@ def test_every_code_is_documented() -> None:
 _MENDED = [plant for plant in PLANTS if "mends it" in CODES[plant.code].mend]
 
 
+@pytest.mark.some(11)
 @pytest.mark.parametrize("plant", _MENDED, ids=str)
 def test_what_can_be_mended_is_mended(plant: Plant, plant_in: Callable[[Plant], Planted]) -> None:
     lake = plant_in(plant)

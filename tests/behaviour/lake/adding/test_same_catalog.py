@@ -92,6 +92,7 @@ OTHER_BOUNDS = {
 }
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", CASES)
 def test_the_catalog_is_the_reference_s(sqlite_address: LakeAddress, tmp_path: Path, folder: Path, name: str) -> None:
     compare_with_the_reference(sqlite_address, tmp_path, folder, name)
