@@ -21,6 +21,9 @@ TERMS = int(os.environ.get("BENCH_TERMS", "10000"))
 # Branches that DuckDB still reads in seconds: it compares every row with every one of them.
 BRANCHES = 100
 CONDITIONS = {
+    f"IN with {TERMS:,} values": f"a IN ({', '.join(str(3 * n) for n in range(TERMS))})",
+    f"{TERMS:,} terms joined by AND": " AND ".join(f"a <> {3 * n}" for n in range(TERMS)),
+    f"{TERMS // 2:,} branches of two terms": " OR ".join(f"(a = {3 * n} AND v > {n})" for n in range(TERMS // 2)),
     f"{TERMS:,} values": " OR ".join(f"a = {n}" for n in range(TERMS)),
     f"{TERMS:,} ranges": " OR ".join(f"(v >= {2 * n} AND v < {2 * n + 1})" for n in range(TERMS)),
     f"{TERMS:,} branches": " OR ".join(f"(a = {n} AND v > {n % 90})" for n in range(TERMS)),
@@ -34,17 +37,18 @@ def run() -> list[Result]:
     random = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
         address = sqlite_lake(Path(folder))
-        lake = DuckLake.create(address.url, data_path=address.data_path)
-        lake.write("t", pa.table({"a": random.integers(0, 1000, ROWS), "v": random.integers(0, 30_000, ROWS)}))
-        table = lake.table("t")
-        with attached(address) as duck:
+        rows = pa.table({"a": random.integers(0, 1000, ROWS), "v": random.integers(0, 30_000, ROWS)})
+        with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+            duck.connection.register("made", rows)
+            duck.run("CREATE TABLE t AS FROM made", *(f"CREATE TABLE other_{n} AS SELECT {n} AS a" for n in range(20)))
+            lake = DuckLake.connect(address.url)
             for name, where in CONDITIONS.items():
 
                 def plan(where: str = where) -> object:
-                    return table.scan(where=where).plan()
+                    return lake.table("t").scan(where=where).plan()
 
                 def read(where: str = where) -> object:
-                    return table.scan(where=where).to_arrow()
+                    return lake.table("t").scan(where=where).to_arrow()
 
                 def explain(where: str = where) -> object:
                     return duck.rows(f"EXPLAIN SELECT count(*) FROM t WHERE {where}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,8 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError, NotFoundError, SchemaError
 from ducklake_core.staging import table_cache
 from tests.support.backups import Backup, remove_catalog
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, file_lake
+from tests.support.postgres import PostgresServer
 
 ROW = pa.table({"a": pa.array([1], pa.int32())})
 OTHER = pa.table({"a": pa.array([2], pa.int32())})
@@ -27,11 +29,27 @@ def _long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_cache, "RECENT_SECONDS", 3600.0)
 
 
-@pytest.fixture(params=["copied", "moved"])
-def moved(request: pytest.FixtureRequest, lake_address: LakeAddress) -> bool:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Files are put back in place or as another file; a server's database in place only."""
+    if "moved" in metafunc.fixturenames:
+        places = [("sqlite", "copied"), ("sqlite", "moved"), ("duckdb", "copied"), ("duckdb", "moved"), ("postgresql", "copied")]
+        metafunc.parametrize(("every_lake_address", "moved"), places, indirect=True)
+    else:
+        metafunc.parametrize("every_lake_address", ["sqlite", "postgresql", "duckdb"], indirect=True)
+
+
+@pytest.fixture
+def every_lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
+    """A place for a new lake, of the kinds above."""
+    if request.param != "postgresql":
+        return file_lake(request.param, tmp_path)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return server.lake(tmp_path)
+
+
+@pytest.fixture
+def moved(request: pytest.FixtureRequest) -> bool:
     """Whether a file is put back as another file."""
-    if request.param == "moved" and lake_address.backend == "postgresql":
-        pytest.skip("a server has no file to move")
     return bool(request.param == "moved")
 
 
