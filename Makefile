@@ -22,6 +22,8 @@ PYTEST_MORE ?=
 export PATH := $(BIN):$(PATH)
 export PYSPARK_PYTHON := $(BIN)/python
 export SPARK_LOCAL_IP ?= 127.0.0.1
+# The tests, Dagster and Spark start many processes: what a module compiles to is kept, also where the environment says otherwise.
+unexport PYTHONDONTWRITEBYTECODE
 JAVA = home="$$("$(BIN)/python" .ci/java_home.py "$(VENV)/java_home")"; if [ -n "$$home" ]; then export JAVA_HOME="$$home"; fi;
 
 .PHONY: help install demo ui test test-fast test-all durations bench docs lint types format browser clean

@@ -59,15 +59,16 @@ def mark_repeated_catalogs(items: list[pytest.Item], *, fast: bool) -> None:
 
 
 def mark_all_but_some(items: list[pytest.Item]) -> None:
-    """Of a test with ``some(count)``, so many of the variants that are not slow stay so, spread evenly over all of them."""
+    """Of a test with ``some(count)``, so many of the variants that are not slow stay so, spread evenly from a place given by its name."""
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("some") and item.get_closest_marker("slow") is None:
             tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for variants in tests.values():
+    for name, variants in tests.items():
         mark = variants[0].get_closest_marker("some")
         assert mark is not None
-        kept = {number * len(variants) // mark.args[0] for number in range(mark.args[0])}
+        first = crc32(name.encode())
+        kept = {(first + number * len(variants) // mark.args[0]) % len(variants) for number in range(mark.args[0])}
         for number, item in enumerate(variants):
             if number not in kept:
                 item.add_marker(pytest.mark.slow)

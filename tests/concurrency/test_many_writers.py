@@ -124,6 +124,7 @@ def lake_address(request: pytest.FixtureRequest) -> LakeAddress:
 
 
 @pytest.mark.parametrize("lake_address", ["sqlite", "postgresql"], indirect=True)
+@pytest.mark.some(1)
 def test_three_processes_and_duckdb(lake: DuckLake, lake_address: LakeAddress) -> None:
     ours, theirs = appended(lake_address, 3, rows=15)
     assert ours == dict.fromkeys(range(3), 15)

@@ -53,6 +53,7 @@ def row(names: Sequence[str], value: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("columns", [1700, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.some(1)
 def test_thousands_of_columns(columns: int, lake_address: LakeAddress, counts: list[int], oracle: Callable[..., Any]) -> None:
     """Statistics of every column are carried on with every append; searching each would be 25 million rows."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)

@@ -204,7 +204,7 @@ def cell(kind: str, selection: str, mode: str, situation: str) -> Any:
     return pytest.param(kind, selection, mode, situation, id=name, marks=() if quick else pytest.mark.slow)
 
 
-@pytest.mark.some(24)
+@pytest.mark.some(12)
 @pytest.mark.parametrize(("kind", "selection", "mode", "situation"), [cell(*c, s) for c in CELLS for s in SITUATIONS])
 def test_every_cell(
     bench: Bench, kind: str, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress

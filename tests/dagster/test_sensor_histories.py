@@ -204,7 +204,7 @@ def _play(address: LakeAddress, duck: Oracle, seed: int, ticks: int) -> None:
             history.tick()
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories(sqlite_address: LakeAddress, oracle: Callable[..., Any], seed: int) -> None:

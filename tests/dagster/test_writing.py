@@ -251,6 +251,7 @@ def test_files_are_sorted_and_the_order_changes_with_the_asset(run: Run, lake_re
 class TestPartitionExpressions:
     @pytest.mark.parametrize("expression", ["CAST(at AS DATE)", "date_trunc('day', \"At\")", "at::date"])
     @pytest.mark.parametrize("zone", [None, "UTC"])
+    @pytest.mark.some(2)
     def test_the_day_of_a_time(self, run: Run, lake_resource: DuckLakeResource, expression: str, zone: str | None) -> None:
         def rows(key: str, hours: list[float]) -> pa.Table:
             start = datetime.fromisoformat(key).replace(tzinfo=UTC if zone else None)

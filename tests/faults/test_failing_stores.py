@@ -57,6 +57,7 @@ class EveryThird(Storage):
 
 
 @pytest.mark.parametrize("inlining", [0, 10], ids=["files", "inlined"])
+@pytest.mark.some(1)
 def test_every_third_call_fails(sqlite_address: LakeAddress, inlining: int) -> None:
     model = prepare(sqlite_address.url, sqlite_address.data_path, inlining)
     lake = DuckLake.connect(sqlite_address.url)

@@ -19,6 +19,7 @@ from tests.support.oracle import LakeAddress
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.some(1)
 def test_a_transaction_interrupted_some_times(lake_address: LakeAddress) -> None:
     _interrupt(lake_address, 14, seed=0)
 

@@ -23,6 +23,7 @@ def context() -> Context:
     return found
 
 
+@pytest.mark.some(1)
 def test_a_writer_killed_at_some_steps(lake_address: LakeAddress, context: Context) -> None:
     _kill_at(range(1, _MOST_STEPS, 23), lake_address, context, 0 if lake_address.backend == "sqlite" else 10)
 

@@ -33,6 +33,7 @@ def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
 
 @pytest.mark.parametrize("inlining", [0, 10], ids=["files", "inlined"])
 @pytest.mark.parametrize("cut", ["before", "after"])
+@pytest.mark.some(2)
 def test_it_happens_once(address: LakeAddress, proxy: Proxy, cut: Cut, inlining: int) -> None:
     model = prepare(address.url, address.data_path, inlining)
     lake = DuckLake.connect(proxy.url(address))

@@ -35,7 +35,7 @@ def check(duck: Oracle, lake: OpenLake, spark: SparkSession, version: int, first
     assert_same_rows(duck, scan.to_spark(spark).toArrow(), f"SELECT {first}, {VIRTUAL} FROM {source}")
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", HISTORIES)
 def test_every_form_of_deletes(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, name: str) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:

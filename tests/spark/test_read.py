@@ -105,6 +105,7 @@ def test_native_files_are_read_natively(oracle: OracleFactory, native_lake: Lake
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
+@pytest.mark.some(1)
 def test_session_time_zone_changes_no_instant(oracle: OracleFactory, native_lake: LakeAddress, spark: SparkSession, zone: str) -> None:
     lake = open_lake(native_lake)
     queries = ("unix_micros(tz)", "cast(ts as string)", "cast(day as string)")
@@ -150,7 +151,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_predicates_keep_the_rows_that_duckdb_keeps(
     oracle: OracleFactory, mixed_lake: LakeAddress, spark: SparkSession, condition: str

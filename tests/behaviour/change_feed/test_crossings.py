@@ -71,7 +71,7 @@ def check_every_range(duck: Oracle, lake: DuckLake, *, created: int = 1) -> None
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", HISTORIES)
 def test_histories(oracle: OpenOracle, lake_address: LakeAddress, name: str) -> None:
     options, statements = HISTORIES[name]

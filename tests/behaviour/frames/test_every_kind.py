@@ -33,7 +33,7 @@ def samples(data_type: DataType, kind: Kind) -> str:
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.some(10)
+@pytest.mark.some(5)
 @each_kind
 @pytest.mark.parametrize("inline", [True, False], ids=["inlined", "in files"])
 def test_values_of_every_type_are_those_that_duckdb_has(
@@ -66,6 +66,7 @@ def test_nested_values(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, 
 
 @pytest.mark.takes_seconds
 @each_kind
+@pytest.mark.some(6)
 def test_every_verb_takes_it(kind: Kind, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     def frame(**columns: list[object]) -> object:
         return kind.make(pa.table({"k": pa.array(columns["k"], pa.int64()), "v": pa.array(columns["v"], pa.string())}))

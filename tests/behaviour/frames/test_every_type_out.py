@@ -68,6 +68,7 @@ def duck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("way", OUT)
+@pytest.mark.some(3)
 def test_out(way: str, duck: Oracle) -> None:
     lake, (read, refused) = DuckLake.connect(duck.address.url), OUT[way]
     found = set()
@@ -83,6 +84,7 @@ def test_out(way: str, duck: Oracle) -> None:
 
 @pytest.mark.parametrize("verb", KEEP)
 @pytest.mark.parametrize("inlined", [True, False], ids=["inlined", "in files"])
+@pytest.mark.some(6)
 def test_rows_that_are_written_again_are_the_same(verb: str, inlined: bool, duck: Oracle) -> None:
     lake = DuckLake.connect(duck.address.url)
     rows = lake.table("every").to_arrow().sort_by("n")

@@ -31,6 +31,7 @@ def lake(sqlite_address: LakeAddress) -> DuckLake:
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("inline", [True, False], ids=["inlined", "in files"])
+@pytest.mark.some(1)
 def test_a_value_is_taken_when_duckdb_takes_it(inline: bool, lake: DuckLake, sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     wanted = {data_type: [value for value in EDGES if _duckdb_takes(value, data_type)] for data_type in TARGETS}
     assert any(len(values) < len(EDGES) for values in wanted.values())

@@ -231,6 +231,7 @@ def _statements(action: Callable[[], object]) -> int:
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("tables", [1, 20])
+@pytest.mark.some(1)
 def test_the_number_of_statements_is_fixed(small: DuckLake, tables: int) -> None:
     import pyarrow as pa
 

@@ -26,6 +26,7 @@ CHANGED = (
 @pytest.mark.takes_seconds
 @pytest.mark.slow_on("duckdb", "postgresql")
 @pytest.mark.parametrize("limit", [0, 100])
+@pytest.mark.some(1)
 def test_the_reference_finds_old_and_new_rows(lake_address: LakeAddress, limit: int) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.set_option("data_inlining_row_limit", limit)

@@ -46,7 +46,7 @@ def keys_of(data: pa.Table) -> list[int]:
     return sorted(data.column("k").to_pylist())
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", LONG)
 def test_scans(name: str, lake: DuckLake, lake_address: LakeAddress, oracle: ATTACH) -> None:

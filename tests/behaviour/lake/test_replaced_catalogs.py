@@ -94,6 +94,7 @@ def test_a_lost_column(lake: DuckLake, backup: Backup, lake_address: LakeAddress
 
 
 @pytest.mark.parametrize("theirs", [0, 1, 2, 3])
+@pytest.mark.some(4)
 def test_as_many_commits_of_others(lake: DuckLake, backup: Backup, lake_address: LakeAddress, oracle: Duck, theirs: int) -> None:
     """A connection that stayed open sees what is in the file now, whatever number the last change has."""
     lake.write("t", OTHER)

@@ -174,7 +174,7 @@ def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.Fixture
     return request.getfixturevalue("postgres").lake(folder) if backend == "postgresql" else file_lake(backend, folder), lake_address
 
 
-@pytest.mark.some(10)
+@pytest.mark.some(6)
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("inlining", [False, True], ids=["no inlining", "inlining"])
 def test_same_metadata(two_lakes: tuple[LakeAddress, LakeAddress], name: str, *, inlining: bool) -> None:

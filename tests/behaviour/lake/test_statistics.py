@@ -30,6 +30,7 @@ def compare(lake: DuckLake, found: TableStatistics) -> int:
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.some(1)
 def test_rows_of_every_snapshot_after_a_random_history(
     seed: int, small: DuckLake, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:

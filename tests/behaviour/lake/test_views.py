@@ -65,6 +65,7 @@ def _filled(address: LakeAddress, oracle: OracleOf) -> DuckLake:
 
 @pytest.mark.takes_seconds
 @pytest.mark.slow_on("duckdb")
+@pytest.mark.some(1)
 def test_rows_are_those_of_duckdb(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _filled(lake_address, oracle)
     then = lake.snapshot().id

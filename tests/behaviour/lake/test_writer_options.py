@@ -65,6 +65,7 @@ def theirs(tmp_path: Path) -> LakeAddress:
     ],
     ids=str,
 )
+@pytest.mark.some(3)
 def test_files_like_the_reference_s(sqlite_address: LakeAddress, theirs: LakeAddress, options: dict[str, Any]) -> None:
     lake = lake_of_files(sqlite_address)
     with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:

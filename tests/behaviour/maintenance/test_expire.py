@@ -47,7 +47,7 @@ def backdate(address: LakeAddress, times: dict[int, datetime]) -> None:
     database.close()
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.takes_seconds
 @pytest.mark.slow_on("odd")
 @pytest.mark.parametrize("chosen", ["all", "odd", "late"])

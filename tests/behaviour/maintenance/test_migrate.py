@@ -60,6 +60,7 @@ def _catalog(old: OldLake) -> dict[str, list[tuple[Any, ...]]]:
         pytest.param("0.3", "duckdb", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.some(1)
 def test_every_snapshot_shows_the_same_rows_afterwards(
     version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows, oracle: Callable[..., Any]
 ) -> None:

@@ -28,6 +28,7 @@ def in_duckdb(lake: DuckLake, address: LakeAddress, store: ObjectStore) -> Rows:
 
 
 @pytest.mark.slow_on("gcs")
+@pytest.mark.some(1)
 def test_in_process(sqlite_address: LakeAddress, store: ObjectStore) -> None:
     address = store.lake(sqlite_address, "in_process")
     lake = store.create(address)

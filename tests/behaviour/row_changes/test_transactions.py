@@ -77,7 +77,7 @@ SEQUENCES: dict[str, tuple[Step, ...]] = {
 }
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(3)
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [pytest.param(0, marks=pytest.mark.slow), 10])
 @pytest.mark.parametrize("sequence", SEQUENCES)

@@ -70,7 +70,7 @@ HISTORIES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", HISTORIES)
 def test_deletes_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     replay(oracle, lake_address, HISTORIES[name], "DATA_INLINING_ROW_LIMIT 5", compare_with_arrow)

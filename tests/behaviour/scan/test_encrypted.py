@@ -49,7 +49,7 @@ def disturb(address: LakeAddress, *statements: str) -> None:
             connection.execute(text(statement))
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["types", "updates", "partitions", "merge", *OWN])
 def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, name: str) -> None:
     replay(oracle, lake_address, {**SCENARIOS, **OWN}[name], TO_FILES, compare_with_arrow)

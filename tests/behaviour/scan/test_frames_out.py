@@ -74,6 +74,7 @@ def table(lake: DuckLake) -> Table:
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.some(6)
 def test_every_way_gives_the_rows_that_duckdb_has(way: str, oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address) as duck:
         duck.run(

@@ -40,6 +40,7 @@ def history(oracle: OracleFactory, address: LakeAddress) -> dict[int, list[dict[
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("limit", [0, 10])
+@pytest.mark.some(1)
 def test_deletes_turn_by_turn(oracle: OracleFactory, lake_address: LakeAddress, limit: int) -> None:
     with oracle(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(

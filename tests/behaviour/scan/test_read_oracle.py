@@ -157,7 +157,7 @@ def compare_with_arrow(duck: Oracle, lake: OpenLake, version: int) -> None:
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     replay(oracle, lake_address, SCENARIOS[name], "DATA_INLINING_ROW_LIMIT 0", compare_with_arrow)

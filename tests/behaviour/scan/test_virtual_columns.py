@@ -72,6 +72,7 @@ CONDITIONS = [
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("steps", [11, len(HISTORY)])
+@pytest.mark.some(1)
 def test_predicates_keep_the_rows_that_duckdb_keeps(oracle: OracleFactory, lake_address: LakeAddress, steps: int) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(*HISTORY[:steps])

@@ -148,6 +148,7 @@ NATIVE = (BOOLEAN, INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, DATE, TIMESTAMP,
 
 
 @pytest.mark.parametrize("in_file", [True, False])
+@pytest.mark.some(1)
 def test_spark(oracle: OracleFactory, sqlite_address: LakeAddress, spark: Any, in_file: bool) -> None:
     types = FILE_TYPES if in_file else tuple(TYPES)
     with oracle(sqlite_address, f"DATA_INLINING_ROW_LIMIT {0 if in_file else 1000}") as duck:

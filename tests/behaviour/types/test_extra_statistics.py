@@ -135,6 +135,7 @@ def test_bounds_that_the_catalog_cannot_hold(oracle: OracleFactory, sqlite_addre
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("column", ["g GEOMETRY", "g GEOMETRY[]"])
+@pytest.mark.some(1)
 def test_boxes_are_those_of_duckdb(oracle: OracleFactory, sqlite_address: LakeAddress, column: str) -> None:
     nested = column.endswith("[]")
     with oracle(sqlite_address, FILES) as duck:

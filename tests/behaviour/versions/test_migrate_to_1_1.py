@@ -124,6 +124,7 @@ def test_the_second_implementation_makes_the_same_catalog(
 
 
 @pytest.mark.parametrize(("version", "to"), [("0.1", "1.1"), ("0.3", "1.1"), ("0.2", "1.0")])
+@pytest.mark.some(1)
 def test_earlier_versions_go_as_far_as_asked(version: str, to: Any, tmp_path: Path) -> None:
     old, json_rows = old_lake(version, "sqlite", tmp_path), JsonRows()
     lake = DuckLake.connect(old.address.url)

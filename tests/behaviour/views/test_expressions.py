@@ -32,7 +32,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeAddress]:
     return address
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("subject", [*EXPRESSIONS, "all", "grouped"])
 def test_values(address: LakeAddress, spark: SparkSession, subject: str) -> None:
     lake = DuckLake.connect(address.url)

@@ -139,6 +139,7 @@ def test_every_parameter_with_every_hostile_value(copies: Copies, method: Method
 
 
 @pytest.mark.parametrize("method", [method for method in methods() if method.name != "to_spark"], ids=str)
+@pytest.mark.some(60)
 def test_valid_arguments_are_valid(copies: Copies, method: Method) -> None:
     """Otherwise the tests above would only see refusals of something else."""
     place = copies.place()

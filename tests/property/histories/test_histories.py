@@ -60,6 +60,7 @@ def live_through(places: Places, kind: str, seeds: list[int], limit: int) -> Non
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.some(1)
 def test_short_histories(places: Places, kind: str) -> None:
     @profile(2)
     @given(seeds=histories(10, 20), limit=LIMITS)

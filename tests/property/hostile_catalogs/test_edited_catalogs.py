@@ -8,13 +8,13 @@ from tests.property.hostile_catalogs.edits import EDITS, SQLITE_EDITS, Edit
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
 
 
-@pytest.mark.some(20)
+@pytest.mark.some(8)
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
 def test_either_database(edit: Edit, spoiled: SpoiledLake) -> None:
     _check(edit, spoiled)
 
 
-@pytest.mark.some(20)
+@pytest.mark.some(8)
 @pytest.mark.parametrize("edit", SQLITE_EDITS, ids=lambda edit: edit.name)
 def test_cells_of_any_type(edit: Edit, spoiled_sqlite: SpoiledLake) -> None:
     _check(edit, spoiled_sqlite)
@@ -24,7 +24,7 @@ _SOME = ("11: value_count 0", "13: bounds that are no", "16: record_count NULL",
 _IN_DUCKDB = [edit for edit in EDITS if edit.name.startswith(_SOME) or "begin_snapshot" in edit.name]
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("edit", _IN_DUCKDB, ids=lambda edit: edit.name)
 def test_some_in_a_duckdb_file(edit: Edit, spoiled_duckdb: SpoiledLake) -> None:
     _check(edit, spoiled_duckdb)

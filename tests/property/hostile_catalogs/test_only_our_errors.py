@@ -106,7 +106,7 @@ def _hold(lake: SpoiledLake, edit: Edit) -> None:
         opened.close()
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("edit", _MORE, ids=lambda edit: edit.name)
 def test_hostile_catalogs(edit: Edit, spoiled: SpoiledLake) -> None:
     _hold(spoiled, edit)

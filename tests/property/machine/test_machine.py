@@ -23,6 +23,7 @@ def _run(backend: str, request: pytest.FixtureRequest, **how: int) -> None:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.some(1)
 def test_short_runs(backend: str, request: pytest.FixtureRequest) -> None:
     _run(backend, request, max_examples=3, stateful_step_count=12)
 

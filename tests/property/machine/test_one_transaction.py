@@ -120,6 +120,7 @@ def _many(backend: str, request: pytest.FixtureRequest, examples: int, *, meanwh
 
 
 @pytest.mark.parametrize("meanwhile", [False, True])
+@pytest.mark.some(1)
 def test_a_few(request: pytest.FixtureRequest, meanwhile: bool) -> None:
     _many("sqlite", request, 2, meanwhile=meanwhile)
 

@@ -64,6 +64,7 @@ def _expired(address: LakeAddress) -> None:
 
 @pytest.mark.slow_on("postgresql", "duckdb")
 @pytest.mark.parametrize("make", [_ours, _theirs_encrypted, _expired, write_partitions, planted.build], ids=lambda make: make.__name__)
+@pytest.mark.some(3)
 def test_nothing_is_found_in_sound_lakes(make: Callable[[LakeAddress], object], every_lake_address: LakeAddress) -> None:
     make(every_lake_address)
     lake = DuckLake.connect(every_lake_address.url)
@@ -141,6 +142,7 @@ def test_bounds_that_duckdb_narrowed_are_mended(every_lake_address: LakeAddress)
         assert duck.value("SELECT max(a) FROM t") == 549
 
 
+@pytest.mark.some(1)
 def test_repairs_are_made_on_every_catalog(every_lake_address: LakeAddress) -> None:
     planted.build(every_lake_address)
     spoiled = SpoiledLake(every_lake_address)
@@ -243,6 +245,7 @@ def test_unreachable_files_are_findings(sqlite_address: LakeAddress, monkeypatch
     lake.close()
 
 
+@pytest.mark.some(1)
 def test_a_commit_during_the_check_leaves_no_orphans(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     from ducklake_core.storage.filesystems import Storage
 

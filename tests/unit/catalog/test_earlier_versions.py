@@ -40,6 +40,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], OldL
         pytest.param("0.3", "duckdb", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.some(2)
 def test_rows_are_those_that_the_old_duckdb_read(
     version: str, backend: str, tmp_path: Path, request: pytest.FixtureRequest, json_rows: JsonRows
 ) -> None:
@@ -54,6 +55,7 @@ def test_rows_are_those_that_the_old_duckdb_read(
 
 
 @pytest.mark.parametrize("version", ["0.1", "0.3"])
+@pytest.mark.some(2)
 def test_partition_keys_statistics_and_comments(version: str, made: Callable[[str], OldLake]) -> None:
     lake = DuckLake.connect(made(version).address.url)
     parted = lake.table("parted", at=17)
@@ -139,6 +141,7 @@ def test_partition_places_count_the_columns_of_their_time(tmp_path: Path) -> Non
 
 @pytest.mark.slow_on("0.2", "0.3", "0.3-dev1")
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.some(1)
 def test_spark_reads_them_too(version: str, tmp_path: Path, spark: SparkSession, json_rows: JsonRows) -> None:
     old = old_lake(version, "sqlite", tmp_path)
     lake = DuckLake.connect(old.address.url)

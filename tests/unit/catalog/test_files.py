@@ -76,6 +76,7 @@ def files_holding(duck: Any, conditions: Iterable[str]) -> dict[str, set[str]]:
 
 
 @pytest.mark.takes_seconds
+@pytest.mark.some(2)
 def test_no_file_with_matching_rows_is_pruned(numbers: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(numbers, TO_FILES) as duck:
         holding = files_holding(duck, CONDITIONS)
@@ -132,6 +133,7 @@ def test_statistics_of_wanted_columns_only(numbers: LakeAddress) -> None:
 
 
 @pytest.mark.takes_seconds
+@pytest.mark.some(2)
 def test_partition_values_prune(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address, TO_FILES) as duck:
         duck.run("CREATE TABLE t (k VARCHAR, n INT, d DATE, b INT)", "INSERT INTO t VALUES ('old', 0, DATE '2020-01-01', 0)")
@@ -170,7 +172,7 @@ def test_partition_values_prune_without_statistics(lake_address: LakeAddress, or
         assert 1 <= len(kept) < 8
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(6)
 @pytest.mark.parametrize(
     "text", [None, "abc", "", "-", "--5", "1e3", "99999999999999999999999", "infinity", "2024-01-01", "0044-03-15 (BC)"]
 )

@@ -151,6 +151,7 @@ NESTED: dict[str, tuple[str, str, object]] = {
 
 
 @pytest.mark.takes_seconds
+@pytest.mark.some(2)
 def test_nested_values_are_what_was_inserted(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     """DuckDB itself loses quotes and backslashes in structs, and cannot read dates in them."""
     with oracle(lake_address) as duck:
@@ -177,6 +178,7 @@ def test_nested_values_are_the_references_where_it_can_read_them(lake_address: L
 
 
 @pytest.mark.takes_seconds
+@pytest.mark.some(2)
 def test_evolution_of_inlined_rows(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, s STRUCT(x INT, y VARCHAR), gone INT)", "INSERT INTO t VALUES (1, {'x': 1, 'y': 'a'}, 7)")
@@ -215,6 +217,7 @@ def test_versions_that_were_expired(lake_address: LakeAddress, oracle: OracleFac
 
 
 @pytest.mark.takes_seconds
+@pytest.mark.some(2)
 def test_deletes_and_updates_at_every_snapshot(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, b VARCHAR)", "INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, 'z')", "DELETE FROM t WHERE a = 2")

@@ -164,6 +164,7 @@ def test_an_unanswered_commit_that_another_commit_has_overtaken_surely_failed(la
 
 
 @pytest.mark.parametrize("ending", ["before", "after"])
+@pytest.mark.some(3)
 def test_an_unanswered_commit_whose_snapshot_was_expired_is_unknown(lake: HandmadeLake, oracle: Callable[..., Any], ending: str) -> None:
     """Nobody can tell whether the snapshot that took its id was it: it is not committed again."""
     Committer(lake.database).commit(lake.staged(lake.create()))

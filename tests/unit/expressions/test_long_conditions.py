@@ -122,7 +122,7 @@ def ranges(random: Random) -> str:
     return " OR ".join([*found, random.choice([f"{column} > 27", f"{column} < 1 OR {column} <> 5", f"{column} = 3"])])
 
 
-@pytest.mark.some(30)
+@pytest.mark.some(12)
 @pytest.mark.parametrize("seed", range(90))
 def test_outcomes_are_those_of_duckdb(seed: int) -> None:
     random = Random(seed)
@@ -165,7 +165,7 @@ def known(part: pa.Table) -> dict[int, ColumnStatistics]:
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.some(5)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", CHAINS)
 def test_long_chains_are_planned_and_travel(name: str) -> None:
     started = time.process_time()

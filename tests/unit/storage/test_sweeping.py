@@ -98,6 +98,7 @@ def run(lake: DuckLake, verb: str, base: int) -> None:
 
 @pytest.mark.parametrize("verb", ["write", "update", "restore", "merge", "compact"])
 @pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.some(4)
 def test_an_interrupted_call_leaves_no_file(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, verb: str, count: int) -> None:
     """Ctrl-C while a file is finished: at first, or when others are there already."""
     lake = made(sqlite_address)

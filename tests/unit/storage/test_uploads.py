@@ -49,6 +49,7 @@ def state_of(storage: Storage, directory: str, **options: Any) -> WriteState:
 
 
 @pytest.mark.parametrize("failing", ["create_multipart_upload:1", "upload_part:2", "complete_multipart_upload:1", "put_object:1"])
+@pytest.mark.some(2)
 def test_a_call_fails(s3: S3Server, calls: list[str], failing: str) -> None:
     storage = s3.storage(default_block_size=PART)
     directory = f"s3://{BUCKET}/fails/{failing.partition(':')[0]}/"
