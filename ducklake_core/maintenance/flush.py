@@ -152,6 +152,10 @@ def flush_inlined_data(
     flusher = _Flusher(database, info, storage, request, execution or Execution())
     found = plan_tables(database, info, request.scope, _plan)
     plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
+    due = [plan for plan in plans if isinstance(plan, _FlushPlan) and plan.described().skipped is None]
+    if due and not request.dry_run:
+        weight = sum(plan.rows + plan.deletes for plan in due)
+        request.progress.begin(_VERB, "flush rows", "tables", len(due), weight=weight)
     done = [
         TableFlush(table=plan.table, failure=str(plan.error))
         if isinstance(plan, FailedTable)
@@ -197,6 +201,13 @@ class _Flusher:
     execution: Execution
 
     def run(self, plan: _FlushPlan) -> TableFlush:
+        progress, rows = self.request.progress, plan.rows + plan.deletes
+        progress.at(name_of(plan.table))
+        done = self._replanned(plan)
+        progress.advance(rows=rows, size=done.bytes_written, weight=rows)
+        return done
+
+    def _replanned(self, plan: _FlushPlan) -> TableFlush:
         planned = plan.described()
         if self.request.meter.is_out_of_time:
             return replace(planned, skipped=OUT_OF_TIME)

@@ -125,12 +125,14 @@ class TableWork(Generic[T, R]):
         tasks: One for each group.
         commit: Commits what became of some groups, by their numbers; when it fails surely, it deletes their files.
         sweep: Deletes all files of the write that the catalog does not name, except those of some results.
+        ended: Told of each group that has ended, by its number.
     """
 
     work: Work[T, R]
     tasks: Sequence[T]
     commit: Callable[[Mapping[int, R]], Snapshot]
     sweep: Callable[[Sequence[R]], None]
+    ended: Callable[[int], None]
 
     def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
         """Carry out and commit the groups. What is committed when something interrupts it stays; all other files are deleted."""
@@ -161,6 +163,7 @@ class _TableRun(Generic[T, R]):
                         self._commit({number: result})
                     else:
                         written[number] = result
+                    self._work.ended(number)
             if written:
                 # In the order of the groups, in which they need not have ended.
                 refusal = self._commit(dict(sorted(written.items())))

@@ -126,6 +126,9 @@ def merge_adjacent_files(
     bounds = limits or MergeLimits()
     found = plan_tables(database, info, request.scope, lambda reader, state, base: plan_table(reader, state, base, bounds))
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
+    groups = [group for plan in plans if isinstance(plan, TableMergePlan) for group in plan.groups]
+    if groups and not request.dry_run:
+        request.progress.begin(_VERB, "merge files", "groups", len(groups), weight=sum(group.bytes for group in groups))
     merger = _Merger(database, info, storage, request, execution or Execution())
     done = [
         _unplanned(plan) if isinstance(plan, FailedTable) else _planned(plan) if request.dry_run or not plan.groups else merger.run(plan)
@@ -182,8 +185,13 @@ class _Merger:
     execution: Execution
 
     def run(self, plan: TableMergePlan) -> TableMerge:
+        self.request.progress.at(name_of(plan.table))
         write_id = paths.write_id()
         directory = plan.table.path
+
+        def ended(number: int) -> None:
+            group = plan.groups[number]
+            self.request.progress.advance(rows=group.record_count, size=group.bytes, weight=group.bytes)
 
         def clean(kept: Sequence[WrittenFile]) -> None:
             sweep(self.storage, directory, write_id, named=self._named, keep=[file.path for file in kept])
@@ -193,6 +201,7 @@ class _Merger:
             tasks=[self._task(plan, group, write_id) for group in plan.groups],
             commit=lambda files: self._commit(plan, files),
             sweep=clean,
+            ended=ended,
         ).run(self.execution, self.request.meter)
         done = [(plan.groups[number], file) for number, file in sorted(carried.done.items())]
         begun = plan.without_time_for(carried.late)

@@ -167,6 +167,9 @@ def rewrite_data_files(
         # It is the one table that was asked for, and its columns may be what is wrong.
         raise found.plans[0].error
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
+    groups = [group for plan in plans if isinstance(plan, TableRewritePlan) for group in plan.groups]
+    if groups and not request.dry_run:
+        request.progress.begin(_VERB, "rewrite files", "groups", len(groups), weight=sum(group.bytes for group in groups))
     done = [
         TableRewrite(table=plan.table, failure=str(plan.error))
         if isinstance(plan, FailedTable)
@@ -227,6 +230,7 @@ class _Rewriter:
 
     def run(self, plan: TableRewritePlan) -> TableRewrite:
         """Rewrite the groups of a plan, and plan again what others have changed meanwhile."""
+        self.request.progress.at(name_of(plan.table))
         done = _planned(plan)
         groups: list[RewrittenGroup] = []
         for attempt in range(1, REPLANS + 1):
@@ -252,6 +256,7 @@ class _Rewriter:
             except DuckLakeError as error:
                 groups += [_group(plan.groups[number], str(error)) for number in sorted(carried.failed)]
                 return replace(done, groups=tuple(groups), failure=None if done.snapshots else str(error))
+            self.request.progress.extend(len(plan.groups), weight=sum(group.bytes for group in plan.groups))
             if not plan.groups:
                 return replace(done, groups=tuple(groups), left=plan.left)
         raise AssertionError("the loop above returns")
@@ -278,6 +283,10 @@ class _Rewriter:
             sort=followed_order(table, table.schema),
         )
 
+        def ended(number: int) -> None:
+            group = plan.groups[number]
+            self.request.progress.advance(rows=group.live_rows, size=group.bytes, weight=group.bytes)
+
         def clean(kept: Sequence[RewrittenFiles]) -> None:
             keep = [path for files in kept for path in _paths(files)]
             sweep(self.storage, state.directory, state.write_id, named=self._named, keep=keep)
@@ -287,6 +296,7 @@ class _Rewriter:
             tasks=[self._task(plan, group, state) for group in plan.groups],
             commit=lambda files: self._commit(plan, files),
             sweep=clean,
+            ended=ended,
         ).run(self.execution, self.request.meter)
 
     def _task(self, plan: TableRewritePlan, group: RewriteGroup, state: WriteState) -> RewriteTask:
