@@ -33,6 +33,7 @@ from ducklake_core.maintenance.check.findings import CheckLevel
 _HOUR = "1 hour"
 
 MaxConcurrency = Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")]
+ClusterBy = Annotated[str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster the new files by.")]
 PartialProgress = Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")]
 
 
@@ -125,6 +126,7 @@ def merge(  # noqa: PLR0913 - an option each
     max_file_size: Annotated[
         int | None, typer.Option("--max-file-size", help="Bytes; files of this size or larger are left alone.")
     ] = None,
+    cluster_by: ClusterBy = None,
     max_input_bytes: MaxInputBytes = None,
     max_files: MaxFiles = None,
     max_seconds: MaxSeconds = None,
@@ -145,6 +147,7 @@ def merge(  # noqa: PLR0913 - an option each
                 max_compacted_files=max_compacted_files,
                 min_file_size=min_file_size,
                 max_file_size=max_file_size,
+                cluster_by=_names(cluster_by),
                 max_input_bytes=max_input_bytes,
                 max_files=max_files,
                 max_seconds=max_seconds,
@@ -199,9 +202,7 @@ def rewrite(  # noqa: PLR0913 - an option each
     delete_threshold: Annotated[
         float | None, typer.Option("--delete-threshold", help="Part of a file's rows, 0 to 1, that must be deleted.")
     ] = None,
-    cluster_by: Annotated[
-        str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster all files of the tables by.")
-    ] = None,
+    cluster_by: ClusterBy = None,
     max_compacted_files: MaxCompactedFiles = None,
     max_input_bytes: MaxInputBytes = None,
     max_files: MaxFiles = None,
@@ -221,7 +222,7 @@ def rewrite(  # noqa: PLR0913 - an option each
                 schema=schema,
                 tables=tables or None,
                 delete_threshold=delete_threshold,
-                cluster_by=[] if cluster_by is None else [name.strip() for name in cluster_by.split(",")],
+                cluster_by=_names(cluster_by),
                 max_compacted_files=max_compacted_files,
                 max_input_bytes=max_input_bytes,
                 max_files=max_files,
@@ -357,6 +358,10 @@ def restore(
             print_json(result)
         else:
             typer.echo("nothing to change" if result is None else str(result))
+
+
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",")]
 
 
 def _number(text: str) -> int:

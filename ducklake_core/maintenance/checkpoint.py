@@ -23,6 +23,7 @@ from ducklake_core.maintenance.orphans import delete_orphaned_files
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.rewrite import rewrite_data_files
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep
+from ducklake_core.maintenance.tables import is_about_lake
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
@@ -116,4 +117,6 @@ def _run(verb: str, run: Callable[[], MaintenanceResult]) -> CheckpointVerb:
     try:
         return CheckpointVerb(verb=verb, result=run())
     except DuckLakeError as error:
+        if is_about_lake(error):
+            raise
         return CheckpointVerb(verb=verb, failure=str(error))

@@ -32,7 +32,7 @@ from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
-from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, name_of, plan_tables
+from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, is_about_lake, name_of, plan_tables
 from ducklake_core.planning.planner import check_locations
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
@@ -215,6 +215,8 @@ class _Flusher:
             try:
                 return self._flush(plan.table.id, planned)
             except (CommitConflictError, CatalogError) as error:
+                if is_about_lake(error):
+                    raise
                 if attempt == REPLANS or not error.retriable:
                     return replace(planned, failure=str(error))
             except DuckLakeError as error:
@@ -255,9 +257,10 @@ class _Flusher:
         delete_files = [*(file.deletes for file in files if file.deletes is not None), *(one.file for one in gathered)]
         outputs = [file.output for file in files]
         message = f"{_VERB}: {rows_flushed} rows and {count} deletes of {planned.table}"
-        change = Change(table=table, base=base, action=action, message=message, commit=self.request.commit)
-        made = [state.directory + path for one in done for path in one.paths()]
-        snapshot = commit_table(self.database, self.info, change, lambda: self.storage.delete(made))
+        sizes = [*((file.path, file.file_size_bytes) for file in outputs), *((file.path, file.file_size_bytes) for file in delete_files)]
+        made = tuple((state.directory + path, size) for path, size in sizes)
+        change = Change(table=table, base=base, action=action, message=message, commit=self.request.commit, files=made)
+        snapshot = commit_table(self.database, self.info, self.storage, change)
         return replace(
             planned,
             rows=rows_flushed,

@@ -13,6 +13,7 @@ from ducklake_core.engines.arrow.work import Work
 from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UsageError
 from ducklake_core.format.state import Snapshot
 from ducklake_core.maintenance.budget import BudgetMeter
+from ducklake_core.maintenance.tables import is_about_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,6 +189,8 @@ class _TableRun(Generic[T, R]):
         except DuckLakeError as error:
             self._failed.update(dict.fromkeys(results, error))
             del self._uncertain[known:]
+            if is_about_lake(error):
+                raise
             return error
         del self._uncertain[known:]
         self._done.update(results)

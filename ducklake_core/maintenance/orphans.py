@@ -6,6 +6,7 @@ that a commit brings into the lake in between is kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,6 +15,7 @@ from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_op
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.scheduled import every_file_name
 from ducklake_core.errors import StorageError
+from ducklake_core.format.files.locations import is_below
 from ducklake_core.format.files.paths import file_name, has_writers_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
@@ -154,7 +156,7 @@ class _SweepPlan:
 
 def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, progress: ProgressMeter, *, every_parquet: bool) -> _SweepPlan:
     """List the storage, then ask the catalog; nothing is deleted."""
-    listed = listed_with_progress(storage.list(info.data_path), _VERB, progress)
+    listed = listed_with_progress(_below(info.data_path, storage.list(info.data_path)), _VERB, progress)
     found = [file for file in listed if _is_candidate(file.path, every_parquet=every_parquet)]
     uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
     names.refresh()
@@ -165,6 +167,18 @@ def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, prog
     old = tuple(_orphan(file, file.modified) for file in orphans if file.modified and file.modified < limit)
     too_young = len(orphans) - len(ageless) - len(old)
     return _SweepPlan(files=old, kept=ageless, too_young=too_young, uploads=uploads, uploads_unknown=uploads_unknown)
+
+
+def _below(data_path: str, files: Iterable[StoredFile]) -> Iterator[StoredFile]:
+    """The files, as long as they are where they were looked for: a store that spells paths in an unknown way may mean other files."""
+    for file in files:
+        if not is_below(file.path, data_path):
+            raise StorageError(
+                f"the store lists {printable(file.path)}, which is not below the data path {printable(data_path)}: nothing was deleted, "
+                "as it is not known which files are meant; connect with the data path in the store's own spelling",
+                path=printable(file.path),
+            )
+        yield file
 
 
 def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: ProgressMeter) -> OrphansResult:

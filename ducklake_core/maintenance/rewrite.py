@@ -25,7 +25,7 @@ from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.rewrite_plan import RewriteGroup, RewriteLimits, TableRewritePlan, plan_rewrite, within_budget
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
-from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, name_of, plan_tables
+from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, is_about_lake, name_of, plan_tables
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
 
@@ -237,6 +237,8 @@ class _Rewriter:
             try:
                 carried = self._carry_out(plan)
             except DuckLakeError as error:
+                if is_about_lake(error):
+                    raise
                 return replace(done, groups=tuple(groups), failure=str(error))
             done = replace(_with_files(done, carried), left=plan.without_time_for(carried.late).left)
             again = attempt < REPLANS and any(
@@ -254,6 +256,8 @@ class _Rewriter:
             try:
                 plan = self._plan_again(plan, carried.done)
             except DuckLakeError as error:
+                if is_about_lake(error):
+                    raise
                 groups += [_group(plan.groups[number], str(error)) for number in sorted(carried.failed)]
                 return replace(done, groups=tuple(groups), failure=None if done.snapshots else str(error))
             self.request.progress.extend(len(plan.groups), weight=sum(group.bytes for group in plan.groups))
@@ -288,7 +292,7 @@ class _Rewriter:
             self.request.progress.advance(rows=group.live_rows, size=group.bytes, weight=group.bytes)
 
         def clean(kept: Sequence[RewrittenFiles]) -> None:
-            keep = [path for files in kept for path in _paths(files)]
+            keep = [path for files in kept for path, _ in _made(files)]
             sweep(self.storage, state.directory, state.write_id, named=self._named, keep=keep)
 
         return TableWork(
@@ -322,9 +326,9 @@ class _Rewriter:
             message=f"{_VERB}: {len(sources)} files of {name} into {len(outputs)}",
             commit=self.request.commit,
             facts=self._mark(table, [group for group, _ in done]),
+            files=tuple((table.path + path, size) for _, files in done for path, size in _made(files)),
         )
-        made = [table.path + path for _, files in done for path in _paths(files)]
-        return commit_table(self.database, self.info, change, lambda: self.storage.delete(made))
+        return commit_table(self.database, self.info, self.storage, change)
 
     def _mark(self, table: TableState, groups: Sequence[RewriteGroup]) -> dict[str, object]:
         """What tells a later run that all files of a commit are clustered already."""
@@ -336,8 +340,9 @@ class _Rewriter:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
 
-def _paths(files: RewrittenFiles) -> list[str]:
-    return [*(file.path for file in files.outputs), *(one.file.path for one in files.gathered)]
+def _made(files: RewrittenFiles) -> list[tuple[str, int]]:
+    outputs = ((file.path, file.file_size_bytes) for file in files.outputs)
+    return [*outputs, *((one.file.path, one.file.file_size_bytes) for one in files.gathered)]
 
 
 def _with_files(table: TableRewrite, carried: CarriedOut[RewrittenFiles]) -> TableRewrite:

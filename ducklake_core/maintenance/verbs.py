@@ -33,6 +33,7 @@ class MaintenanceVerbs(RemovalVerbs):
         max_compacted_files: int | None = None,
         min_file_size: int | None = None,
         max_file_size: int | None = None,
+        cluster_by: Sequence[str] = (),
         max_input_bytes: int | None = None,
         max_files: int | None = None,
         max_seconds: float | None = None,
@@ -58,6 +59,9 @@ class MaintenanceVerbs(RemovalVerbs):
             max_compacted_files: Most files to make for each table.
             min_file_size: Bytes; smaller files are left alone.
             max_file_size: Bytes; files of this size or larger are left alone.
+            cluster_by: Columns, at most 8, of ``table`` (or ``tables``): rows of each new file lie along a Hilbert curve (in the order of
+                the column, where it is one) instead of the table's sort order, so that a range of any of them is in few of its row
+                groups. :meth:`rewrite_data_files` clusters across files.
             max_input_bytes: Most bytes of files to read, over all tables. What does not fit is a skipped step, and left to the next
                 call, which finds the smallest files first.
             max_files: Most files to read, likewise.
@@ -74,14 +78,20 @@ class MaintenanceVerbs(RemovalVerbs):
 
         Raises:
             NotFoundError: No such table or schema.
-            UsageError: Bounds that contradict each other.
+            UsageError: Bounds that contradict each other; columns to cluster by without a table, or too many of them.
+            UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
         """
         from ducklake_core.maintenance.groups import Execution
         from ducklake_core.maintenance.merge import merge_adjacent_files
         from ducklake_core.maintenance.merge_plan import MergeLimits
 
         self._database.check_writable(dry_run=dry_run)
-        limits = MergeLimits(max_compacted_files=max_compacted_files, min_file_size=min_file_size, max_file_size=max_file_size)
+        limits = MergeLimits(
+            max_compacted_files=max_compacted_files,
+            min_file_size=min_file_size,
+            max_file_size=max_file_size,
+            cluster_by=_columns(cluster_by, table, tables),
+        )
         request = _request(
             table, schema, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
@@ -192,9 +202,7 @@ class MaintenanceVerbs(RemovalVerbs):
         from ducklake_core.maintenance.rewrite_plan import RewriteLimits
 
         self._database.check_writable(dry_run=dry_run)
-        columns = tuple(cluster_by)
-        if columns and table is None and tables is None:
-            raise UsageError("cluster_by names columns of certain tables: give table or tables as well", parameter="cluster_by")
+        columns = _columns(cluster_by, table, tables)
         limits = RewriteLimits(delete_threshold=delete_threshold, max_compacted_files=max_compacted_files, cluster_by=columns)
         request = _request(
             table, schema, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
@@ -245,6 +253,12 @@ class MaintenanceVerbs(RemovalVerbs):
             None, None, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
         return checkpoint(self._database, self._info, self._storage, request, min_age=min_age, spark=spark)
+
+
+def _columns(cluster_by: Sequence[str], table: str | None, tables: str | Sequence[str] | None) -> tuple[str, ...]:
+    if cluster_by and table is None and tables is None:
+        raise UsageError("cluster_by names columns of certain tables: give table or tables as well", parameter="cluster_by")
+    return tuple(cluster_by)
 
 
 def _request(

@@ -28,6 +28,7 @@ from ducklake_core.maintenance.check.footers import FooterChecks, enclosed, repo
 from ducklake_core.maintenance.check.repairs import ForgetTableBounds
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of
 from ducklake_core.maintenance.progress import ProgressMeter
+from ducklake_core.maintenance.tables import is_about_lake
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.planning.planner import plan_scan
 from ducklake_core.storage.delete_files import deleted_positions, read_deletes_of
@@ -123,6 +124,8 @@ class RowChecks:
                 state = reader.table_by_id(table.id, self._facts.newest)
                 plan = plan_scan(reader, state, virtual=("rowid", "snapshot_id"))
         except DuckLakeError as error:
+            if is_about_lake(error):
+                raise
             if not any(one.table_id == table.id and one.severity == "error" for one in self._facts.findings):
                 self._facts.report("rows-unreadable", error.message, table=table)
             return
