@@ -92,6 +92,9 @@ if TYPE_CHECKING:
     from ducklake_core.maintenance.migrate import MigrationResult as MigrationResult
     from ducklake_core.maintenance.orphans import OrphanedFile as OrphanedFile
     from ducklake_core.maintenance.orphans import OrphansResult as OrphansResult
+    from ducklake_core.maintenance.progress import Progress as Progress
+    from ducklake_core.maintenance.progress import ProgressCallback as ProgressCallback
+    from ducklake_core.maintenance.progress import ProgressUnit as ProgressUnit
     from ducklake_core.maintenance.rewrite import RewriteResult as RewriteResult
     from ducklake_core.maintenance.rewrite import RewrittenGroup as RewrittenGroup
     from ducklake_core.maintenance.rewrite import TableRewrite as TableRewrite
@@ -230,6 +233,9 @@ _EXPORTS = {
     "PlannedFeed": "ducklake_core.scan",
     "PlannedScan": "ducklake_core.scan",
     "Predicate": "ducklake_core.format.expressions.predicates",
+    "Progress": "ducklake_core.maintenance.progress",
+    "ProgressCallback": "ducklake_core.maintenance.progress",
+    "ProgressUnit": "ducklake_core.maintenance.progress",
     "PrunedBy": "ducklake_core.planning.explanation",
     "QualifiedName": "ducklake_core.format.changes",
     "RestoredColumns": "ducklake_core.staging.arguments",

@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import platform
-import re
-import shutil
-import subprocess
 import time
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated
 
 import typer
 
 from ducklake_core.cli.options import Json
 from ducklake_core.cli.output import print_json
 from ducklake_core.cli.session import FOUND, LakeOptions, exit_with
+from ducklake_core.cli.spark_hops import Hop, executor_hops, first_file, java, pyspark, written
+from ducklake_core.engines.spark.probe import installed, written_and_deleted
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files.locations import printable
 from ducklake_core.lake import DuckLake
 
-Outcome: TypeAlias = Literal["ok", "warning", "failed"]
 _LATE_SECONDS = 5.0
-_JAVA_FROM = 17
 _PACKAGES = ("pyarrow", "sqlalchemy", "psycopg", "fsspec", "pyspark", "duckdb", "dagster")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hop:
-    """One thing that was tried: how it went, what was seen, and what to do."""
-
-    name: str
-    outcome: Outcome
-    says: str
-    advice: str | None = None
 
 
 def doctor(
@@ -74,15 +58,20 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
             yield _tried("clock", lambda: _clock(opened), "set this machine's clock by NTP")
             yield _tried("storage", lambda: _storage(opened), "check the data path, the permissions and the credentials")
             if write:
-                yield _tried("storage, writing", lambda: _written(opened), "writers need the right to write and delete below the data path")
+                yield written("storage, writing", written_and_deleted(opened.storage, opened.info.data_path))
+            yield from _of_spark(opened if spark else None, write=write)
         finally:
             lake.close()
-    yield _java()
-    yield _pyspark()
-    if spark and lake is not None:
-        opened = lake
-        yield _tried("storage, from an executor", lambda: _executor(opened), "executors need the same packages, network and credentials")
+    else:
+        yield from _of_spark(None, write=write)
     yield _versions()
+
+
+def _of_spark(lake: DuckLake | None, *, write: bool) -> Iterator[Hop]:
+    yield java()
+    yield pyspark()
+    if lake is not None:
+        yield from executor_hops(lake, write=write)
 
 
 def _tried(name: str, attempt: Callable[[], Hop], advice: str) -> Hop:
@@ -117,78 +106,17 @@ def _clock(lake: DuckLake) -> Hop:
 
 def _storage(lake: DuckLake) -> Hop:
     path = printable(lake.info.data_path)
-    for info in lake.tables():
-        for file in lake.table(info.table).list_files()[:1]:
-            size = lake.storage.size(file.path)
-            if size != file.file_size_bytes:
-                says = f"{printable(file.path)} has {size} bytes, the catalog says {file.file_size_bytes}"
-                return Hop(name="storage", outcome="failed", says=says, advice="ducklake check --level footers")
-            return Hop(name="storage", outcome="ok", says=f"{path}: the first file of {info.table} is there")
-    first = next(lake.storage.list(lake.info.data_path), None)
-    return Hop(name="storage", outcome="ok", says=f"{path} can be listed" + ("" if first else ", and is empty"))
-
-
-def _written(lake: DuckLake) -> Hop:
-    path = f"{lake.info.data_path}ducklake-doctor-{uuid.uuid4()}.tmp"
-    with lake.storage.reporting("write", path), lake.storage.open_output(path) as sink:
-        sink.write(b"doctor")
-    size = lake.storage.size(path)
-    failed = lake.storage.delete([path]).failed
-    if failed or size != len(b"doctor"):
-        says = failed[0][1] if failed else f"{size} bytes came back instead of {len(b'doctor')}"
-        return Hop(name="storage, writing", outcome="failed", says=says, advice="writers need the right to write and delete")
-    return Hop(name="storage, writing", outcome="ok", says="a file was written, found and deleted")
-
-
-def _java() -> Hop:
-    advice = f"install Java {_JAVA_FROM} or later and set JAVA_HOME; only Spark needs it"
-    java = shutil.which("java")
-    if java is None:
-        return Hop(name="java", outcome="warning", says="there is no java on the PATH", advice=advice)
-    try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Hop(name="java", outcome="warning", says=f"{java} does not run: {type(error).__name__}", advice=advice)
-    found = re.search(r'version "(\d+)', done.stderr + done.stdout)
-    if found is None or int(found[1]) < _JAVA_FROM:
-        return Hop(name="java", outcome="warning", says=f"{java} is of version {found[1] if found else 'unknown'}", advice=advice)
-    return Hop(name="java", outcome="ok", says=f"version {found[1]}")
-
-
-def _pyspark() -> Hop:
-    found = _version_of("pyspark")
-    if found is None or int(found.partition(".")[0]) < 4:
-        advice = "install pyspark 4 where tables are read or written with Spark"
-        return Hop(name="spark", outcome="warning", says=f"pyspark {found or 'is not installed'}", advice=advice)
-    return Hop(name="spark", outcome="ok", says=f"pyspark {found}")
-
-
-def _executor(lake: DuckLake) -> Hop:
-    try:
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.builder.appName("ducklake doctor").getOrCreate()
-        storage, path = lake.storage, lake.info.data_path
-        there = session.sparkContext.parallelize([path], 1).map(storage.exists).collect()[0]
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises is the answer
-        says = storage_safe(lake, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
-        return Hop(name="storage, from an executor", outcome="failed", says=says, advice="executors need the same packages and credentials")
-    return Hop(name="storage, from an executor", outcome="ok", says=f"{printable(path)} {'is' if there else 'is not'} there")
-
-
-def storage_safe(lake: DuckLake, text: str) -> str:
-    """A text of somebody else without the secrets of the store."""
-    return lake.storage.options.redact(text)
+    file = first_file(lake)
+    if file is None:
+        first = next(lake.storage.list(lake.info.data_path), None)
+        return Hop(name="storage", outcome="ok", says=f"{path} can be listed" + ("" if first else ", and is empty"))
+    size = lake.storage.size(file[0])
+    if size != file[1]:
+        says = f"{printable(file[0])} has {size} bytes, the catalog says {file[1]}"
+        return Hop(name="storage", outcome="failed", says=says, advice="ducklake check --level footers")
+    return Hop(name="storage", outcome="ok", says=f"{path}: the first file of the lake is there")
 
 
 def _versions() -> Hop:
-    known = {name: _version_of(name) for name in ("ducklake-dagster", *_PACKAGES)}
-    says = ", ".join(f"{name} {found}" for name, found in known.items() if found)
+    says = ", ".join(f"{name} {found}" for name, found in installed(("ducklake-dagster", *_PACKAGES)).items())
     return Hop(name="versions", outcome="ok", says=f"Python {platform.python_version()}, {says}")
-
-
-def _version_of(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -24,6 +24,7 @@ from ducklake_core.cli.options import (
     Tables,
 )
 from ducklake_core.cli.output import print_json, print_report
+from ducklake_core.cli.progress import progress_bar
 from ducklake_core.cli.session import FOUND, exit_with, opened, reporting, snapshot_at
 from ducklake_core.errors import UsageError
 from ducklake_core.format.options import parse_age
@@ -32,6 +33,7 @@ from ducklake_core.maintenance.check.findings import CheckLevel
 _HOUR = "1 hour"
 
 MaxConcurrency = Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")]
+ClusterBy = Annotated[str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster the new files by.")]
 PartialProgress = Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")]
 
 
@@ -63,7 +65,10 @@ def expire(
     """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet."""
     with reporting(), opened(context, read_only=dry_run) as lake:
         wanted = None if versions is None else [_number(one) for one in versions.split(",")]
-        result = lake.expire_snapshots(older_than=age(older_than), versions=wanted, keep_last=keep_last, min_age=min_age, dry_run=dry_run)
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.expire_snapshots(
+                older_than=age(older_than), versions=wanted, keep_last=keep_last, min_age=min_age, progress=progress, dry_run=dry_run
+            )
         print_report(result, as_json=as_json)
 
 
@@ -78,7 +83,10 @@ def cleanup(
 ) -> None:
     """Delete files that were scheduled for deletion long enough ago."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.cleanup_old_files(older_than=age(older_than), cleanup_all=cleanup_all, min_age=min_age, dry_run=dry_run)
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.cleanup_old_files(
+                older_than=age(older_than), cleanup_all=cleanup_all, min_age=min_age, progress=progress, dry_run=dry_run
+            )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed)
 
@@ -95,9 +103,15 @@ def orphans(
 ) -> None:
     """Delete files below the data path that the catalog does not name: what killed writers left behind."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.delete_orphaned_files(
-            older_than=age(older_than), cleanup_all=cleanup_all, min_age=min_age, every_parquet=every_parquet, dry_run=dry_run
-        )
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.delete_orphaned_files(
+                older_than=age(older_than),
+                cleanup_all=cleanup_all,
+                min_age=min_age,
+                every_parquet=every_parquet,
+                progress=progress,
+                dry_run=dry_run,
+            )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed)
 
@@ -112,6 +126,7 @@ def merge(  # noqa: PLR0913 - an option each
     max_file_size: Annotated[
         int | None, typer.Option("--max-file-size", help="Bytes; files of this size or larger are left alone.")
     ] = None,
+    cluster_by: ClusterBy = None,
     max_input_bytes: MaxInputBytes = None,
     max_files: MaxFiles = None,
     max_seconds: MaxSeconds = None,
@@ -125,22 +140,25 @@ def merge(  # noqa: PLR0913 - an option each
 ) -> None:
     """Merge small files into larger ones. A table that fails does not stop the others, and makes the exit code 1."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.merge_adjacent_files(
-            schema=schema,
-            tables=tables or None,
-            max_compacted_files=max_compacted_files,
-            min_file_size=min_file_size,
-            max_file_size=max_file_size,
-            max_input_bytes=max_input_bytes,
-            max_files=max_files,
-            max_seconds=max_seconds,
-            max_concurrency=max_concurrency,
-            partial_progress=partial_progress,
-            dry_run=dry_run,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        )
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.merge_adjacent_files(
+                schema=schema,
+                tables=tables or None,
+                max_compacted_files=max_compacted_files,
+                min_file_size=min_file_size,
+                max_file_size=max_file_size,
+                cluster_by=_names(cluster_by),
+                max_input_bytes=max_input_bytes,
+                max_files=max_files,
+                max_seconds=max_seconds,
+                max_concurrency=max_concurrency,
+                partial_progress=partial_progress,
+                progress=progress,
+                dry_run=dry_run,
+                author=author,
+                message=message,
+                extra_info=extra_info,
+            )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failures)
 
@@ -160,16 +178,18 @@ def flush(
 ) -> None:
     """Move rows and deletes that the catalog itself holds to files. A table that fails does not stop the others: exit code 1."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.flush_inlined_data(
-            schema=schema,
-            tables=tables or None,
-            max_rows=max_rows,
-            max_seconds=max_seconds,
-            dry_run=dry_run,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        )
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.flush_inlined_data(
+                schema=schema,
+                tables=tables or None,
+                max_rows=max_rows,
+                max_seconds=max_seconds,
+                progress=progress,
+                dry_run=dry_run,
+                author=author,
+                message=message,
+                extra_info=extra_info,
+            )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed_steps)
 
@@ -182,9 +202,7 @@ def rewrite(  # noqa: PLR0913 - an option each
     delete_threshold: Annotated[
         float | None, typer.Option("--delete-threshold", help="Part of a file's rows, 0 to 1, that must be deleted.")
     ] = None,
-    cluster_by: Annotated[
-        str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster all files of the tables by.")
-    ] = None,
+    cluster_by: ClusterBy = None,
     max_compacted_files: MaxCompactedFiles = None,
     max_input_bytes: MaxInputBytes = None,
     max_files: MaxFiles = None,
@@ -199,22 +217,24 @@ def rewrite(  # noqa: PLR0913 - an option each
 ) -> None:
     """Write files anew of which many rows are deleted. A table that fails does not stop the others: exit code 1."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.rewrite_data_files(
-            schema=schema,
-            tables=tables or None,
-            delete_threshold=delete_threshold,
-            cluster_by=[] if cluster_by is None else [name.strip() for name in cluster_by.split(",")],
-            max_compacted_files=max_compacted_files,
-            max_input_bytes=max_input_bytes,
-            max_files=max_files,
-            max_seconds=max_seconds,
-            max_concurrency=max_concurrency,
-            partial_progress=partial_progress,
-            dry_run=dry_run,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        )
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.rewrite_data_files(
+                schema=schema,
+                tables=tables or None,
+                delete_threshold=delete_threshold,
+                cluster_by=_names(cluster_by),
+                max_compacted_files=max_compacted_files,
+                max_input_bytes=max_input_bytes,
+                max_files=max_files,
+                max_seconds=max_seconds,
+                max_concurrency=max_concurrency,
+                partial_progress=partial_progress,
+                progress=progress,
+                dry_run=dry_run,
+                author=author,
+                message=message,
+                extra_info=extra_info,
+            )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed_steps)
 
@@ -235,17 +255,19 @@ def checkpoint(
 ) -> None:
     """Run the recommended round: flush, expire, merge, rewrite, cleanup, orphans. What fails does not stop the rest: exit code 1."""
     with reporting(), opened(context, read_only=dry_run) as lake:
-        result = lake.checkpoint(
-            tables=tables or None,
-            max_input_bytes=max_input_bytes,
-            max_files=max_files,
-            max_seconds=max_seconds,
-            min_age=min_age,
-            dry_run=dry_run,
-            author=author,
-            message=message,
-            extra_info=extra_info,
-        )
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.checkpoint(
+                tables=tables or None,
+                max_input_bytes=max_input_bytes,
+                max_files=max_files,
+                max_seconds=max_seconds,
+                min_age=min_age,
+                progress=progress,
+                dry_run=dry_run,
+                author=author,
+                message=message,
+                extra_info=extra_info,
+            )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed_steps)
 
@@ -255,11 +277,17 @@ def check(
     *,
     level: Annotated[str, typer.Option("--level", help="catalog, footers (opens every file) or rows (reads every row).")] = "catalog",
     repair: Annotated[bool, typer.Option("--repair", help="Mend what is safe to mend.")] = False,
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
     as_json: Json = False,
 ) -> None:
     """Look for everything that is not as it must be. The exit code is 1 when there is an error or a warning that is not mended."""
     with reporting(), opened(context, read_only=not repair) as lake:
-        result = lake.check(level=cast("CheckLevel", level), repair=repair)
+        with progress_bar(as_json=as_json) as progress:
+            result = lake.check(
+                level=cast("CheckLevel", level), repair=repair, author=author, message=message, extra_info=extra_info, progress=progress
+            )
         if as_json:
             findings = [{name: getattr(one, name) for name in (*one.__dataclass_fields__, "severity", "mend")} for one in result.findings]
             print_json({**{name: getattr(result, name) for name in result.__dataclass_fields__}, "findings": findings})
@@ -330,6 +358,10 @@ def restore(
             print_json(result)
         else:
             typer.echo("nothing to change" if result is None else str(result))
+
+
+def _names(text: str | None) -> list[str]:
+    return [] if text is None else [name.strip() for name in text.split(",")]
 
 
 def _number(text: str) -> int:

@@ -23,6 +23,7 @@ from ducklake_core.maintenance.orphans import delete_orphaned_files
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.rewrite import rewrite_data_files
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep
+from ducklake_core.maintenance.tables import is_about_lake
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def checkpoint(
     spark: SparkSession | None = None,
 ) -> CheckpointResult:
     """Plan, and unless it is a dry run carry out, the round. See ``DuckLake.checkpoint`` for the arguments."""
-    dry_run = request.dry_run
+    dry_run, progress = request.dry_run, request.progress
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
         expires = Options.from_mapping(reader.options()).expire_older_than is not None
@@ -91,11 +92,13 @@ def checkpoint(
     execution = Execution(spark=spark)
     verbs: dict[str, Callable[[], MaintenanceResult]] = {
         "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request, execution=execution),
-        "expire_snapshots": lambda: expire_snapshots(database, info, min_age=min_age, dry_run=dry_run),
+        "expire_snapshots": lambda: expire_snapshots(database, info, min_age=min_age, dry_run=dry_run, progress=progress),
         "merge_adjacent_files": lambda: merge_adjacent_files(database, info, storage, request, execution=execution),
         "rewrite_data_files": lambda: rewrite_data_files(database, info, storage, request, execution=execution),
-        "cleanup_old_files": lambda: cleanup_old_files(database, info, storage, min_age=min_age, dry_run=dry_run),
-        "delete_orphaned_files": lambda: delete_orphaned_files(database, info, storage, min_age=min_age, dry_run=dry_run),
+        "cleanup_old_files": lambda: cleanup_old_files(database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress),
+        "delete_orphaned_files": lambda: delete_orphaned_files(
+            database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress
+        ),
     }
     return CheckpointResult(
         dry_run=dry_run,
@@ -114,4 +117,6 @@ def _run(verb: str, run: Callable[[], MaintenanceResult]) -> CheckpointVerb:
     try:
         return CheckpointVerb(verb=verb, result=run())
     except DuckLakeError as error:
+        if is_about_lake(error):
+            raise
         return CheckpointVerb(verb=verb, failure=str(error))

@@ -21,6 +21,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
 from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 from ducklake_core.storage.filesystems import Storage, printable
 
@@ -98,6 +99,7 @@ def cleanup_old_files(
     cleanup_all: bool = False,
     min_age: timedelta | str = AGE_FLOOR,
     dry_run: bool = False,
+    progress: ProgressMeter | None = None,
 ) -> CleanupResult:
     """Plan, and unless ``dry_run`` carry out, the deletion. See ``DuckLake.cleanup_old_files`` for the arguments."""
     with database.read() as connection:
@@ -107,7 +109,7 @@ def cleanup_old_files(
         options = Options.from_mapping(reader.options())
         limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
         plan = _plan(reader, limit)
-    return plan.described() if dry_run else _delete(database, info, storage, plan)
+    return plan.described() if dry_run else _delete(database, info, storage, plan, progress or ProgressMeter())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +148,13 @@ def _split(files: Sequence[ScheduledFile], info: LakeInfo, named: Collection[str
     return [file for file, reason in reasons if reason is None], kept
 
 
-def _delete(database: Database, info: LakeInfo, storage: Storage, plan: _CleanupPlan) -> CleanupResult:
-    runs = [_delete_batch(database, info, storage, batch) for batch in _batches(plan.doomed)]
+def _delete(database: Database, info: LakeInfo, storage: Storage, plan: _CleanupPlan, progress: ProgressMeter) -> CleanupResult:
+    if plan.doomed:
+        progress.begin("cleanup_old_files", "delete files", "files", len(plan.doomed))
+    runs = []
+    for batch in _batches(plan.doomed):
+        runs.append(_delete_batch(database, info, storage, batch))
+        progress.advance(len(batch))
     return CleanupResult(
         dry_run=False,
         files=tuple(file for run in runs for file in run.files),

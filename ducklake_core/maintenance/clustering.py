@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.data_files import ColumnStatistics
@@ -47,6 +47,7 @@ class ClusteringGain:
         columns: The columns.
         files: How many files there are, and ``files_after`` how many there will be, about, or are.
         touched: Files that a typical range touches, and ``touched_after`` those that it will touch, about, or does touch.
+        parts: What ``files_after`` and ``touched_after`` count: files, or the row groups of the one file that a merge makes.
     """
 
     columns: tuple[str, ...]
@@ -54,6 +55,7 @@ class ClusteringGain:
     files_after: int
     touched: float
     touched_after: float
+    parts: Literal["files", "row groups"] = "files"
 
     @property
     def is_worth_it(self) -> bool:
@@ -63,7 +65,7 @@ class ClusteringGain:
     def __str__(self) -> str:
         return (
             f"a range of {' or '.join(self.columns)} touches {self.touched:.1f} of {self.files} files, "
-            f"and {self.touched_after:.1f} of {self.files_after} when they are clustered"
+            f"and {self.touched_after:.1f} of {self.files_after}{'' if self.parts == 'files' else ' row groups'} when they are clustered"
         )
 
 
@@ -104,6 +106,21 @@ def expected_gain(columns: Sequence[Field], statistics: Sequence[Statistics], fi
     after = files_after ** ((len(columns) - 1) / len(columns))
     names = tuple(column.name for column in columns)
     return ClusteringGain(columns=names, files=len(statistics), files_after=files_after, touched=touched, touched_after=min(touched, after))
+
+
+def gain_of_merge(columns: Sequence[Field], statistics: Sequence[Statistics], row_groups: int) -> ClusteringGain:
+    """What clustering within the one file that a merge makes would gain.
+
+    Args:
+        columns: The columns.
+        statistics: Of each file that is merged, by column id.
+        row_groups: Row groups that the file will have.
+    """
+    touched, after = touched_files(columns, statistics), row_groups ** ((len(columns) - 1) / len(columns))
+    names = tuple(column.name for column in columns)
+    return ClusteringGain(
+        columns=names, files=len(statistics), files_after=row_groups, touched=touched, touched_after=after, parts="row groups"
+    )
 
 
 def touched_files(columns: Sequence[Field], statistics: Sequence[Statistics]) -> float:

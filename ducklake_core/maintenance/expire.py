@@ -18,6 +18,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, before, check_floor, threshold
 from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 
@@ -107,6 +108,7 @@ def expire_snapshots(
     keep_last: int = 1,
     min_age: timedelta | str = AGE_FLOOR,
     dry_run: bool = False,
+    progress: ProgressMeter | None = None,
 ) -> ExpiryResult:
     """Plan, and unless ``dry_run`` carry out, the expiry of snapshots. See ``DuckLake.expire_snapshots`` for the arguments."""
     if keep_last < 1:
@@ -135,7 +137,11 @@ def expire_snapshots(
             gone, found = expire(connection, database, info, [snapshot.id for snapshot in free])
         return _result([s for s in free if s.id in set(gone)], found, (*held, *late), dry_run=False)
 
-    return run_write(attempt, "expire snapshots")
+    meter = progress or ProgressMeter()
+    meter.begin("expire_snapshots", "forget snapshots", "snapshots", len(chosen))
+    done = run_write(attempt, "expire snapshots")
+    meter.advance(len(chosen), size=done.bytes_scheduled)
+    return done
 
 
 def _by_version(snapshots: Sequence[Snapshot], wanted: Collection[int]) -> list[ExpiringSnapshot]:

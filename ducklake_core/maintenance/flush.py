@@ -32,7 +32,7 @@ from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
-from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, name_of, plan_tables
+from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, is_about_lake, name_of, plan_tables
 from ducklake_core.planning.planner import check_locations
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
@@ -152,6 +152,10 @@ def flush_inlined_data(
     flusher = _Flusher(database, info, storage, request, execution or Execution())
     found = plan_tables(database, info, request.scope, _plan)
     plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
+    due = [plan for plan in plans if isinstance(plan, _FlushPlan) and plan.described().skipped is None]
+    if due and not request.dry_run:
+        weight = sum(plan.rows + plan.deletes for plan in due)
+        request.progress.begin(_VERB, "flush rows", "tables", len(due), weight=weight)
     done = [
         TableFlush(table=plan.table, failure=str(plan.error))
         if isinstance(plan, FailedTable)
@@ -197,6 +201,13 @@ class _Flusher:
     execution: Execution
 
     def run(self, plan: _FlushPlan) -> TableFlush:
+        progress, rows = self.request.progress, plan.rows + plan.deletes
+        progress.at(name_of(plan.table))
+        done = self._replanned(plan)
+        progress.advance(rows=rows, size=done.bytes_written, weight=rows)
+        return done
+
+    def _replanned(self, plan: _FlushPlan) -> TableFlush:
         planned = plan.described()
         if self.request.meter.is_out_of_time:
             return replace(planned, skipped=OUT_OF_TIME)
@@ -204,6 +215,8 @@ class _Flusher:
             try:
                 return self._flush(plan.table.id, planned)
             except (CommitConflictError, CatalogError) as error:
+                if is_about_lake(error):
+                    raise
                 if attempt == REPLANS or not error.retriable:
                     return replace(planned, failure=str(error))
             except DuckLakeError as error:
@@ -244,9 +257,10 @@ class _Flusher:
         delete_files = [*(file.deletes for file in files if file.deletes is not None), *(one.file for one in gathered)]
         outputs = [file.output for file in files]
         message = f"{_VERB}: {rows_flushed} rows and {count} deletes of {planned.table}"
-        change = Change(table=table, base=base, action=action, message=message, commit=self.request.commit)
-        made = [state.directory + path for one in done for path in one.paths()]
-        snapshot = commit_table(self.database, self.info, change, lambda: self.storage.delete(made))
+        sizes = [*((file.path, file.file_size_bytes) for file in outputs), *((file.path, file.file_size_bytes) for file in delete_files)]
+        made = tuple((state.directory + path, size) for path, size in sizes)
+        change = Change(table=table, base=base, action=action, message=message, commit=self.request.commit, files=made)
+        snapshot = commit_table(self.database, self.info, self.storage, change)
         return replace(
             planned,
             rows=rows_flushed,

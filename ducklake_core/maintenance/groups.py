@@ -13,6 +13,7 @@ from ducklake_core.engines.arrow.work import Work
 from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UsageError
 from ducklake_core.format.state import Snapshot
 from ducklake_core.maintenance.budget import BudgetMeter
+from ducklake_core.maintenance.tables import is_about_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,12 +126,14 @@ class TableWork(Generic[T, R]):
         tasks: One for each group.
         commit: Commits what became of some groups, by their numbers; when it fails surely, it deletes their files.
         sweep: Deletes all files of the write that the catalog does not name, except those of some results.
+        ended: Told of each group that has ended, by its number.
     """
 
     work: Work[T, R]
     tasks: Sequence[T]
     commit: Callable[[Mapping[int, R]], Snapshot]
     sweep: Callable[[Sequence[R]], None]
+    ended: Callable[[int], None]
 
     def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
         """Carry out and commit the groups. What is committed when something interrupts it stays; all other files are deleted."""
@@ -161,6 +164,7 @@ class _TableRun(Generic[T, R]):
                         self._commit({number: result})
                     else:
                         written[number] = result
+                    self._work.ended(number)
             if written:
                 # In the order of the groups, in which they need not have ended.
                 refusal = self._commit(dict(sorted(written.items())))
@@ -185,6 +189,8 @@ class _TableRun(Generic[T, R]):
         except DuckLakeError as error:
             self._failed.update(dict.fromkeys(results, error))
             del self._uncertain[known:]
+            if is_about_lake(error):
+                raise
             return error
         del self._uncertain[known:]
         self._done.update(results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.format.state import LakeInfo
@@ -11,9 +11,11 @@ from ducklake_core.format.versions import migration_target, writable_version
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
+    from ducklake_core.commit.request import CommitMessage
     from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
     from ducklake_core.maintenance.health import LakeHealth
     from ducklake_core.maintenance.migrate import MigrationResult
+    from ducklake_core.maintenance.progress import ProgressCallback
 
 
 class LakeVerbs:
@@ -100,7 +102,14 @@ class LakeVerbs:
 
         return measure_health(self._database, small_file_size=small_file_size)
 
-    def check(self, *, level: CheckLevel = "catalog", repair: bool = False) -> CheckResult:
+    def check(
+        self,
+        *,
+        level: CheckLevel = "catalog",
+        repair: bool = False,
+        progress: ProgressCallback | None = None,
+        **commit: Unpack[CommitMessage],
+    ) -> CheckResult:
         """Look for everything in a lake that is not as it must be, without changing anything, and on request mend what is safe to mend.
 
         Args:
@@ -109,6 +118,8 @@ class LakeVerbs:
             repair: Mend findings that say ``is_repairable``, in one transaction, as a snapshot that changes no row: statistics and
                 bounds that leave rows out are widened or forgotten, rows that belong to nothing are deleted, files that the lake
                 needs are taken out of the schedule for deletion. No file is touched.
+            progress: Is told how far the check is (:class:`Progress`).
+            **commit: Author, message and extra information of the snapshot of a repair (:class:`CommitMessage`).
 
         Returns:
             What was found and, with ``repair``, what was done; it prints itself. Findings are those before the repair.
@@ -117,5 +128,7 @@ class LakeVerbs:
             UsageError: No such level, or a repair of a lake that was opened to be read only.
         """
         from ducklake_core.maintenance.check.run import check_lake
+        from ducklake_core.maintenance.progress import ProgressMeter
 
-        return check_lake(self._database, self._info, self._storage, level=level, repair=repair)
+        meter = ProgressMeter(progress)
+        return check_lake(self._database, self._info, self._storage, level=level, repair=repair, progress=meter, commit=commit)

@@ -125,7 +125,13 @@ def merge_adjacent_files(
     """Plan, and unless it is a dry run carry out, the merge. See ``DuckLake.merge_adjacent_files`` for the arguments."""
     bounds = limits or MergeLimits()
     found = plan_tables(database, info, request.scope, lambda reader, state, base: plan_table(reader, state, base, bounds))
+    if bounds.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
+        # It is the one table that was asked for, and its columns may be what is wrong.
+        raise found.plans[0].error
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
+    groups = [group for plan in plans if isinstance(plan, TableMergePlan) for group in plan.groups]
+    if groups and not request.dry_run:
+        request.progress.begin(_VERB, "merge files", "groups", len(groups), weight=sum(group.bytes for group in groups))
     merger = _Merger(database, info, storage, request, execution or Execution())
     done = [
         _unplanned(plan) if isinstance(plan, FailedTable) else _planned(plan) if request.dry_run or not plan.groups else merger.run(plan)
@@ -182,8 +188,13 @@ class _Merger:
     execution: Execution
 
     def run(self, plan: TableMergePlan) -> TableMerge:
+        self.request.progress.at(name_of(plan.table))
         write_id = paths.write_id()
         directory = plan.table.path
+
+        def ended(number: int) -> None:
+            group = plan.groups[number]
+            self.request.progress.advance(rows=group.record_count, size=group.bytes, weight=group.bytes)
 
         def clean(kept: Sequence[WrittenFile]) -> None:
             sweep(self.storage, directory, write_id, named=self._named, keep=[file.path for file in kept])
@@ -193,6 +204,7 @@ class _Merger:
             tasks=[self._task(plan, group, write_id) for group in plan.groups],
             commit=lambda files: self._commit(plan, files),
             sweep=clean,
+            ended=ended,
         ).run(self.execution, self.request.meter)
         done = [(plan.groups[number], file) for number, file in sorted(carried.done.items())]
         begun = plan.without_time_for(carried.late)
@@ -238,6 +250,7 @@ class _Merger:
             partition_values=group.partition_values,
             consecutive=group.consecutive,
             snapshot_id=plan.base.id,
+            cluster_by=group.cluster_by,
         )
 
     def _named(self, files: Sequence[str]) -> frozenset[str]:
@@ -255,9 +268,9 @@ class _Merger:
             action=MergeFiles(table_id=table.id, schema=table.schema, merges=merges),
             message=f"{_VERB}: {sources} files of {name_of(table)} into {len(done)}",
             commit=self.request.commit,
+            files=tuple((table.path + file.path, file.file_size_bytes) for _, file in done),
         )
-        made = [table.path + file.path for _, file in done]
-        return commit_table(self.database, self.info, change, lambda: self.storage.delete(made))
+        return commit_table(self.database, self.info, self.storage, change)
 
     def _merged(self, group: MergeGroup, output: WrittenFile) -> MergedFile:
         return MergedFile(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.reading.compaction import SchemaVersions, files_with_deletes, schema_at, schema_versions
@@ -12,12 +12,15 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
+from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter, also_left
+from ducklake_core.maintenance.clustering import ClusteringGain, Statistics, clustered_columns, gain_of_merge
 from ducklake_core.maintenance.neighbours import file_kind, row_order
 from ducklake_core.maintenance.order import can_follow_order
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.planning.planner import check_locations
+from ducklake_core.storage.parquet_writer import ROW_GROUP_ROWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +31,13 @@ class MergeLimits:
         max_compacted_files: Most files to make, per table; None for no limit.
         min_file_size: Bytes; smaller files are left alone.
         max_file_size: Bytes; files of this size and larger are left alone, as are those of ``target_file_size`` and larger.
+        cluster_by: Names of columns that rows of the new files are arranged by.
     """
 
     max_compacted_files: int | None = None
     min_file_size: int | None = None
     max_file_size: int | None = None
+    cluster_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_compacted_files is not None and self.max_compacted_files < 1:
@@ -56,6 +61,8 @@ class MergeGroup:
         partition_values: Text of each key's value in key order, the same for all sources.
         consecutive: Whether the catalog's row ids run on from file to file, so that they need not be stored with each row
             (unless a source stores them).
+        cluster_by: Columns, by their names in the schema, that the rows are arranged by.
+        gain: What that is for, None where nothing is known of it.
     """
 
     files: tuple[DataFile, ...]
@@ -63,6 +70,8 @@ class MergeGroup:
     partition_id: int | None
     partition_values: tuple[str | None, ...]
     consecutive: bool
+    cluster_by: tuple[str, ...] = ()
+    gain: ClusteringGain | None = None
 
     @property
     def bytes(self) -> int:
@@ -86,7 +95,8 @@ class MergeGroup:
 
     def __str__(self) -> str:
         where = f" of partition {self.partition_values}" if self.partition_values else ""
-        return f"{len(self.files)} files{where}, {self.record_count} rows, {format_bytes(self.bytes)}"
+        gain = f"; {self.gain}" if self.gain is not None else ""
+        return f"{len(self.files)} files{where}, {self.record_count} rows, {format_bytes(self.bytes)}{gain}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +143,8 @@ def within_budget(plan: TableMergePlan, meter: BudgetMeter) -> TableMergePlan:
             reason = meter.beyond(group.files, 2)
             beyond[reason] = beyond.get(reason, 0) + len(group.files) - len(files)
         if files:
-            kept.append(replace(group, files=tuple(files), consecutive=_consecutive(files)))
+            gain = group.gain if len(files) == len(group.files) else None
+            kept.append(replace(group, files=tuple(files), consecutive=_consecutive(files), gain=gain))
     return replace(plan, groups=tuple(kept), left=also_left(plan.left, beyond)) if beyond else plan
 
 
@@ -142,15 +153,22 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
 
     Files that have, or ever had, a delete are left alone, as in DuckDB, because a merge forgets the history of
     its sources.
+
+    Raises:
+        NotFoundError: A column to cluster by does not exist.
+        UnsupportedFeatureError: One of them has a type that files have no bounds for.
     """
     options = Options.from_mapping(table.options)
-    skipped = _obstacle(table, options)
+    columns = clustered_columns(table, limits.cluster_by)
+    skipped = _obstacle(table, options, clusters=bool(columns))
     if skipped is not None:
         return TableMergePlan(table=table, base=base, skipped=skipped)
     deleted = files_with_deletes(reader, table.id)
     left: dict[str, int] = {}
     candidates: list[DataFile] = []
-    for file, _ in data_files(reader, table):
+    bounds: dict[int, Statistics] = {}
+    for file, statistics in data_files(reader, table, statistics_for=frozenset(column.id for column in columns)):
+        bounds[file.id] = statistics
         reason = _left_alone(file, file.id in deleted, options.target_file_size, limits) or out_of_reach(reader.info, table, file)
         if reason is None:
             candidates.append(file)
@@ -165,14 +183,25 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     over = merges[limits.max_compacted_files :] if limits.max_compacted_files is not None else []
     if over:
         left["beyond max_compacted_files"] = sum(len(run) for run in over)
-    groups = tuple(planner.group(run) for run in merges[: len(merges) - len(over)])
+    groups = tuple(_clustered(planner.group(run), columns, bounds, options) for run in merges[: len(merges) - len(over)])
     return TableMergePlan(table=table, base=base, groups=groups, left=tuple(sorted(left.items())))
 
 
-def _obstacle(table: TableState, options: Options) -> str | None:
+def _clustered(group: MergeGroup, columns: Sequence[Field], bounds: Mapping[int, Statistics], options: Options) -> MergeGroup:
+    """The group with its rows arranged by columns, as far as the files have them."""
+    then = {column.id: column.name for column in group.schema}
+    chosen = [column for column in columns if column.id in then]
+    if not chosen:
+        return group
+    row_groups = -(-group.record_count // (options.parquet_row_group_size or ROW_GROUP_ROWS)) or 1
+    gain = gain_of_merge(chosen, [bounds[file.id] for file in group.files], row_groups)
+    return replace(group, cluster_by=tuple(then[column.id] for column in chosen), gain=gain)
+
+
+def _obstacle(table: TableState, options: Options, *, clusters: bool) -> str | None:
     if not options.auto_compact:
         return "its option auto_compact is false"
-    if table.sort_keys and not can_follow_order(table):
+    if table.sort_keys and not clusters and not can_follow_order(table):
         return f"it is sorted by {', '.join(key.expression for key in table.sort_keys)}, which only DuckDB's SQL can evaluate"
     return None
 

@@ -6,6 +6,7 @@ that a commit brings into the lake in between is kept.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,17 +15,20 @@ from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_op
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.scheduled import every_file_name
 from ducklake_core.errors import StorageError
+from ducklake_core.format.files.locations import is_below
 from ducklake_core.format.files.paths import file_name, has_writers_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
 from ducklake_core.maintenance.cleanup import LeftFile
+from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 from ducklake_core.storage.filesystems import Storage, StoredFile, printable
 from ducklake_core.storage.unfinished import UnfinishedUpload, abort_upload, unfinished_uploads
 
 _BATCH = 500
+_VERB = "delete_orphaned_files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,7 @@ class OrphansResult(MaintenanceResult):
 
 def _step(target: str, reason: str, outcome: StepOutcome, files: int = 1, size: int = 0) -> MaintenanceStep:
     return MaintenanceStep(
-        verb="delete_orphaned_files",
+        verb=_VERB,
         target=target,
         action="delete what the catalog does not name",
         reason=reason,
@@ -116,6 +120,7 @@ def delete_orphaned_files(
     min_age: timedelta | str = AGE_FLOOR,
     every_parquet: bool = False,
     dry_run: bool = False,
+    progress: ProgressMeter | None = None,
 ) -> OrphansResult:
     """Plan, and unless ``dry_run`` carry out, the sweep. See ``DuckLake.delete_orphaned_files`` for the arguments."""
     names = _Names(database, info)
@@ -123,8 +128,9 @@ def delete_orphaned_files(
         now = database.now(connection)
         options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
     limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
-    plan = _plan(info, storage, names, limit, every_parquet=every_parquet)
-    return plan.described() if dry_run else _delete(plan, storage, names)
+    meter = progress or ProgressMeter()
+    plan = _plan(info, storage, names, limit, meter, every_parquet=every_parquet)
+    return plan.described() if dry_run else _delete(plan, storage, names, meter)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,9 +154,10 @@ class _SweepPlan:
         )
 
 
-def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, *, every_parquet: bool) -> _SweepPlan:
+def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, progress: ProgressMeter, *, every_parquet: bool) -> _SweepPlan:
     """List the storage, then ask the catalog; nothing is deleted."""
-    found = [file for file in storage.list(info.data_path) if _is_candidate(file.path, every_parquet=every_parquet)]
+    listed = listed_with_progress(_below(info.data_path, storage.list(info.data_path)), _VERB, progress)
+    found = [file for file in listed if _is_candidate(file.path, every_parquet=every_parquet)]
     uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
     names.refresh()
     orphans = [file for file in found if not names.has(file.path)]
@@ -162,11 +169,25 @@ def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, *, e
     return _SweepPlan(files=old, kept=ageless, too_young=too_young, uploads=uploads, uploads_unknown=uploads_unknown)
 
 
-def _delete(plan: _SweepPlan, storage: Storage, names: _Names) -> OrphansResult:
+def _below(data_path: str, files: Iterable[StoredFile]) -> Iterator[StoredFile]:
+    """The files, as long as they are where they were looked for: a store that spells paths in an unknown way may mean other files."""
+    for file in files:
+        if not is_below(file.path, data_path):
+            raise StorageError(
+                f"the store lists {printable(file.path)}, which is not below the data path {printable(data_path)}: nothing was deleted, "
+                "as it is not known which files are meant; connect with the data path in the store's own spelling",
+                path=printable(file.path),
+            )
+        yield file
+
+
+def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: ProgressMeter) -> OrphansResult:
     """Delete what was planned, but what the catalog has come to name since."""
     deleted: list[OrphanedFile] = []
     failed: list[LeftFile] = []
     named: list[LeftFile] = []
+    if plan.files:
+        progress.begin(_VERB, "delete files", "files", len(plan.files))
     for batch in (plan.files[start : start + _BATCH] for start in range(0, len(plan.files), _BATCH)):
         names.refresh()
         doomed = [file for file in batch if not names.has(file.path)]
@@ -174,6 +195,7 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names) -> OrphansResult:
         failures = dict(storage.delete([file.path for file in doomed]).failed)
         deleted += [_printable(file) for file in doomed if file.path not in failures]
         failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
+        progress.advance(len(batch), size=sum(file.size for file in doomed if file.path not in failures))
     aborts = [(upload, abort_upload(storage, upload)) for upload in plan.uploads]
     failed += [LeftFile(path=printable(upload.path), reason=reason) for upload, reason in aborts if reason]
     return OrphansResult(

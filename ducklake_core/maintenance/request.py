@@ -12,6 +12,7 @@ from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.types.name_patterns import TablePattern
 from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.maintenance.budget import BudgetMeter
+from ducklake_core.maintenance.progress import ProgressMeter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +96,14 @@ class TableRequest:
         scope: Which tables.
         meter: How much may be done.
         commit: What is said about the snapshots that it makes.
+        progress: Who is told how far it is.
         dry_run: Whether to plan alone.
     """
 
     scope: TableScope = field(default_factory=TableScope)
     meter: BudgetMeter = field(default_factory=BudgetMeter)
     commit: CommitMessage = field(default_factory=CommitMessage)
+    progress: ProgressMeter = field(default_factory=ProgressMeter)
     dry_run: bool = False
 
     def __post_init__(self) -> None:

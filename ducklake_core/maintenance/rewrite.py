@@ -25,7 +25,7 @@ from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.rewrite_plan import RewriteGroup, RewriteLimits, TableRewritePlan, plan_rewrite, within_budget
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
-from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, name_of, plan_tables
+from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, is_about_lake, name_of, plan_tables
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
 
@@ -167,6 +167,9 @@ def rewrite_data_files(
         # It is the one table that was asked for, and its columns may be what is wrong.
         raise found.plans[0].error
     plans = [plan if isinstance(plan, FailedTable) else within_budget(plan, request.meter) for plan in found.plans]
+    groups = [group for plan in plans if isinstance(plan, TableRewritePlan) for group in plan.groups]
+    if groups and not request.dry_run:
+        request.progress.begin(_VERB, "rewrite files", "groups", len(groups), weight=sum(group.bytes for group in groups))
     done = [
         TableRewrite(table=plan.table, failure=str(plan.error))
         if isinstance(plan, FailedTable)
@@ -227,12 +230,15 @@ class _Rewriter:
 
     def run(self, plan: TableRewritePlan) -> TableRewrite:
         """Rewrite the groups of a plan, and plan again what others have changed meanwhile."""
+        self.request.progress.at(name_of(plan.table))
         done = _planned(plan)
         groups: list[RewrittenGroup] = []
         for attempt in range(1, REPLANS + 1):
             try:
                 carried = self._carry_out(plan)
             except DuckLakeError as error:
+                if is_about_lake(error):
+                    raise
                 return replace(done, groups=tuple(groups), failure=str(error))
             done = replace(_with_files(done, carried), left=plan.without_time_for(carried.late).left)
             again = attempt < REPLANS and any(
@@ -250,8 +256,11 @@ class _Rewriter:
             try:
                 plan = self._plan_again(plan, carried.done)
             except DuckLakeError as error:
+                if is_about_lake(error):
+                    raise
                 groups += [_group(plan.groups[number], str(error)) for number in sorted(carried.failed)]
                 return replace(done, groups=tuple(groups), failure=None if done.snapshots else str(error))
+            self.request.progress.extend(len(plan.groups), weight=sum(group.bytes for group in plan.groups))
             if not plan.groups:
                 return replace(done, groups=tuple(groups), left=plan.left)
         raise AssertionError("the loop above returns")
@@ -278,8 +287,12 @@ class _Rewriter:
             sort=followed_order(table, table.schema),
         )
 
+        def ended(number: int) -> None:
+            group = plan.groups[number]
+            self.request.progress.advance(rows=group.live_rows, size=group.bytes, weight=group.bytes)
+
         def clean(kept: Sequence[RewrittenFiles]) -> None:
-            keep = [path for files in kept for path in _paths(files)]
+            keep = [path for files in kept for path, _ in _made(files)]
             sweep(self.storage, state.directory, state.write_id, named=self._named, keep=keep)
 
         return TableWork(
@@ -287,6 +300,7 @@ class _Rewriter:
             tasks=[self._task(plan, group, state) for group in plan.groups],
             commit=lambda files: self._commit(plan, files),
             sweep=clean,
+            ended=ended,
         ).run(self.execution, self.request.meter)
 
     def _task(self, plan: TableRewritePlan, group: RewriteGroup, state: WriteState) -> RewriteTask:
@@ -312,9 +326,9 @@ class _Rewriter:
             message=f"{_VERB}: {len(sources)} files of {name} into {len(outputs)}",
             commit=self.request.commit,
             facts=self._mark(table, [group for group, _ in done]),
+            files=tuple((table.path + path, size) for _, files in done for path, size in _made(files)),
         )
-        made = [table.path + path for _, files in done for path in _paths(files)]
-        return commit_table(self.database, self.info, change, lambda: self.storage.delete(made))
+        return commit_table(self.database, self.info, self.storage, change)
 
     def _mark(self, table: TableState, groups: Sequence[RewriteGroup]) -> dict[str, object]:
         """What tells a later run that all files of a commit are clustered already."""
@@ -326,8 +340,9 @@ class _Rewriter:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
 
-def _paths(files: RewrittenFiles) -> list[str]:
-    return [*(file.path for file in files.outputs), *(one.file.path for one in files.gathered)]
+def _made(files: RewrittenFiles) -> list[tuple[str, int]]:
+    outputs = ((file.path, file.file_size_bytes) for file in files.outputs)
+    return [*outputs, *((one.file.path, one.file.file_size_bytes) for one in files.gathered)]
 
 
 def _with_files(table: TableRewrite, carried: CarriedOut[RewrittenFiles]) -> TableRewrite:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -14,12 +15,15 @@ from ducklake_core.commit.actions import Action
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.request import CommitMessage, CommitRequest, new_commit_id, stored_extra_info
-from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError
+from ducklake_core.errors import CatalogVersionError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError, StorageError
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.names import join_name
 from ducklake_core.maintenance.request import TableScope
+from ducklake_core.storage.filesystems import Storage, printable
 
 T = TypeVar("T")
+
+_ASKED_AT_ONCE = 16
 
 REPLANS = 3
 """How often a table is planned again after other writers got in between."""
@@ -53,6 +57,7 @@ def plan_tables(
     Raises:
         NotFoundError: The table or schema does not exist.
         CatalogUnavailableError: The catalog cannot be reached.
+        CatalogVersionError: It was migrated since it was opened.
     """
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
@@ -79,7 +84,7 @@ def _attempt(
         with database.reporting():
             return plan(reader, reader.table_by_id(number, base.id), base)
     except DuckLakeError as error:
-        if classify(error) == "unavailable":
+        if classify(error) == "unavailable" or is_about_lake(error):
             raise
         return FailedTable(table=name, error=error)
 
@@ -93,9 +98,14 @@ def _plan_alone(
             base = reader.latest_snapshot()
             return plan(reader, reader.table_by_id(number, base.id), base)
     except DuckLakeError as error:
-        if classify(error) == "unavailable":
+        if classify(error) == "unavailable" or is_about_lake(error):
             raise
         return FailedTable(table=name, error=error)
+
+
+def is_about_lake(error: DuckLakeError) -> bool:
+    """Whether all other tables would fail with the same error: the catalog was migrated since it was opened."""
+    return isinstance(error, CatalogVersionError)
 
 
 def name_of(table: TableState) -> str:
@@ -114,6 +124,7 @@ class Change:
         message: Stored with the snapshot, unless ``commit`` has one.
         commit: What the caller says about the snapshot.
         facts: What is stored beside it, where the caller does not use the same keys.
+        files: Full paths and bytes of the files that were made for it.
     """
 
     table: TableState
@@ -122,6 +133,7 @@ class Change:
     message: str
     commit: CommitMessage = field(default_factory=CommitMessage)
     facts: Mapping[str, object] = field(default_factory=dict)
+    files: tuple[tuple[str, int], ...] = ()
 
 
 def _extra_info(commit_id: str, change: Change) -> str:
@@ -129,14 +141,33 @@ def _extra_info(commit_id: str, change: Change) -> str:
     return json.dumps({**change.facts, **json.loads(stored)}) if change.facts else stored
 
 
-def commit_table(database: Database, info: LakeInfo, change: Change, discard: Callable[[], object]) -> Snapshot:
-    """Commit what became of one table.
+def check_made(storage: Storage, files: Sequence[tuple[str, int]]) -> None:
+    """Ask the store for files that are about to replace others: what it took must be what it has.
 
-    Args:
-        discard: Deletes the files of the change; called when there surely is no snapshot with them.
+    Raises:
+        StorageError: A file is not there, or has another size.
+    """
+
+    def problem(file: tuple[str, int]) -> str | None:
+        path, size = file
+        try:
+            found = storage.size(path)
+        except NotFoundError:
+            return f"{printable(path)} was written, and is not there"
+        return None if found == size else f"{printable(path)} was written with {size} bytes, and has {found}"
+
+    with ThreadPoolExecutor(max_workers=max(1, min(len(files), _ASKED_AT_ONCE)), thread_name_prefix="made") as pool:
+        problems = [one for one in pool.map(problem, files) if one is not None]
+    if problems:
+        raise StorageError(f"{problems[0]}: the store lost what it had taken; the files that it was made of are left as they are")
+
+
+def commit_table(database: Database, info: LakeInfo, storage: Storage, change: Change) -> Snapshot:
+    """Commit what became of one table. Where there surely is no snapshot with its files they are deleted.
 
     Raises:
         CommitError: It did not become a snapshot.
+        StorageError: The store does not have the files.
     """
     commit_id = new_commit_id()
     request = CommitRequest(
@@ -152,6 +183,7 @@ def commit_table(database: Database, info: LakeInfo, change: Change, discard: Ca
     try:
         if info.encrypted:
             check_encrypted(request.actions)
+        check_made(storage, change.files)
         return committer.commit(request).snapshot
     except CommitOutcomeUnknownError:
         # The files may be part of the lake by now.
@@ -159,5 +191,5 @@ def commit_table(database: Database, info: LakeInfo, change: Change, discard: Ca
     except BaseException as error:
         # Interrupted: nobody needs the files, unless their snapshot may be there.
         if isinstance(error, DuckLakeError) or not committer.may_have_committed:
-            discard()
+            storage.delete([path for path, _ in change.files])
         raise

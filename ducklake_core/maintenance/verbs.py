@@ -2,152 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Unpack
 
 from ducklake_core.errors import UsageError
-from ducklake_core.maintenance.lake_verbs import LakeVerbs
+from ducklake_core.maintenance.removal_verbs import RemovalVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ducklake_core.commit.request import CommitMessage
     from ducklake_core.maintenance.checkpoint import CheckpointResult
-    from ducklake_core.maintenance.cleanup import CleanupResult
-    from ducklake_core.maintenance.expire import ExpiryResult
     from ducklake_core.maintenance.flush import FlushResult
     from ducklake_core.maintenance.merge import MergeResult
-    from ducklake_core.maintenance.orphans import OrphansResult
+    from ducklake_core.maintenance.progress import ProgressCallback
     from ducklake_core.maintenance.request import TableRequest
     from ducklake_core.maintenance.rewrite import RewriteResult
 
 
-class MaintenanceVerbs(LakeVerbs):
+class MaintenanceVerbs(RemovalVerbs):
     """Verbs that keep a lake small and fast. Part of :class:`~ducklake_core.lake.DuckLake`."""
-
-    def expire_snapshots(
-        self,
-        *,
-        older_than: timedelta | str | datetime | None = None,
-        versions: Iterable[int] | None = None,
-        keep_last: int = 1,
-        min_age: timedelta | str = timedelta(hours=1),
-        dry_run: bool = False,
-    ) -> ExpiryResult:
-        """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet.
-
-        Everything happens in one catalog transaction, next to writers that are committing. The newest snapshot always stays.
-
-        Args:
-            older_than: Age (a timedelta, or a text such as ``"7 days"``), or point in time (aware), before which snapshots expire, the
-                bound itself excluded. The option ``expire_older_than`` when nothing is given.
-            versions: Exactly these snapshots instead, whatever their age.
-            keep_last: Newest snapshots that stay whatever their age.
-            min_age: Floor under ``older_than``: a nearer bound is refused, because running queries and writes may use what is
-                younger. Lower it only when you know that nothing runs.
-            dry_run: Change nothing; the result lists what would go, and why.
-
-        Raises:
-            UsageError: The arguments contradict each other or the floor, or name the newest snapshot.
-            NotFoundError: A snapshot of ``versions`` does not exist.
-        """
-        from ducklake_core.maintenance.expire import expire_snapshots
-
-        self._database.check_writable(dry_run=dry_run)
-        return expire_snapshots(
-            self._database,
-            self._info,
-            older_than=older_than,
-            versions=versions,
-            keep_last=keep_last,
-            min_age=min_age,
-            dry_run=dry_run,
-        )
-
-    def cleanup_old_files(
-        self,
-        *,
-        older_than: timedelta | str | datetime | None = None,
-        cleanup_all: bool = False,
-        min_age: timedelta | str = timedelta(hours=1),
-        dry_run: bool = False,
-    ) -> CleanupResult:
-        """Delete the files that expiry and compaction scheduled for deletion long enough ago. Makes no snapshot.
-
-        A file that is missing already counts as deleted; one that cannot be deleted is reported and stays scheduled; one that
-        the catalog still names is kept. So is a file outside of the data path that has another name than DuckLake's writers give,
-        unless its place is one of the ``allowed_paths`` of :meth:`~ducklake_core.lake.DuckLake.connect`: files of others that were added
-        (:meth:`Table.add_data_files`), and whatever somebody else may have written into the schedule.
-
-        Args:
-            older_than: Time since a file was scheduled (a timedelta, or a text such as ``"7 days"``), or a point in time (aware), the
-                bound excluded; the option ``delete_older_than``, or 2 days, when not given. Queries that began before then may still
-                read the files.
-            cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
-            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
-            dry_run: Delete nothing; the result lists what would go.
-
-        Raises:
-            UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
-        """
-        from ducklake_core.maintenance.cleanup import cleanup_old_files
-
-        self._database.check_writable(dry_run=dry_run)
-        return cleanup_old_files(
-            self._database,
-            self._info,
-            self._storage,
-            older_than=older_than,
-            cleanup_all=cleanup_all,
-            min_age=min_age,
-            dry_run=dry_run,
-        )
-
-    def delete_orphaned_files(
-        self,
-        *,
-        older_than: timedelta | str | datetime | None = None,
-        cleanup_all: bool = False,
-        min_age: timedelta | str = timedelta(hours=1),
-        every_parquet: bool = False,
-        dry_run: bool = False,
-    ) -> OrphansResult:
-        """Delete files below the data path that the catalog does not name: what killed writers left behind. Makes no snapshot.
-
-        On S3 uploads that are as old and that nobody finished are aborted, so that the store deletes the parts that it has of them.
-
-        A file is kept when any data file, delete file or scheduled file of the catalog has its name, in whatever directory, so
-        that another spelling of the data path cannot make live files look orphaned. **Files of a write that is still running
-        look like orphans**, and so do those of another lake with the same data path: only age tells the first apart, nothing
-        the second.
-
-        Args:
-            older_than: Time since a file was last changed (a timedelta, or a text such as ``"7 days"``), or a point in time (aware),
-                the bound excluded; the option ``delete_older_than``, or 2 days, when not given. Longer than the longest write takes.
-            cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
-            min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
-            every_parquet: Whether files that are not called as DuckLake's writers call theirs go too if they end in ``.parquet``,
-                as they do in DuckDB.
-            dry_run: Delete nothing; the result lists what would go.
-
-        Raises:
-            UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
-            StorageError: The data path cannot be listed.
-        """
-        from ducklake_core.maintenance.orphans import delete_orphaned_files
-
-        self._database.check_writable(dry_run=dry_run)
-        return delete_orphaned_files(
-            self._database,
-            self._info,
-            self._storage,
-            older_than=older_than,
-            cleanup_all=cleanup_all,
-            min_age=min_age,
-            every_parquet=every_parquet,
-            dry_run=dry_run,
-        )
 
     def merge_adjacent_files(  # noqa: PLR0913 - by name all of them
         self,
@@ -158,12 +33,14 @@ class MaintenanceVerbs(LakeVerbs):
         max_compacted_files: int | None = None,
         min_file_size: int | None = None,
         max_file_size: int | None = None,
+        cluster_by: Sequence[str] = (),
         max_input_bytes: int | None = None,
         max_files: int | None = None,
         max_seconds: float | None = None,
         spark: SparkSession | None = None,
         max_concurrency: int | None = None,
         partial_progress: bool = False,
+        progress: ProgressCallback | None = None,
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> MergeResult:
@@ -182,6 +59,9 @@ class MaintenanceVerbs(LakeVerbs):
             max_compacted_files: Most files to make for each table.
             min_file_size: Bytes; smaller files are left alone.
             max_file_size: Bytes; files of this size or larger are left alone.
+            cluster_by: Columns, at most 8, of ``table`` (or ``tables``): rows of each new file lie along a Hilbert curve (in the order of
+                the column, where it is one) instead of the table's sort order, so that a range of any of them is in few of its row
+                groups. :meth:`rewrite_data_files` clusters across files.
             max_input_bytes: Most bytes of files to read, over all tables. What does not fit is a skipped step, and left to the next
                 call, which finds the smallest files first.
             max_files: Most files to read, likewise.
@@ -191,22 +71,29 @@ class MaintenanceVerbs(LakeVerbs):
                 this process, and on Spark all groups of a table as one job.
             partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
                 table together. What is committed stays when the run is interrupted, and the next run does the rest.
+            progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Change nothing; the result lists what would be merged, and why what is left alone is.
             **commit: Author, message and extra information of the snapshots (:class:`CommitMessage`); the message says what was merged
                 when none is given.
 
         Raises:
             NotFoundError: No such table or schema.
-            UsageError: Bounds that contradict each other.
+            UsageError: Bounds that contradict each other; columns to cluster by without a table, or too many of them.
+            UnsupportedFeatureError: Columns to cluster by of a type that files have no bounds for.
         """
         from ducklake_core.maintenance.groups import Execution
         from ducklake_core.maintenance.merge import merge_adjacent_files
         from ducklake_core.maintenance.merge_plan import MergeLimits
 
         self._database.check_writable(dry_run=dry_run)
-        limits = MergeLimits(max_compacted_files=max_compacted_files, min_file_size=min_file_size, max_file_size=max_file_size)
+        limits = MergeLimits(
+            max_compacted_files=max_compacted_files,
+            min_file_size=min_file_size,
+            max_file_size=max_file_size,
+            cluster_by=_columns(cluster_by, table, tables),
+        )
         request = _request(
-            table, schema, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
+            table, schema, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
         execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
         return merge_adjacent_files(self._database, self._info, self._storage, request, limits=limits, execution=execution)
@@ -221,6 +108,7 @@ class MaintenanceVerbs(LakeVerbs):
         max_seconds: float | None = None,
         spark: SparkSession | None = None,
         max_concurrency: int | None = None,
+        progress: ProgressCallback | None = None,
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> FlushResult:
@@ -240,6 +128,7 @@ class MaintenanceVerbs(LakeVerbs):
             spark: Session whose executors write the files of tables with 100,000 inlined rows and deletes or more; this process reads
                 the rows in any case, and writes those of other tables.
             max_concurrency: Most parts of a table at a time, on threads of this process or as jobs of Spark.
+            progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Change nothing; the result lists what would be flushed, and why what is left alone is.
             **commit: As in :meth:`merge_adjacent_files`.
 
@@ -250,7 +139,7 @@ class MaintenanceVerbs(LakeVerbs):
         from ducklake_core.maintenance.groups import Execution
 
         self._database.check_writable(dry_run=dry_run)
-        request = _request(table, schema, tables, commit, dry_run, max_rows=max_rows, max_seconds=max_seconds)
+        request = _request(table, schema, tables, commit, progress, dry_run, max_rows=max_rows, max_seconds=max_seconds)
         execution = Execution(spark=spark, max_concurrency=max_concurrency)
         return flush_inlined_data(self._database, self._info, self._storage, request, execution=execution)
 
@@ -269,6 +158,7 @@ class MaintenanceVerbs(LakeVerbs):
         spark: SparkSession | None = None,
         max_concurrency: int | None = None,
         partial_progress: bool = False,
+        progress: ProgressCallback | None = None,
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> RewriteResult:
@@ -298,6 +188,7 @@ class MaintenanceVerbs(LakeVerbs):
                 this process, and on Spark all groups of a table as one job.
             partial_progress: Commit each group of files as soon as it is done, as a snapshot of its own, instead of all groups of a
                 table together. What is committed stays when the run is interrupted, and the next run does the rest.
+            progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Change nothing; the result lists what would be rewritten, and why what is left alone is.
             **commit: As in :meth:`merge_adjacent_files`.
 
@@ -311,12 +202,10 @@ class MaintenanceVerbs(LakeVerbs):
         from ducklake_core.maintenance.rewrite_plan import RewriteLimits
 
         self._database.check_writable(dry_run=dry_run)
-        columns = tuple(cluster_by)
-        if columns and table is None and tables is None:
-            raise UsageError("cluster_by names columns of certain tables: give table or tables as well", parameter="cluster_by")
+        columns = _columns(cluster_by, table, tables)
         limits = RewriteLimits(delete_threshold=delete_threshold, max_compacted_files=max_compacted_files, cluster_by=columns)
         request = _request(
-            table, schema, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
+            table, schema, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
         execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
         return rewrite_data_files(self._database, self._info, self._storage, request, limits=limits, execution=execution)
@@ -330,6 +219,7 @@ class MaintenanceVerbs(LakeVerbs):
         max_seconds: float | None = None,
         min_age: timedelta | str = timedelta(hours=1),
         spark: SparkSession | None = None,
+        progress: ProgressCallback | None = None,
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> CheckpointResult:
@@ -349,6 +239,7 @@ class MaintenanceVerbs(LakeVerbs):
             max_seconds: Seconds after which nothing further is begun, be it a verb, a table or a file.
             min_age: Floor under the ages of snapshots and files that go, as in the verbs.
             spark: Session whose executors flush, merge and rewrite; without it this process does.
+            progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Change nothing; the result lists what each verb would do to the lake as it is now.
             **commit: As in :meth:`merge_adjacent_files`.
 
@@ -359,9 +250,15 @@ class MaintenanceVerbs(LakeVerbs):
 
         self._database.check_writable(dry_run=dry_run)
         request = _request(
-            None, None, tables, commit, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
+            None, None, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
         return checkpoint(self._database, self._info, self._storage, request, min_age=min_age, spark=spark)
+
+
+def _columns(cluster_by: Sequence[str], table: str | None, tables: str | Sequence[str] | None) -> tuple[str, ...]:
+    if cluster_by and table is None and tables is None:
+        raise UsageError("cluster_by names columns of certain tables: give table or tables as well", parameter="cluster_by")
+    return tuple(cluster_by)
 
 
 def _request(
@@ -369,6 +266,7 @@ def _request(
     schema: str | None,
     tables: str | Sequence[str] | None,
     commit: CommitMessage,
+    progress: ProgressCallback | None,
     dry_run: bool,
     *,
     max_input_bytes: int | None = None,
@@ -377,6 +275,7 @@ def _request(
     max_seconds: float | None = None,
 ) -> TableRequest:
     from ducklake_core.maintenance.budget import Budget, BudgetMeter
+    from ducklake_core.maintenance.progress import ProgressMeter
     from ducklake_core.maintenance.request import TableRequest, TableScope
 
     budget = Budget(max_input_bytes=max_input_bytes, max_files=max_files, max_rows=max_rows, max_seconds=max_seconds)
@@ -385,5 +284,6 @@ def _request(
         scope=TableScope(table=table, schema=schema, tables=None if tables is None else tuple(tables)),
         meter=BudgetMeter(budget),
         commit=commit,
+        progress=ProgressMeter(progress),
         dry_run=dry_run,
     )

@@ -90,14 +90,14 @@ def run_and_die(url: str, model: Model, step: int) -> None:
     from ducklake_core import DuckLake
 
     lake = DuckLake.connect(url)
-    with _steps(step):
+    with dying_at(step):
         work(lake, model)
     lake.close()
 
 
 @contextmanager
-def _steps(last: int) -> Iterator[None]:
-    """Every file that is begun, every statement, every COMMIT and its return is a step; the process ends at one of them."""
+def dying_at(last: int) -> Iterator[None]:
+    """Every file that is begun or deleted, every statement, every COMMIT and its return is a step; the process ends at one of them."""
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
@@ -142,6 +142,13 @@ def _steps(last: int) -> Iterator[None]:
             step()
         step()
 
+    real_delete = Storage._delete_one
+
+    def delete(self: Storage, path: str) -> None:
+        step()
+        real_delete(self, path)
+
+    Storage._delete_one = delete  # type: ignore[method-assign]
     # On PostgreSQL a commit goes past SQLAlchemy.
     PipelinedStatements.run, PipelinedStatements.ask, Database.commit = run, ask, commit  # type: ignore[method-assign]
     event.listen(Engine, "before_cursor_execute", step)

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Hashable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.earlier_tables import earlier_tables
 from ducklake_core.catalog.database.failures import Failure, classify, wrapped
+from ducklake_core.catalog.database.pipelines import has_pipelines, in_pipeline, raw_connection
 from ducklake_core.catalog.database.server_connections import open_patiently
 from ducklake_core.catalog.database.sqlite_file import sqlite_engine
 from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Statements
@@ -29,7 +30,7 @@ from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.versions import Layout, check_same_version, stored_version
 from ducklake_core.catalog.database.writer_queue import Turn, WriterQueue
-from ducklake_core.errors import CatalogVersionError, UsageError
+from ducklake_core.errors import CatalogError, CatalogVersionError, UsageError
 from ducklake_core.format.types.message_text import read_only_message
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, migration_target
 
@@ -123,12 +124,27 @@ class Database:
         options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
         if self.abilities.concurrent_writers:
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        with self._transaction(options) as connection:
-            if self.layout is not None:
-                self.check_version(self._stored_version(connection))
-            yield connection
-            # Not a rollback: psycopg then forgets all prepared statements, which costs more than the reads themselves.
-            connection.commit()
+        try:
+            with self._transaction(options) as connection:
+                if self.layout is not None:
+                    self.check_version(self._stored_version(connection))
+                yield connection
+                # Not a rollback: psycopg then forgets all prepared statements, which costs more than the reads themselves.
+                connection.commit()
+        except CatalogError as error:
+            self._check_not_migrated(error, options)
+            raise
+
+    def _check_not_migrated(self, error: CatalogError, options: dict[str, Any]) -> None:
+        """Find out whether a statement was refused because the catalog has the tables of another version by now."""
+        if isinstance(error, CatalogVersionError) or not isinstance(error.__cause__, SQLAlchemyError) or classify(error) != "fatal":
+            return
+        try:
+            with self._transaction(options) as connection:
+                found = self._stored_version(connection)
+        except CatalogError:
+            return
+        self.check_version(found)
 
     def _stored_version(self, connection: Connection) -> str | None:
         return connection.execute(sql_select(stored_version(self.tables))).scalar()
@@ -194,7 +210,7 @@ class Database:
             CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
             CatalogError: The database refused a statement.
         """
-        if not self.abilities.concurrent_writers or not _has_pipelines():
+        if not self.abilities.concurrent_writers or not has_pipelines():
             with self.write() as connection:
                 yield PlainStatements(connection, self._known_statements)
             return
@@ -203,7 +219,7 @@ class Database:
 
         at_commit = False
         try:
-            with _raw_connection(self._current_engine()) as connection, _in_pipeline(connection) as (raw, pipeline):
+            with raw_connection(self._current_engine()) as connection, in_pipeline(connection) as (raw, pipeline):
                 statements = PipelinedStatements(raw, pipeline, self._current_engine().dialect, self._known_statements)
                 raw.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                 self.writer_queue.take(statements, self.tables.schema, turn)
@@ -298,45 +314,6 @@ class Database:
         event.listen(engine, "checkin", _note_idle)
         event.listen(engine, "checkout", _check_alive)
         return engine
-
-
-@contextmanager
-def _raw_connection(engine: Engine) -> Iterator[Any]:
-    """The driver's own connection from the pool; one that was lost does not go back to it."""
-    with closing(engine.raw_connection()) as pooled:
-        raw: Any = pooled.driver_connection
-        try:
-            yield raw
-        finally:
-            if raw.closed:
-                pooled.invalidate()
-
-
-@contextmanager
-def _in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
-    """A connection of psycopg in pipeline mode, and its pipeline, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer."""
-    import psycopg
-
-    raw.autocommit = True
-    try:
-        with raw.pipeline() as pipeline:
-            try:
-                yield raw, pipeline
-            except BaseException:
-                # The answers of skipped statements are taken here: the driver would log them as errors that it ignores.
-                with suppress(psycopg.Error):
-                    pipeline.sync()
-                raise
-    finally:
-        if not raw.closed:
-            raw.rollback()
-            raw.autocommit = False
-
-
-def _has_pipelines() -> bool:
-    import psycopg
-
-    return psycopg.capabilities.has_pipeline()
 
 
 def _reopen(

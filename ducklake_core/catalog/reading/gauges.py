@@ -46,7 +46,8 @@ class InlinedTables:
         data: (table id, name) of those with rows that are registered and there.
         deletes: (table id, name) of those with deletes of tables that the catalog knows.
         missing: (table id, name) of those that are registered and not there.
-        dead: (table id, name) of those that are there and not registered, or of tables that the catalog does not know.
+        dead: (table id, name) of those with rows that are there and not registered, or of tables that the catalog does not know.
+            Empty ones of known tables are what a flush leaves to sessions that have seen them.
     """
 
     data: tuple[tuple[int, str], ...] = ()
@@ -108,7 +109,7 @@ def read_gauges(connection: Connection, tables: CatalogTables, small_file_bytes:
 
 
 def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterable[int]) -> InlinedTables:
-    """Tables of inlined rows and deletes, those that are missing and those that nothing reads; two statements.
+    """Tables of inlined rows and deletes, those that are missing and those that nothing reads; three statements.
 
     Args:
         connection: An open transaction.
@@ -121,6 +122,8 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     ids, names = set(known), {name for _, name in wanted}
     own = [(int(found[1]), name) for name in there if (found := _INLINED_DATA.fullmatch(name))]
     deletes = [(int(found[1]), name) for name in there if (found := _INLINED_DELETE.fullmatch(name))]
+    forgotten = [one for one in own if one[1] not in names and one[0] in ids]
+    filled = _with_rows(connection, tables, [name for _, name in forgotten])
     return InlinedTables(
         data=tuple(sorted(one for one in wanted if one[1] in there and one[0] in ids)),
         deletes=tuple(sorted(one for one in deletes if one[0] in ids)),
@@ -128,12 +131,23 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
         dead=tuple(
             sorted(
                 {
-                    *(one for one in own if one[1] not in names or one[0] not in ids),
+                    *(one for one in own if one[0] not in ids),
+                    *(one for one in forgotten if one[1] in filled),
                     *(one for one in deletes if one[0] not in ids),
                 }
             )
         ),
     )
+
+
+def _with_rows(connection: Connection, tables: CatalogTables, names: Sequence[str]) -> frozenset[str]:
+    """Those of some tables of inlined rows that have any."""
+    if not names:
+        return frozenset()
+    queries = [
+        select(literal(name).label("name")).where(select(literal(1)).select_from(tables.inlined_data(name)).exists()) for name in names
+    ]
+    return frozenset(connection.execute(all_of(queries)).scalars())
 
 
 def all_of(queries: Sequence[Select[Any]]) -> Select[Any]:

@@ -36,19 +36,28 @@ class Mending:
     unscheduled: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MendingSnapshot:
+    """What is said about the snapshot of a repair: who made it, why, and further text as it is stored."""
+
+    author: str | None
+    message: str
+    extra_info: str | None
+
+
 def newest_snapshot_id(connection: Connection, database: Database, info: LakeInfo) -> int:
     """Id of the newest snapshot."""
     return CatalogReader(connection, info, database.tables).latest_snapshot().id
 
 
-def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, message: str) -> int:
+def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, said: MendingSnapshot) -> int:
     """Change the catalog; another commit at the same time makes this transaction, or the other one, fail and try again.
 
     Returns:
         Id of the snapshot that holds the changes. Its counters tell other sessions to read statistics anew.
     """
     newest = CatalogReader(connection, info, database.tables).latest_snapshot()
-    _insert_snapshot(connection, database, newest, message)
+    _insert_snapshot(connection, database, newest, said)
     tables = database.tables
     apply_changes(PlainStatements(connection, {}), database, mending.changes)
     for name, owner, key in mending.orphans:
@@ -62,7 +71,7 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
     return newest.id + 1
 
 
-def _insert_snapshot(connection: Connection, database: Database, newest: Snapshot, message: str) -> None:
+def _insert_snapshot(connection: Connection, database: Database, newest: Snapshot, said: MendingSnapshot) -> None:
     row = {
         "snapshot_id": newest.id + 1,
         "snapshot_time": database.now(connection),
@@ -72,7 +81,13 @@ def _insert_snapshot(connection: Connection, database: Database, newest: Snapsho
         "next_file_id": newest.next_file_id + 1,
     }
     connection.execute(insert(database.tables["snapshot"]), [row])
-    changes = {"snapshot_id": newest.id + 1, "changes_made": "", "author": None, "commit_message": message, "commit_extra_info": None}
+    changes = {
+        "snapshot_id": newest.id + 1,
+        "changes_made": "",
+        "author": said.author,
+        "commit_message": said.message,
+        "commit_extra_info": said.extra_info,
+    }
     connection.execute(insert(database.tables["snapshot_changes"]), [changes])
 
 

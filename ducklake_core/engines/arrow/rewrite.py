@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ducklake_core.engines.arrow.clustering import sampled_curve
 from ducklake_core.engines.arrow.conform import field_id
-from ducklake_core.engines.arrow.ordering import sorted_by
+from ducklake_core.engines.arrow.ordering import sorted_along, sorted_by
 from ducklake_core.engines.arrow.read import read_task
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
 from ducklake_core.engines.arrow.write_state import WriteState
@@ -23,6 +24,7 @@ from ducklake_core.format.files.data_files import (
     WrittenFile,
 )
 from ducklake_core.format.files.statistics import verify_written_file
+from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import INT64, Field
 from ducklake_core.format.types.schema import Schema
@@ -48,6 +50,7 @@ class MergeTask:
         consecutive: Whether row ids run on from file to file in the catalog; if so they are not stored with the rows,
             unless a source stores them or the rows are sorted.
         snapshot_id: The snapshot that the merge was planned at.
+        cluster_by: Columns to arrange the rows by, in place of the sort order; none for that order.
     """
 
     files: tuple[DataFile, ...]
@@ -55,13 +58,14 @@ class MergeTask:
     partition_values: tuple[str | None, ...] = ()
     consecutive: bool
     snapshot_id: int
+    cluster_by: tuple[str, ...] = ()
 
 
 def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | None = None) -> WrittenFile:
     """Write all rows of the sources into one file, each with the snapshot that it was committed in.
 
     Row ids are kept: stored with the rows, or implied by ``row_ids_embedded`` being False and the first source's first id.
-    Where the state has a sort order the rows follow it, in memory that does not grow with them.
+    Where the task has columns to cluster by, or the state a sort order, the rows follow it, in memory that does not grow with them.
 
     Raises:
         NotFoundError: A source is gone.
@@ -72,7 +76,7 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
     state = task.state
     state.check_version()
     columns = _relaxed(state.schema)
-    embed = bool(state.sort) or not task.consecutive or any(_stores_row_ids(file, state.storage) for file in task.files)
+    embed = bool(state.sort or task.cluster_by) or not task.consecutive or any(_stores_row_ids(file, state.storage) for file in task.files)
     system = (_ROW_ID, _SNAPSHOT_ID) if embed else (_SNAPSHOT_ID,)
     path = state.file_path(task.partition_values)
     writer = FileWriter(
@@ -86,7 +90,7 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
     )
     try:
         rows = until_stopped(_rows(task, columns, system, threads=threads), stopped)
-        for batch in sorted_by(rows, state.sort, columns, state) if state.sort else rows:
+        for batch in _ordered(rows, task, columns, threads=threads):
             writer.write(batch)
     except (pa.ArrowException, OSError) as error:
         writer.abort()
@@ -101,6 +105,18 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
         state.storage.delete([state.directory + path])
         raise
     return written
+
+
+def _ordered(rows: Iterator[pa.RecordBatch], task: MergeTask, columns: Schema, *, threads: bool) -> Iterator[pa.RecordBatch]:
+    """The rows as they go to the file: clustered, sorted, or in the order of the sources."""
+    state = task.state
+    if len(task.cluster_by) > 1:
+        chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
+        curve = sampled_curve(_rows(task, chosen, (), threads=threads), chosen, sum(file.record_count for file in task.files))
+        yield from sorted_along(rows, curve, encrypted=state.encrypted)
+        return
+    orders = tuple(SortOrder(expression=name, column=name, columns=(name,)) for name in task.cluster_by) or state.sort
+    yield from sorted_by(rows, orders, columns, state) if orders else rows
 
 
 def _relaxed(schema: Schema) -> Schema:
@@ -119,7 +135,7 @@ def _stores_row_ids(file: DataFile, storage: Storage) -> bool:
 
 
 def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, threads: bool) -> Iterator[pa.RecordBatch]:
-    virtual = ("rowid", "snapshot_id")[-len(system) :]
+    virtual = ("rowid", "snapshot_id")[2 - len(system) :]
     shape = ScanProjection(
         table=task.state.table,
         snapshot_id=task.snapshot_id,

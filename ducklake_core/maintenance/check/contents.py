@@ -23,10 +23,12 @@ from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import BLOB, FLOATS, TIMESTAMPTZ, Field
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_text
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
-from ducklake_core.maintenance.check.files import TRANSIENT_ROW_IDS
+from ducklake_core.maintenance.check.files import TRANSIENT_ROW_IDS, live_files
 from ducklake_core.maintenance.check.footers import FooterChecks, enclosed, report_statistics
 from ducklake_core.maintenance.check.repairs import ForgetTableBounds
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of
+from ducklake_core.maintenance.progress import ProgressMeter
+from ducklake_core.maintenance.tables import is_about_lake
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.planning.planner import plan_scan
 from ducklake_core.storage.delete_files import deleted_positions, read_deletes_of
@@ -90,13 +92,15 @@ class RowChecks:
         database: For plans.
         storage: The store.
         footers: What is known of files already.
+        progress: Who is told how far it is.
     """
 
-    def __init__(self, facts: Facts, database: Database, storage: Storage, footers: FooterChecks) -> None:
+    def __init__(self, facts: Facts, database: Database, storage: Storage, footers: FooterChecks, progress: ProgressMeter) -> None:
         self._facts = facts
         self._database = database
         self._storage = storage
         self._footers = footers
+        self._progress = progress
         self.bytes_read = 0
         self._bounds: dict[int, dict[int, CatalogRow]] = {}
         for row in facts.every.rows("table_column_stats"):
@@ -105,9 +109,13 @@ class RowChecks:
 
     def run(self) -> None:
         """Look at the tables one by one; one that cannot be read does not stop the others."""
-        for table in sorted(self._facts.tables.values(), key=lambda table: table.name):
-            if table.is_live:
-                self._table(table)
+        tables = sorted((table for table in self._facts.tables.values() if table.is_live), key=lambda table: table.name)
+        # Known for the files of today; a plan may find fewer of them readable.
+        files = [row for table in tables for row in live_files(self._facts, table)]
+        self._progress.begin("check", "read rows", "files", len(files), weight=sum(row.file_size_bytes for row in files))
+        for table in tables:
+            self._progress.at(table.name)
+            self._table(table)
 
     def _table(self, table: TableFacts) -> None:
         try:
@@ -116,6 +124,8 @@ class RowChecks:
                 state = reader.table_by_id(table.id, self._facts.newest)
                 plan = plan_scan(reader, state, virtual=("rowid", "snapshot_id"))
         except DuckLakeError as error:
+            if is_about_lake(error):
+                raise
             if not any(one.table_id == table.id and one.severity == "error" for one in self._facts.findings):
                 self._facts.report("rows-unreadable", error.message, table=table)
             return
@@ -127,6 +137,8 @@ class RowChecks:
                     self._statistics = statistics_of_files(connection, self._database.tables, ids)
             if ("data_file", task.file.id) not in self._footers.unusable and task.file.id in table.files:
                 row_ids += self._file(table, state, task, plan.shape)
+            size = task.file.file_size_bytes
+            self._progress.advance(rows=task.file.record_count, size=size, weight=size)
         if plan.inlined is not None:
             row_ids.append(plan.inlined.column(len(plan.read_schema)).to_numpy())
             self._inlined(table, plan)

@@ -24,6 +24,7 @@ from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import check_row_ids
 from ducklake_core.maintenance.check.repairs import ForgetFileStatistics
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of, is_cut
+from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
 from ducklake_core.storage.external_columns import ForeignColumn, external_columns
 from ducklake_core.storage.external_statistics import external_statistics
 from ducklake_core.storage.filesystems import Storage
@@ -52,12 +53,14 @@ class FooterChecks:
         facts: The catalog, which takes the findings.
         database: For statistics, which are asked for file by file.
         storage: The store.
+        progress: Who is told how far it is.
     """
 
-    def __init__(self, facts: Facts, database: Database, storage: Storage) -> None:
+    def __init__(self, facts: Facts, database: Database, storage: Storage, progress: ProgressMeter) -> None:
         self._facts = facts
         self._database = database
         self._storage = storage
+        self._progress = progress
         self.unusable: set[tuple[str, int]] = set()
         """Files ("data_file" or "delete_file", id) of which no row can be read."""
         self._counting: dict[int, list[CatalogRow]] = {}
@@ -89,10 +92,14 @@ class FooterChecks:
                 self._same(row, found, "delete", "delete_count")
 
     def _look(self, rows: Sequence[CatalogRow], name: str) -> Iterator[tuple[Sequence[CatalogRow], list[Looked]]]:
+        self._progress.begin("check", f"open each {name.replace('_', ' ')}", "files", len(rows))
         with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="footers") as pool:
             for start in range(0, len(rows), _FILES_PER_ROUND):
                 batch = rows[start : start + _FILES_PER_ROUND]
-                looked = list(pool.map(self._one, batch))
+                looked = []
+                for row, found in zip(batch, pool.map(self._one, batch), strict=True):
+                    looked.append(found)
+                    self._progress.advance(size=row.file_size_bytes or 0, table=self._facts.tables[row.table_id].name)
                 missing = [row[0] for row, found in zip(batch, looked, strict=True) if found.code == "file-missing"]
                 if missing:
                     # Somebody may have merged or expired them, and cleaned up, since the catalog was read.
@@ -204,7 +211,8 @@ class FooterChecks:
             known.add(file_key(join(facts.info.data_path, row.path, row.path_is_relative is not False)))
         catalog = Path(str(self._database.address.url.database)).absolute() if self._database.abilities.is_file else None
         try:
-            found = [file for file in self._storage.list(facts.info.data_path) if file_key(file.path) not in known]
+            listed = listed_with_progress(self._storage.list(facts.info.data_path), "check", self._progress)
+            found = [file for file in listed if file_key(file.path) not in known]
         except DuckLakeError as error:
             what = f"the data path cannot be listed: {error.message}"
             facts.report("file-unreachable", what, path=printable(facts.info.data_path))

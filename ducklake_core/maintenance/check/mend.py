@@ -7,7 +7,8 @@ from typing import assert_never
 
 from ducklake_core.catalog.changes import DeleteRows, UpdateRows
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.writing.mending import Mending, mend, newest_snapshot_id
+from ducklake_core.catalog.writing.mending import Mending, MendingSnapshot, mend, newest_snapshot_id
+from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.check.repairs import (
@@ -22,7 +23,9 @@ from ducklake_core.maintenance.check.repairs import (
 )
 
 
-def carry_out(database: Database, info: LakeInfo, repairs: Sequence[Repair], checked_snapshot: int) -> tuple[tuple[str, ...], int]:
+def carry_out(
+    database: Database, info: LakeInfo, repairs: Sequence[Repair], checked_snapshot: int, commit: CommitMessage
+) -> tuple[tuple[str, ...], int]:
     """Carry out repairs in one transaction.
 
     Args:
@@ -30,17 +33,24 @@ def carry_out(database: Database, info: LakeInfo, repairs: Sequence[Repair], che
         info: The lake's settings.
         repairs: What to do.
         checked_snapshot: The newest snapshot when the lake was checked.
+        commit: What the caller says about the snapshot of the repairs.
 
     Returns:
         What was done, in words, and the snapshot that holds it.
     """
+
+    extra_info = commit.get("extra_info")
+    # A repair may be carried out again, as it finds nothing to do then: no commit id is needed to look for it.
+    stored = None if extra_info is None else stored_extra_info(new_commit_id(), extra_info)
 
     def attempt() -> tuple[tuple[str, ...], int]:
         with database.write() as connection:
             moved = newest_snapshot_id(connection, database, info) != checked_snapshot
             # Bounds that enclosed everything may not enclose what was committed since.
             due = list(dict.fromkeys(_without_bounds(one) if moved else one for one in repairs))
-            number = mend(connection, database, info, _mending(due), f"repaired by a check: {len(due)} repairs")
+            message = commit.get("message") or f"repaired by a check: {len(due)} repairs"
+            said = MendingSnapshot(author=commit.get("author"), message=message, extra_info=stored)
+            number = mend(connection, database, info, _mending(due), said)
         return tuple(map(str, due)), number
 
     return run_write(attempt, "mend the catalog")

@@ -6,6 +6,7 @@ from typing import get_args
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.every_row import EveryRow
+from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.errors import UsageError
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.check.contents import RowChecks
@@ -16,18 +17,33 @@ from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
 from ducklake_core.maintenance.check.footers import FooterChecks
 from ducklake_core.maintenance.check.mend import carry_out
 from ducklake_core.maintenance.check.statistics import check_statistics
+from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.storage.filesystems import Storage
 
+VERB = "check"
 _ORDER = {"error": 0, "warning": 1, "notice": 2}
 
 
-def check_lake(database: Database, info: LakeInfo, storage: Storage, *, level: CheckLevel = "catalog", repair: bool = False) -> CheckResult:
+def check_lake(
+    database: Database,
+    info: LakeInfo,
+    storage: Storage,
+    *,
+    level: CheckLevel = "catalog",
+    repair: bool = False,
+    progress: ProgressMeter | None = None,
+    commit: CommitMessage | None = None,
+) -> CheckResult:
     """Check a lake, and mend it if asked. See ``DuckLake.check``."""
     if level not in get_args(CheckLevel):
         raise UsageError(f"level must be one of {', '.join(get_args(CheckLevel))}, not {level!r}", parameter="level")
     if repair:
         database.check_writable()
+    meter, said = progress or ProgressMeter(), commit or CommitMessage()
+    # Before the lake is read for it.
+    stored_extra_info(new_commit_id(), said.get("extra_info"))
     bytes_read = 0
+    meter.begin(VERB, "read the catalog", "tables", None)
     with database.read() as connection:
         facts = Facts(EveryRow(connection=connection, tables=database.tables, required=REQUIRED), info)
         unreadable = any(cell.column is None for cell in facts.every.bad)
@@ -37,13 +53,13 @@ def check_lake(database: Database, info: LakeInfo, storage: Storage, *, level: C
         check_cells(facts, facts.every.bad)
         files = len(facts.files) + len(facts.every.rows("delete_file"))
     if level != "catalog" and not unreadable:
-        footers = FooterChecks(facts, database, storage)
+        footers = FooterChecks(facts, database, storage, meter)
         footers.run()
         if level == "rows":
-            rows = RowChecks(facts, database, storage, footers)
+            rows = RowChecks(facts, database, storage, footers, meter)
             rows.run()
             bytes_read = rows.bytes_read
-    done, made = carry_out(database, info, facts.repairs, facts.newest) if repair and facts.repairs and not unreadable else ((), None)
+    done, made = carry_out(database, info, facts.repairs, facts.newest, said) if repair and facts.repairs and not unreadable else ((), None)
     return CheckResult(
         level=level,
         snapshot_id=facts.newest,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core.engines.arrow import external_sort
@@ -245,3 +246,27 @@ def test_files_without_a_live_row_are_clustered_into_none(sqlite_address: LakeAd
     assert lake.table("t").scan().to_arrow().num_rows == 0
     assert lake.table("t", at=before).scan().to_arrow().num_rows == 80
     lake.close()
+
+
+def test_a_merge_clusters_within_its_file(sqlite_address: LakeAddress, small_runs: None) -> None:
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INTEGER, b INTEGER, s VARCHAR)", *[f"INSERT INTO t {SCATTERED} FROM range(5000)"] * 4)
+        duck.run("ALTER TABLE t RENAME COLUMN a TO c", "CALL lake.set_option('parquet_row_group_size', '2048')")
+    before, told = readings(sqlite_address), changes_told(sqlite_address)
+    lake = DuckLake.connect(sqlite_address.url)
+    for wrong, error in (({"cluster_by": ["c"]}, UsageError), ({"table": "t", "cluster_by": ["nope"]}, NotFoundError)):
+        with pytest.raises(error):
+            lake.merge_adjacent_files(**wrong, dry_run=True)
+    (plan,) = lake.merge_adjacent_files("t", cluster_by=["c", "b"], dry_run=True).tables
+    assert plan.groups[0].endswith("; a range of c or b touches 4.0 of 4 files, and 3.2 of 10 row groups when they are clustered")
+    done = lake.merge_adjacent_files("t", cluster_by=["c", "b"])
+    assert (done.failures, done.files_created) == ((), 1)
+    assert done.tables[0].groups == plan.groups
+    (file,) = lake.table("t").list_files()
+    footer = pq.read_metadata(file.path)
+    spans = [group.column(place).statistics for group in map(footer.row_group, range(footer.num_row_groups)) for place in (0, 1)]
+    assert sum(span.max - span.min for span in spans) / len(spans) < 600
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+    assert readings(sqlite_address) | before == readings(sqlite_address)
+    assert changes_told(sqlite_address) == told

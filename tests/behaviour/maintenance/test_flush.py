@@ -196,3 +196,16 @@ def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddr
     assert max(sizes) < 2 * 10 * 5_000
     assert sorted(lake.table("t").scan(columns=["n"]).to_arrow()["n"].to_pylist()) == list(range(40))
     lake.close()
+
+
+def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
+    """Empty tables of inlined rows with earlier columns stay for sessions of DuckDB that have seen them."""
+    with attached(lake_address) as duck:
+        duck.run(
+            "CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1)", "ALTER TABLE t ADD COLUMN b INTEGER", "INSERT INTO t VALUES (2, 3)"
+        )
+    lake = DuckLake.connect(lake_address.url)
+    assert lake.flush_inlined_data().rows_flushed == 2
+    assert lake.check(level="rows").findings == ()
+    assert lake.health().faults == {}
+    lake.close()

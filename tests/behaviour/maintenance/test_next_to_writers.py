@@ -19,11 +19,12 @@ ROUNDS = 12
 
 
 @pytest.mark.takes_seconds
-def test_expiry_and_merge_next_to_a_writer(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
-    """One thread appends and overwrites; the main thread merges, expires and cleans up all the while."""
+def test_maintenance_next_to_a_writer(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """One thread appends, deletes and overwrites; the main thread runs all verbs all the while."""
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("kept", pa.table({"n": pa.array([-1], pa.int64())}))
     lake.write("replaced", pa.table({"n": pa.array([-1], pa.int64())}))
+    lake.write("thinned", pa.table({"n": pa.array([0], pa.int64())}))
     problems: list[BaseException] = []
 
     def write() -> None:
@@ -32,6 +33,8 @@ def test_expiry_and_merge_next_to_a_writer(lake_address: LakeAddress, oracle: Ca
             for number in range(ROUNDS):
                 own.write("kept", pa.table({"n": pa.array([number], pa.int64())}))
                 own.write("replaced", pa.table({"n": pa.array([number], pa.int64())}), mode="overwrite")
+                own.write("thinned", pa.table({"n": range(number * 40, number * 40 + 40)}))
+                own.table("thinned").delete("n % 4 = 1")
         except BaseException as error:  # noqa: BLE001 - reported by the main thread
             problems.append(error)
         finally:
@@ -40,8 +43,15 @@ def test_expiry_and_merge_next_to_a_writer(lake_address: LakeAddress, oracle: Ca
     writer = threading.Thread(target=write)
     writer.start()
     expired = 0
+    number = 0
     while writer.is_alive():
-        lake.merge_adjacent_files()
+        number += 1
+        lake.merge_adjacent_files(partial_progress=number % 2 == 0)
+        if number % 3 == 0:
+            lake.flush_inlined_data()
+            lake.rewrite_data_files(delete_threshold=0.0)
+            assert lake.check(level="rows").errors == ()
+            assert lake.delete_orphaned_files().files == ()
         expired += len(lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=2).snapshots)
         lake.cleanup_old_files(older_than=timedelta(seconds=30), min_age=NOW)
     writer.join()
@@ -56,4 +66,5 @@ def test_expiry_and_merge_next_to_a_writer(lake_address: LakeAddress, oracle: Ca
     with oracle(lake_address) as duck:
         assert duck.rows("SELECT n FROM kept ORDER BY n") == [(number,) for number in range(-1, ROUNDS)]
         assert duck.rows("SELECT n FROM replaced") == [(ROUNDS - 1,)]
-    assert len(readings(lake_address)) == 2
+        assert duck.rows("SELECT count(*), count(DISTINCT rowid) FROM thinned") == [(30 * ROUNDS + 1, 30 * ROUNDS + 1)]
+    assert len(readings(lake_address)) == 3

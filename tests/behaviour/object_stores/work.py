@@ -56,7 +56,15 @@ def change(lake: DuckLake, frame: Callable[[Rows], Any], session: SparkSession |
 
 def maintain(lake: DuckLake, expected: Rows, session: SparkSession | None) -> None:
     """Every verb of maintenance; nothing but the files of the newest snapshot stays, and an object nobody named goes."""
-    lake.merge_adjacent_files(spark=session)
+    assert lake.check(level="rows").by_code == {}
+    lake.set_option("data_inlining_row_limit", 10)
+    lake.table("t").append(table_of({100: "inlined", 101: "inlined"}))
+    lake.table("t").delete("k >= 100")
+    lake.set_option("data_inlining_row_limit", 0)
+    assert lake.flush_inlined_data(spark=session).rows_flushed == 2
+    assert lake.rewrite_data_files(delete_threshold=0.0, spark=session).files_rewritten >= 2
+    assert found(lake, session) == expected
+    assert lake.merge_adjacent_files(spark=session).failures == ()
     assert found(lake, session) == expected
     lake.expire_snapshots(versions=[snapshot.id for snapshot in lake.snapshots()][:-1], min_age=_NOW)
     cleaned = lake.cleanup_old_files(older_than=_NOW, min_age=_NOW)
@@ -65,9 +73,12 @@ def maintain(lake: DuckLake, expected: Rows, session: SparkSession | None) -> No
     stray = lake.info.data_path + "main/t/ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"
     with lake.storage.open_output(stray) as sink:
         pq.write_table(table_of({}), sink)
+    assert lake.check(level="footers").by_code == {"orphaned-file": 1}
     swept = lake.delete_orphaned_files(older_than=_NOW, min_age=_NOW)
     assert [file.path for file in swept.files] == [stray]
     files = lake.table("t").list_files()
     names = {path.rpartition("/")[2] for file in files for path in (file.path, *(one.path for one in file.delete_files))}
     assert objects(lake) == names
     assert found(lake, session) == expected
+    assert lake.check(level="rows").by_code == {}
+    assert lake.checkpoint(spark=session).failed_steps == ()

@@ -163,6 +163,7 @@ PLANTS = (
     Plant("inlined-table-missing", "registered only", ("INSERT INTO ducklake_inlined_data_tables VALUES ({n}, 'ducklake_inlined_data_99_9', 9)",), level="catalog"),
     Plant("inlined-table-dead", "of no table", ("CREATE TABLE ducklake_inlined_data_888_1 (row_id BIGINT)",)),
     Plant("inlined-table-dead", "deletes of no table", ("CREATE TABLE ducklake_inlined_delete_888 (file_id BIGINT)",)),
+    Plant("inlined-table-dead", "rows that nobody reads", ("DELETE FROM ducklake_inlined_data_tables WHERE table_name = '{inl}'",)),
     Plant("inlined-row-twice", "a row again", ("INSERT INTO {inl} SELECT * FROM {inl} WHERE a = 200",)),
     Plant("row-id-beyond-next", "an inlined id", ("UPDATE {inl} SET row_id = 5000 WHERE a = 200",)),
     Plant("inlined-delete-beyond", "a row that is not there", ("INSERT INTO ducklake_inlined_delete_{t} VALUES ({t0}, 5000, 5)",)),

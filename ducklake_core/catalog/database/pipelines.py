@@ -1,0 +1,49 @@
+"""Connections of psycopg whose statements go through a pipeline: many are sent before the first answer is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from sqlalchemy import Engine
+
+
+@contextmanager
+def raw_connection(engine: Engine) -> Iterator[Any]:
+    """The driver's own connection from the pool; one that was lost does not go back to it."""
+    with closing(engine.raw_connection()) as pooled:
+        raw: Any = pooled.driver_connection
+        try:
+            yield raw
+        finally:
+            if raw.closed:
+                pooled.invalidate()
+
+
+@contextmanager
+def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
+    """A connection of psycopg in pipeline mode, and its pipeline, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer."""
+    import psycopg
+
+    raw.autocommit = True
+    try:
+        with raw.pipeline() as pipeline:
+            try:
+                yield raw, pipeline
+            except BaseException:
+                # The answers of skipped statements are taken here: the driver would log them as errors that it ignores.
+                with suppress(psycopg.Error):
+                    pipeline.sync()
+                raise
+    finally:
+        if not raw.closed:
+            raw.rollback()
+            raw.autocommit = False
+
+
+def has_pipelines() -> bool:
+    """Whether libpq is new enough for them."""
+    import psycopg
+
+    return psycopg.capabilities.has_pipeline()

@@ -1,0 +1,113 @@
+"""What one of Spark's executors has, and whether it reaches the store, for ``ducklake doctor``."""
+
+from __future__ import annotations
+
+import json
+import platform
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ducklake_core.errors import DuckLakeError
+from ducklake_core.storage.filesystems import Storage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONTENT = b"doctor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorProbe:
+    """What one executor found.
+
+    Attributes:
+        python: Version of its Python.
+        packages: Versions of the packages that were asked for, as far as they are installed.
+        size: Bytes of the file that was asked for, None where none was.
+        reading: Why the store cannot be read, None when it can. Likewise ``writing``.
+    """
+
+    python: str
+    packages: Mapping[str, str] = field(default_factory=dict)
+    size: int | None = None
+    reading: str | None = None
+    writing: str | None = None
+
+
+def installed(packages: Sequence[str]) -> dict[str, str]:
+    """Versions of those of the packages that are installed in this process."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def written_and_deleted(storage: Storage, directory: str) -> str | None:
+    """Write a small file, look for it and delete it; what went wrong, if anything did."""
+    path = f"{directory}ducklake-doctor-{uuid.uuid4()}.tmp"
+    try:
+        with storage.reporting("write", path), storage.open_output(path) as sink:
+            sink.write(_CONTENT)
+        size = storage.size(path)
+    except DuckLakeError as error:
+        return error.message
+    failed = storage.delete([path]).failed
+    if failed:
+        return failed[0][1]
+    return None if size == len(_CONTENT) else f"{size} bytes came back instead of {len(_CONTENT)}"
+
+
+def probe_executor(
+    session: SparkSession, storage: Storage, data_path: str, file: str | None, *, write: bool, packages: Sequence[str]
+) -> ExecutorProbe:
+    """Have one executor look at itself and at the store.
+
+    Args:
+        session: Of any kind, Spark Connect too.
+        storage: The lake's; it travels to the executor.
+        data_path: Where the lake's files are.
+        file: A file to ask the size of; without one the executor looks for the data path alone.
+        write: Whether to write a small file, and to delete it.
+        packages: Whose versions to tell.
+    """
+    look = _looking(storage, data_path, file, tuple(packages), write=write)
+    rows = session.range(0, 1, 1, 1).mapInArrow(look, "found string").collect()
+    return ExecutorProbe(**json.loads(rows[0]["found"]))
+
+
+def _looking(
+    storage: Storage, data_path: str, file: str | None, packages: Sequence[str], *, write: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def look(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in numbers:
+            found = look_here(storage, data_path, file, packages, write=write)
+            yield pa.RecordBatch.from_pydict({"found": [json.dumps(asdict(found))]})
+
+    return look
+
+
+def look_here(storage: Storage, data_path: str, file: str | None, packages: Sequence[str], *, write: bool) -> ExecutorProbe:
+    """What this process finds."""
+    size, reading = None, None
+    try:
+        if file is None:
+            storage.exists(data_path)
+        else:
+            size = storage.size(file)
+    except DuckLakeError as error:
+        reading = error.message
+    return ExecutorProbe(
+        python=platform.python_version(),
+        packages=installed(packages),
+        size=size,
+        reading=reading,
+        writing=written_and_deleted(storage, data_path) if write else None,
+    )

@@ -1,0 +1,174 @@
+"""The recipes of the page on the command line, for cron, Airflow and Kubernetes: read off the page, and run against a lake."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+
+from ducklake_core import DuckLake
+from tests.support.lakes import lake_of_files
+from tests.support.oracle import LakeAddress
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "command-line.md").read_text()
+
+
+@dataclass
+class Place:
+    """A lake whose table t has small files to merge, and a folder with the command and what recipes write."""
+
+    address: LakeAddress
+    folder: Path
+
+    def run(self, command: str | list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as cron, an operator or a container would: nothing but its environment and a PATH with ``ducklake``."""
+        scripts = self.folder / "bin"
+        scripts.mkdir(exist_ok=True)
+        (scripts / "ducklake").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m ducklake_core.cli "$@"\n')
+        (scripts / "ducklake").chmod(0o755)
+        environment = {"PATH": f"{scripts}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "DUCKLAKE_URL": self.address.url, **variables}
+        words = ["sh", "-c", command] if isinstance(command, str) else command
+        return subprocess.run(words, capture_output=True, text=True, env=environment, cwd=self.folder, check=False, timeout=300)
+
+    def lose_a_file(self) -> None:
+        """Take a file of table bad away, so that it alone cannot be merged."""
+        lake = DuckLake.connect(self.address.url)
+        Path(lake.table("bad").list_files()[0].path).unlink()
+        lake.close()
+
+
+@pytest.fixture
+def place(sqlite_address: LakeAddress, tmp_path: Path) -> Place:
+    lake = lake_of_files(sqlite_address)
+    for name in ("bad", "t"):
+        for start in (0, 100):
+            lake.write(name, pa.table({"n": range(start, start + 50)}))
+    lake.close()
+    return Place(sqlite_address, tmp_path)
+
+
+def block(heading: str, language: str = "") -> str:
+    """The first block of code below a heading of the page."""
+    found = re.search(rf"^## {re.escape(heading)}\n.*?^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, heading
+    return found[1]
+
+
+def entries() -> tuple[dict[str, str], list[str]]:
+    """Variables and commands of the crontab; each entry begins with five fields of time."""
+    variables, commands = {}, []
+    for line in filter(None, block("Every night by cron").splitlines()):
+        if named := re.fullmatch(r"(\w+)=(.*)", line):
+            variables[named[1]] = named[2]
+        else:
+            fields = line.split(None, 5)
+            assert all(re.fullmatch(r"[\d*/,-]+", field) for field in fields[:5]), line
+            commands.append(fields[5])
+    return variables, commands
+
+
+def files_of(place: Place, name: str) -> int:
+    lake = DuckLake.connect(place.address.url)
+    count = len(lake.table(name).list_files())
+    lake.close()
+    return count
+
+
+@pytest.mark.slow_on("1", "2")
+@pytest.mark.parametrize("number", range(4))
+def test_the_crontab(place: Place, number: int) -> None:
+    variables, commands = entries()
+    assert set(variables) == {"DUCKLAKE_URL", "MAILTO"}
+    assert len(commands) == 4
+    command = commands[number].replace("/var/lib/node_exporter", str(place.folder))
+    # What cron takes for a new line.
+    assert "%" not in command
+    done = place.run(command)
+    assert done.returncode == 0, done.stderr
+    assert "needs a look" not in done.stdout
+    if number == 0:
+        assert (files_of(place, "t"), files_of(place, "bad")) == (1, 1)
+    if "openmetrics" in command:
+        assert "ducklake_table_rows" in (place.folder / "ducklake.prom").read_text()
+
+
+def test_one_bad_table_in_the_night(place: Place) -> None:
+    """All others are merged, the entry ends with 1 and says which table it was, and what comes after it is not done."""
+    place.lose_a_file()
+    merge, _, check, _ = entries()[1]
+    done = place.run(merge)
+    assert done.returncode == 1
+    assert re.search(r"main\.bad: FAILED, .*there is no file", done.stdout)
+    assert (files_of(place, "t"), files_of(place, "bad")) == (1, 2)
+    assert "expired" not in done.stdout
+    looked = place.run(check)
+    assert looked.stdout.splitlines()[-1].startswith("the lake needs a look")
+    assert "file-missing main.bad" in looked.stdout
+
+
+def operators(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
+    """The tasks of the page by their ids, made by the page's own code; each holds what BashOperator is given."""
+    made: dict[str, dict[str, Any]] = {}
+
+    class BashOperator:
+        def __init__(self, *, task_id: str, bash_command: str, append_env: bool, env: Any = None, retries: int = 0) -> None:
+            made[task_id] = {"command": bash_command, "env": env or {}, "append_env": append_env, "retries": retries}
+
+        def __rshift__(self, other: Any) -> Any:
+            return other
+
+    parts = ["airflow", "providers", "standard", "operators", "bash"]
+    for count in range(1, len(parts) + 1):
+        monkeypatch.setitem(sys.modules, ".".join(parts[:count]), types.ModuleType(".".join(parts[:count])))
+    sys.modules[".".join(parts)].BashOperator = BashOperator  # type: ignore[attr-defined]
+    exec(compile(block("Airflow's BashOperator", "python"), "command-line.md", "exec"), {})
+    return made
+
+
+def test_airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = operators(monkeypatch)
+    assert list(made) == ["merge_small_files", "expire", "check"]
+    assert all(task["append_env"] for task in made.values())
+    place.lose_a_file()
+    done = place.run(["bash", "-c", made["merge_small_files"]["command"]])
+    assert done.returncode == 1
+    assert "will not pass by itself" in done.stderr
+    assert '"outcome": "failed"' in done.stdout
+    nowhere = "postgresql+psycopg://me@127.0.0.1:1/lake"
+    away = place.run(["bash", "-c", made["merge_small_files"]["command"]], DUCKLAKE_URL=nowhere)
+    assert (away.returncode, "will not pass" in away.stderr) == (4, False)
+    assert made["merge_small_files"]["retries"] > 0
+
+
+@pytest.mark.slow
+def test_further_tasks_of_airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for task in operators(monkeypatch).values():
+        done = place.run(["bash", "-c", task["command"]])
+        assert done.returncode == 0, done.stderr
+
+
+def test_kubernetes(place: Place) -> None:
+    job = yaml.safe_load(block("Kubernetes", "yaml"))
+    assert (job["kind"], job["apiVersion"], job["spec"]["concurrencyPolicy"]) == ("CronJob", "batch/v1", "Forbid")
+    spec = job["spec"]["jobTemplate"]["spec"]
+    pod = spec["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"
+    (container,) = pod["containers"]
+    done = place.run(container["command"])
+    assert done.returncode == 0, done.stderr
+    assert files_of(place, "t") == 1
+    # Codes that no further attempt mends must not use up the limit of attempts.
+    (rule,) = spec["podFailurePolicy"]["rules"]
+    assert rule["action"] == "FailJob"
+    assert rule["onExitCodes"] == {"containerName": container["name"], "operator": "In", "values": [1, 2, 3]}

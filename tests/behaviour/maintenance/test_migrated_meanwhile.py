@@ -1,0 +1,59 @@
+"""A catalog that somebody migrates between the plan and the run of a verb: one clear error for the lake, not one for each table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake, Progress
+from ducklake_core.errors import CatalogVersionError
+from tests.behaviour.maintenance.lakes import NOW, files_on_disk
+from tests.support.lakes import lake_of_files
+from tests.support.oracle import LakeAddress
+
+VERBS: dict[str, Callable[[DuckLake, Callable[[Progress], object]], Any]] = {
+    "merge": lambda lake, to: lake.merge_adjacent_files(progress=to),
+    "merge, group by group": lambda lake, to: lake.merge_adjacent_files(partial_progress=True, progress=to),
+    "rewrite": lambda lake, to: lake.rewrite_data_files(delete_threshold=0, progress=to),
+    "flush": lambda lake, to: lake.flush_inlined_data(progress=to),
+    "expire": lambda lake, to: lake.expire_snapshots(older_than=NOW, min_age=NOW, progress=to),
+    "orphans": lambda lake, to: lake.delete_orphaned_files(cleanup_all=True, min_age=NOW, progress=to),
+    "checkpoint": lambda lake, to: lake.checkpoint(progress=to),
+    "check": lambda lake, to: lake.check(level="rows", progress=to),
+}
+
+
+@pytest.mark.slow_on("merge, group by group", "expire", "orphans", "rewrite")
+@pytest.mark.parametrize("verb", VERBS)
+def test_one_error_for_the_lake(sqlite_address: LakeAddress, verb: str) -> None:
+    lake = lake_of_files(sqlite_address)
+    for name in ("a", "b", "c"):
+        for start in (0, 100):
+            lake.write(name, pa.table({"n": range(start, start + 20)}))
+        if verb == "rewrite":
+            lake.table(name).delete("n >= 110")
+        lake.set_option("data_inlining_row_limit", 10, table=name)
+        lake.write(name, pa.table({"n": [1]}))
+    before, newest, other = files_on_disk(sqlite_address), lake.snapshot().id, DuckLake.connect(sqlite_address.url)
+    told: list[Progress] = []
+
+    def migrate(progress: Progress) -> None:
+        told.append(progress)
+        if len(told) == 1:
+            other.migrate("1.1")
+
+    with pytest.raises(CatalogVersionError, match="open the lake again"):
+        VERBS[verb](lake, migrate)
+    assert len({one.table for one in told} - {None}) <= 1, "no second table was begun"
+    assert files_on_disk(sqlite_address) == before
+    assert other.snapshot().id <= newest + 1
+    assert all(other.table(name).scan().count() == (31 if verb == "rewrite" else 41) for name in ("a", "b", "c"))
+    lake.close()
+    again = DuckLake.connect(sqlite_address.url)
+    VERBS[verb](again, lambda progress: None)
+    assert again.check(level="rows").is_sound
+    again.close()
+    other.close()

@@ -1,0 +1,33 @@
+"""Histories of changes and maintenance by both, on each catalog database."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+
+import pytest
+
+from tests.property.upkeep.keeping import Keeping
+from tests.support.oracle import LakeAddress
+
+
+def _live(address: LakeAddress, seed: int, steps: int) -> Keeping:
+    draw = Random(seed)
+    lake = Keeping(address, draw.choice((10, 10, 0)))
+    lake.live([draw.randrange(2**30) for _ in range(steps)])
+    return lake
+
+
+@pytest.mark.slow_on("duckdb")
+def test_a_short_history(every_lake_address: LakeAddress) -> None:
+    kept = _live(every_lake_address, seed=7, steps=5 if every_lake_address.backend == "sqlite" else 3)
+    assert kept.readings > 5
+    assert sum(kept.verbs.values()) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(int(os.environ.get("DUCKLAKE_UPKEEP_FIRST", "0")), int(os.environ.get("DUCKLAKE_UPKEEP_LAST", "8"))))
+def test_long_histories(every_lake_address: LakeAddress, seed: int) -> None:
+    kept = _live(every_lake_address, seed=1000 + seed, steps=25)
+    assert kept.readings > 50

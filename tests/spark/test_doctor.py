@@ -1,0 +1,65 @@
+"""``ducklake doctor --spark``: an executor is asked as this process is, and each hop that fails says what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from ducklake_core.cli import spark_hops
+from ducklake_core.cli.app import app
+from ducklake_core.engines.spark.probe import ExecutorProbe
+from tests.support.lakes import lake_of_files
+from tests.support.oracle import LakeAddress
+
+NAMES = ["spark session", "executor", "storage, from an executor", "storage, writing from an executor"]
+
+
+def hops(address: LakeAddress, code: int) -> dict[str, dict[str, str]]:
+    result = CliRunner().invoke(app, ["doctor", "--spark", "--json"], env={"DUCKLAKE_URL": address.url})
+    assert result.exit_code == code, result.output
+    return {hop["name"]: hop for hop in json.loads(result.stdout)}
+
+
+def test_executors_are_asked(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    lake = lake_of_files(sqlite_address)
+    assert {name: hops(sqlite_address, 0)[name]["outcome"] for name in NAMES} == dict.fromkeys(NAMES, "ok")
+    lake.write("t", pa.table({"n": range(30)}))
+    found = hops(sqlite_address, 0)
+    assert {name: found[name]["outcome"] for name in NAMES} == dict.fromkeys(NAMES, "ok")
+    assert "the first file is there" in found["storage, from an executor"]["says"]
+    assert not list(Path(sqlite_address.data_path).rglob("*.tmp"))
+    # The session was there before, and still is.
+    assert spark.range(3).count() == 3
+    Path(lake.table("t").list_files()[0].path).unlink()
+    lost = hops(sqlite_address, 1)["storage, from an executor"]
+    assert lost["outcome"] == "failed"
+    assert "there is no file" in lost["says"]
+    assert "credentials" in lost["advice"]
+    lake.close()
+
+
+def test_executors_with_other_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_hops, "installed", lambda names: {"pyarrow": "23.0.1", "s3fs": "2026.1"})
+    monkeypatch.setattr(spark_hops.platform, "python_version", lambda: "3.12.4")
+    assert spark_hops._same_packages(ExecutorProbe(python="3.12.9", packages={"pyarrow": "23.0.1", "s3fs": "2026.1"})).outcome == "ok"
+    hop = spark_hops._same_packages(ExecutorProbe(python="3.11.2", packages={"pyarrow": "20.0.0"}))
+    assert hop.outcome == "warning"
+    assert hop.says == "Python 3.11 there and 3.12 here, pyarrow 20.0.0 there and 23.0.1 here, s3fs is missing there and 2026.1 here"
+    assert hop.advice is not None
+
+
+def test_java_is_that_of_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    hop = spark_hops.java()
+    assert (hop.outcome, "no bin/java below it" in hop.says) == ("warning", True)
+    java.parent.mkdir()
+    for told, outcome in (("1.8.0_392", "warning"), ("17.0.2", "ok"), ("25", "ok")):
+        java.write_text(f"#!/bin/sh\necho 'openjdk version \"{told}\"' >&2\n")
+        java.chmod(0o755)
+        assert spark_hops.java().outcome == outcome
