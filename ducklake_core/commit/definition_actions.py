@@ -18,8 +18,9 @@ from ducklake_core.format.types.schema import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSchema:
-    """``schema_id`` is negative; ``path`` is relative to the data path.
+    """``schema_id`` is negative; ``name`` is the schema's path; ``path`` is its directory, relative to the data path.
 
+    ``parent_id`` is the schema that it is in, which may be negative.
     ``or_existing`` says that one which another writer has created alike meanwhile will do.
     """
 
@@ -27,6 +28,7 @@ class CreateSchema:
     name: str
     uuid: str
     path: str
+    parent_id: int | None = None
     or_existing: bool = False
 
 

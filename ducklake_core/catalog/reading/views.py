@@ -56,7 +56,7 @@ def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -
     """A view by name without regard to case, None when there is none at that snapshot."""
     tables = reader.catalog
     query = _query(tables, snapshot_id).where(
-        may_be_named(tables["view"].c.view_name, name), may_be_named(tables["schema"].c.schema_name, schema)
+        may_be_named(tables["view"].c.view_name, name), may_be_named(tables.schemas.c.schema_name, schema)
     )
     rows = [row for row in reader.connection.execute(query) if same_name(row.view_name, name) and same_name(row.schema_name, schema)]
     return _state([row for row in rows if row.view_id == rows[0].view_id], snapshot_id) if rows else None
@@ -78,7 +78,7 @@ def view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> Vie
 
 
 def _query(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
-    view, schema, tag = (tables[name] for name in ("view", "schema", "tag"))
+    view, schema, tag = tables["view"], tables.schemas, tables["tag"]
     is_tag = and_(tag.c.object_id == view.c.view_id, live(tag, snapshot_id))
     return (
         select(view, schema.c.schema_name, tag.c.key.label("tag_key"), tag.c.value.label("tag_value"))

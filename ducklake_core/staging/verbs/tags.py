@@ -53,7 +53,7 @@ class TagVerbs(OpenTransaction):
             NotFoundError: No such schema.
         """
         if not self._is_done("comment schema", name, text, is_schema=True):
-            self._catalog.tag_schema(self._catalog.schema(name), COMMENT, text)
+            self._tag_schema(name, COMMENT, text)
 
     def set_schema_tag(self, name: str, key: str, value: str | None) -> None:
         """Give a schema a tag: a text under a key; None takes the tag away.
@@ -62,7 +62,12 @@ class TagVerbs(OpenTransaction):
             NotFoundError: No such schema.
         """
         if not self._is_done("tag schema", name, key, value, is_schema=True):
-            self._catalog.tag_schema(self._catalog.schema(name), key, value)
+            self._tag_schema(name, key, value)
+
+    def _tag_schema(self, name: str, key: str, value: str | None) -> None:
+        state = self._catalog.schema_called(name)
+        assert state is not None
+        self._catalog.tag_schema(state, key, value)
 
     def _tag(self, name: str, key: str, value: str | None, column: ColumnName | None) -> None:
         with self._whole_or_nothing():
