@@ -164,6 +164,7 @@ class CreateView:
     column_aliases: tuple[str, ...] = ()
     comment: str | None = None
     tags: tuple[tuple[str, str], ...] = ()
+    column_comments: tuple[tuple[str, str], ...] = ()
     altered: bool = False
 
 
@@ -174,7 +175,7 @@ class AlterView:
     Attributes:
         name: Its name at the base.
         new_name: Its name from now on, None when it stays.
-        tags: Key and text of changed tags, the comment among them; None takes one away.
+        tags: Column (None for the view itself), key and text of changed tags, comments among them; None takes one away.
     """
 
     view_id: int
@@ -182,7 +183,7 @@ class AlterView:
     schema_name: str
     name: str
     new_name: str | None = None
-    tags: tuple[tuple[str, str | None], ...] = ()
+    tags: tuple[tuple[str | None, str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

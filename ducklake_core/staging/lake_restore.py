@@ -161,3 +161,7 @@ def _tag_view(catalog: StagedCatalog, then: ViewState) -> None:
     for key in dict.fromkeys((*wanted, *present)):
         if wanted.get(key) != present.get(key):
             staged.tag(key, wanted.get(key))
+    columns, had = then.column_comments, staged.state.column_comments
+    for column in dict.fromkeys((*columns, *had)):
+        if columns.get(column) != had.get(column):
+            staged.tag(COMMENT, columns.get(column), column)

@@ -26,7 +26,7 @@ from ducklake_core.format.state import LakeInfo
 FileKind: TypeAlias = Literal["data", "delete"]
 
 # Objects whose ended rows go one by one, each by its own lifetime, with the column that holds their id.
-_VERSIONED = {"schema": "schema_id", "view": "view_id", "tag": "object_id", "macro": "macro_id"}
+_VERSIONED = {"schema": "schema_id", "view": "view_id", "tag": "object_id", "view_column_tag": "view_id", "macro": "macro_id"}
 _OF_DEAD_TABLES = (
     "table",
     "table_stats",
@@ -114,7 +114,7 @@ def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expi
     versions = connection.execute(_table_versions(tables)).all()
     files = connection.execute(_ended_files(tables)).all()
     deletes = connection.execute(_ended_delete_files(tables)).all()
-    ended = {name: connection.execute(_ended(tables, name, column)).all() for name, column in _VERSIONED.items()}
+    ended = {name: connection.execute(_ended(tables, name, column)).all() for name, column in _VERSIONED.items() if name in tables}
     snapshot = tables["snapshot"]
     surviving = set(connection.execute(select(snapshot.c.snapshot_id)).scalars()) - set(expired)
     lifetimes = Lifetimes(surviving)

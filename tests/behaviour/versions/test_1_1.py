@@ -15,7 +15,7 @@ from sqlalchemy import inspect
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.tables import inlined_owner
-from ducklake_core.errors import CatalogVersionError, SchemaError, UnsupportedFeatureError
+from ducklake_core.errors import CatalogVersionError, NotFoundError, SchemaError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import faults, new_lake, rows_of, second_implementation, sorted_rows, stored
 from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
 from tests.unit.catalog.test_bootstrap import layout, primary_keys
@@ -350,3 +350,42 @@ def test_duckdb_takes_turns_with_us(lake_address: LakeAddress, oracle: OracleFac
             ours = sorted_rows(lake.table("t", at=snapshot.id).scan().to_arrow())
             assert sorted(duck.rows(f"SELECT a, s FROM t AT (VERSION => {snapshot.id})"), key=repr) == ours
     assert lake.info.version == version
+
+
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # of the second implementation
+def test_columns_of_views_have_comments(both: LakeAddress) -> None:
+    lake = new_lake(both)
+    lake.write("t", pa.table({"a": [1], "b": ["x"]}))
+    lake.create_view("v", "SELECT a, b AS name FROM t", columns=["number"])
+    lake.set_comment("v", "of ours", column="NUMBER")
+    lake.set_comment("v", "a name", column="name")
+    assert lake.view("v").column_comments == {"a": "of ours", "name": "a name"}
+    with pytest.raises(NotFoundError, match="no column 'b'"):
+        lake.set_comment("v", "nothing", column="b")
+    with second_implementation(both) as catalog:
+        assert catalog.load_view("main.v").column_tags == {"a": {"comment": "of ours"}, "name": {"comment": "a name"}}
+        catalog.set_tag(catalog.load_view("main.v"), "comment", "of theirs", column="NAME")
+    before = lake.snapshots()[-1].id
+    lake.rename_view("v", "w")
+    assert lake.view("w").column_comments == {"a": "of ours", "NAME": "of theirs"}
+    lake.set_comment("w", None, column="name")
+    assert (lake.view("w").column_comments, lake.view("v", at=before).column_comments["NAME"]) == ({"a": "of ours"}, "of theirs")
+    lake.restore(at=before)
+    assert lake.view("v").column_comments == {"a": "of ours", "NAME": "of theirs"}
+    lake.drop_view("v")
+    assert [end is None for (end,) in stored(lake, "view_column_tag", "end_snapshot")].count(True) == 0
+    lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
+    assert stored(lake, "view_column_tag", "view_id") == []
+    assert faults(lake) == []
+
+
+def test_columns_of_views_on_1_0(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", pa.table({"a": [1]}))
+    lake.create_view("v", "SELECT a FROM t")
+    with pytest.raises(UnsupportedFeatureError, match=r"columns of view main\.v cannot have comments: lakes of version 1\.0"):
+        lake.set_comment("v", "x", column="a")
+    lake.rename_view("v", "w")
+    lake.drop_view("w")
+    lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
+    assert faults(lake) == []
