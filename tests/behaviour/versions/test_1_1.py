@@ -389,3 +389,46 @@ def test_columns_of_views_on_1_0(sqlite_address: LakeAddress) -> None:
     lake.drop_view("w")
     lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
     assert faults(lake) == []
+
+
+def test_columns_of_type_null(both: LakeAddress) -> None:
+    lake = new_lake(both)
+    lake.create_table("t", {"a": "int64", "n": "null", "s": "struct<x: null>"})
+    rows: list[dict[str, object]] = []
+
+    def write(start: int, count: int) -> None:
+        added: list[dict[str, object]] = [{"a": a, "n": None, "s": {"x": None}} for a in range(start, start + count)]
+        rows.extend(added)
+        lake.write("t", pa.Table.from_pylist(added, pa.schema([("a", pa.int64()), ("n", pa.null()), ("s", pa.struct([("x", pa.null())]))])))
+
+    write(0, 3)
+    write(100, 50)
+    with second_implementation(both) as catalog:
+        assert len(rows_of(catalog, "main.t")) == 53
+        catalog.load_table("main.t").append(pa.table({"a": [1000], "n": pa.nulls(1), "s": pa.nulls(1, pa.struct([("x", pa.null())]))}))
+    assert sorted(lake.table("t").scan(where="n IS NULL AND a < 500").to_arrow().to_pylist(), key=repr) == sorted(rows, key=repr)
+    assert lake.table("t").scan(where="n IS NOT NULL").count() == 0
+    with pytest.raises(SchemaError, match="column 'n' widens from null to int64"):
+        lake.write("t", pa.table({"a": [1], "n": [1]}))
+    lake.table("t").update({"a": "a + 1"}, where="a >= 100")
+    lake.table("t").delete("a = 101")
+    lake.flush_inlined_data()
+    lake.rewrite_data_files(delete_threshold=0.0)
+    lake.merge_adjacent_files()
+    with pytest.raises(UnsupportedFeatureError, match="cannot be partitioned by 'n' of type null"):
+        lake.table("t").set_partitioned_by(["n"])
+    before = lake.snapshots()[-1].id
+    lake.table("t").set_column_type("n", "varchar")
+    lake.write("t", pa.table({"a": [7], "n": ["text"]}))
+    assert lake.table("t").scan(where="n = 'text'").to_arrow()["a"].to_pylist() == [7]
+    assert lake.table("t", at=before).scan().count() == 53
+    assert faults(lake) == []
+    with second_implementation(both) as catalog:
+        assert rows_of(catalog, "main.t") == sorted_rows(lake.table("t").scan().to_arrow())
+
+
+def test_1_0_has_no_type_null(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    for schema in ({"n": "null"}, {"s": "struct<x: null>"}):
+        with pytest.raises(UnsupportedFeatureError, match=r"cannot be of type null: lakes of version 1\.0"):
+            lake.create_table("t", schema)
