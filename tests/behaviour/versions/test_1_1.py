@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from ducklakepy.expressions import col
-from sqlalchemy import inspect
+from sqlalchemy import inspect, text
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.tables import inlined_owner
@@ -432,3 +432,20 @@ def test_1_0_has_no_type_null(sqlite_address: LakeAddress) -> None:
     for schema in ({"n": "null"}, {"s": "struct<x: null>"}):
         with pytest.raises(UnsupportedFeatureError, match=r"cannot be of type null: lakes of version 1\.0"):
             lake.create_table("t", schema)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_columns_of_which_others_keep_no_bounds(sqlite_address: LakeAddress, version: Any) -> None:
+    """The option ``skip_stats_columns`` of DuckDB 2.0."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version=version)
+    rows = pa.table({"a": list(range(50)), "b": list(range(50))})
+    lake.write("t", rows)
+    with lake.database.write() as connection:
+        connection.execute(text("INSERT INTO ducklake_metadata VALUES ('skip_stats_columns', '1', 'table', 1)"))
+        for table in ("file_column_stats", "table_column_stats"):
+            connection.execute(text(f"UPDATE ducklake_{table} SET min_value = NULL, max_value = NULL WHERE column_id = 1"))
+    lake.write("t", rows)
+    lake.merge_adjacent_files()
+    lake.table("t").delete("a = 3")
+    assert (lake.table("t").scan(where="a = 7").count(), lake.table("t").scan().count()) == (2, 98)
+    assert lake.options("t")["skip_stats_columns"] == "1"
