@@ -75,7 +75,7 @@ class Changes:
         for kind, key in _LISTED_AS.items():
             values = getattr(self, kind)
             if values:
-                found[key] = [str(value) if not isinstance(value, QualifiedName) else _plain_name(value) for value in values]
+                found[key] = [_plain_name(value) if isinstance(value, QualifiedName) else _shown(kind, value) for value in values]
         return found
 
 
@@ -170,6 +170,12 @@ def _sorted_names(names: Iterable[QualifiedName]) -> list[QualifiedName]:
 
 def _name_key(name: QualifiedName) -> tuple[str, str]:
     return name.schema.lower(), name.name.lower()
+
+
+def _shown(kind: str, value: object) -> str:
+    """An id, a word, or the path of a schema, of which DuckDB shows one at the top by its name as it is."""
+    parts = split_path(str(value)) if kind in _SCHEMA_KINDS else ()
+    return parts[0] if len(parts) == 1 else str(value)
 
 
 def _plain_name(name: QualifiedName) -> str:
