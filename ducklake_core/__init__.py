@@ -58,8 +58,11 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.data_types import Field as Field
     from ducklake_core.format.types.name_patterns import TablePattern as TablePattern
     from ducklake_core.format.types.names import DEFAULT_SCHEMA as DEFAULT_SCHEMA
+    from ducklake_core.format.types.names import dotted as dotted
     from ducklake_core.format.types.names import join_name as join_name
+    from ducklake_core.format.types.names import schema_path as schema_path
     from ducklake_core.format.types.names import split_name as split_name
+    from ducklake_core.format.types.names import split_path as split_path
     from ducklake_core.format.types.schema import Schema as Schema
     from ducklake_core.format.types.type_parser import TypeLike as TypeLike
     from ducklake_core.format.types.type_parser import data_type_of as data_type_of
@@ -282,10 +285,13 @@ _EXPORTS = {
     "arrow_data": "ducklake_core.engines.arrow.frame_input",
     "columns_of": "ducklake_core.engines.frame",
     "data_type_of": "ducklake_core.format.types.type_parser",
+    "dotted": "ducklake_core.format.types.names",
     "join_name": "ducklake_core.format.types.names",
     "load_lake": "ducklake_core.lake",
     "matching_rows": "ducklake_core.conditions",
+    "schema_path": "ducklake_core.format.types.names",
     "split_name": "ducklake_core.format.types.names",
+    "split_path": "ducklake_core.format.types.names",
     "parse_age": "ducklake_core.format.options",
 }
 

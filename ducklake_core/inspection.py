@@ -192,9 +192,8 @@ class Listings(ABC):
         Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
         """
         with self.reader() as reader:
-            sizes = table_sizes(reader, resolve_at(reader, at).id)
-        wanted = [size for size in sizes if schema is None or split_name(size.info.table)[0].casefold() == schema.casefold()]
-        return [self._context.counted(size) for size in wanted]
+            sizes = table_sizes(reader, resolve_at(reader, at).id, schema)
+        return [self._context.counted(size) for size in sizes]
 
     def table_info(self, name: str, *, at: At = None) -> TableInfo:
         """Rows, files and bytes of a table, from the catalog alone, with one exception.

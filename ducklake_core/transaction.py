@@ -283,7 +283,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb, VersionVerbs, Written
             if not target.create:
                 return self._catalog.table(name)
             schema_name, table_name = split_name(name)
-            owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True)
+            owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True, with_parents=True)
             return self._catalog.create_table(owner, table_name, frame.schema, target.partition_by, target.comment, or_existing=True)
         columns = frame.schema_for(staged.state.schema)
         wanted, differences = evolve(staged.state, columns, mode)

@@ -72,6 +72,11 @@ class View(Readable):
         return self._state.comment
 
     @property
+    def column_comments(self) -> dict[str, str]:
+        """Comments of its columns, by the names that the query gives them (before :attr:`column_aliases`). None on lakes of 1.0."""
+        return dict(self._state.column_comments)
+
+    @property
     def references(self) -> tuple[str, ...]:
         """Names of the tables and views that its query names, ``schema.name``, each once, sorted.
 

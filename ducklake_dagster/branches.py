@@ -32,7 +32,10 @@ class Branch:
 
     def address(self, production: TableAddress) -> TableAddress:
         """The branch's table for one of production."""
-        return production if self.own_lake else replace(production, schema=f"{production.schema}{SEPARATOR}{self.name}")
+        from ducklake_core import dotted, split_path
+
+        *around, own = split_path(production.schema)
+        return production if self.own_lake else replace(production, schema=dotted((*around, f"{own}{SEPARATOR}{self.name}")))
 
 
 def branch_holds(lake: DuckLake, address: TableAddress, keys: Sequence[str] | None, subject: str) -> bool:

@@ -48,7 +48,11 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     lake: dg.ResourceDependency[DuckLakeResource]
     # Anything with ``spark_session``; without it the running session is used.
     spark: dg.ResourceDependency[Any] = None  # type: ignore[assignment]
-    schema_: str | None = Field(default=None, alias="schema", description="DuckLake schema of assets that do not name one.")
+    schema_: str | None = Field(
+        default=None,
+        alias="schema",
+        description="DuckLake schema of assets that do not name one; {key_prefix} stands for the key before its last part.",
+    )
     write_mode: WriteMode = "overwrite"
     schema_evolution: SchemaEvolution = "strict"
     missing_columns: MissingColumns = "null"

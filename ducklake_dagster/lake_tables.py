@@ -175,7 +175,7 @@ def _view(view: View) -> LakeTable:
         name=view.state.name,
         kind="view",
         comment=view.comment,
-        columns=_columns(schema, {}) if schema is not None else (),
+        columns=_columns(schema, view.column_comments) if schema is not None else (),
         references=references,
         sql=view.sql,
         problem=problem,

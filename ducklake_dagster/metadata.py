@@ -52,7 +52,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
 
     Args:
         table: Table name, when it is not the last part of the asset key.
-        schema: DuckLake schema.
+        schema: DuckLake schema, ``sales.europe`` for one in another; ``{key_prefix}`` stands for the asset key before its last part.
         partition_expr: Column that partition keys are about, or ``{dimension: column}``; ``CAST(column AS DATE)`` and
             ``date_trunc('month', column)`` stand for the column, if the partitions are whole days or months.
         partition_by: Partition key or keys of the table. A table that has others gets them in the commit of the next write, for new files.

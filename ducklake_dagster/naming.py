@@ -8,16 +8,18 @@ from typing import Any
 
 import dagster as dg
 
-from ducklake_core import DEFAULT_SCHEMA, join_name
+from ducklake_core import DEFAULT_SCHEMA, dotted, join_name, schema_path
 from ducklake_core.errors import UsageError
 
+KEY_PREFIX = "{key_prefix}"
+"""Stands in ``schema`` for the parts of the asset key before its last."""
 MAPPING_KEY = "{mapping_key}"
 """Stands in ``table`` metadata of a mapped output for the key that the output is mapped by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableAddress:
-    """A schema and a table name, both as written."""
+    """The path of a schema, as in ``sales.europe``, and the bare name of a table."""
 
     schema: str
     table: str
@@ -37,13 +39,18 @@ class TableAddress:
 
 def table_address(key_path: Sequence[str], metadata: Mapping[str, Any], default_schema: str | None) -> TableAddress:
     """The table of an asset: ``table`` and ``schema`` metadata win; otherwise the last part of the asset key is the table,
-    and the schema is the manager's, or else the second last part of the key, or else ``main``.
+    and the schema is the manager's, or else the second last part of the key, or else ``main``. ``{key_prefix}`` in a schema stands for
+    all parts of the key before the last, each a schema in the one before.
 
     >>> str(table_address(["sales", "orders"], {}, None)), str(table_address(["sales", "orders"], {"table": "o"}, "raw"))
     ('sales.orders', 'raw.o')
+    >>> [str(table_address(key, {}, "{key_prefix}")) for key in (["sales", "europe", "orders"], ["orders"])]
+    ['sales.europe.orders', 'main.orders']
     """
-    schema = _text(metadata, "schema") or default_schema or (key_path[-2] if len(key_path) > 1 else DEFAULT_SCHEMA)
-    return TableAddress(schema=schema, table=_text(metadata, "table") or key_path[-1])
+    schema = _text(metadata, "schema") or default_schema or dotted(key_path[-2:-1]) or DEFAULT_SCHEMA
+    if KEY_PREFIX in schema:
+        schema = schema.replace(KEY_PREFIX, dotted(key_path[:-1]) or DEFAULT_SCHEMA)
+    return TableAddress(schema=schema_path(schema), table=_text(metadata, "table") or key_path[-1])
 
 
 def output_address(context: dg.OutputContext, metadata: Mapping[str, Any], default_schema: str | None) -> TableAddress:

@@ -127,9 +127,11 @@ class OutputCommit:
         return self.table is None and bool(self.settings.sort_by)
 
     def _create(self, tx: Transaction) -> None:
-        from ducklake_core import Schema
+        from ducklake_core import Schema, dotted, split_path
 
-        tx.create_schema(self.address.schema, if_not_exists=True)
+        around = split_path(self.address.schema)
+        for depth in range(1, len(around) + 1):
+            tx.create_schema(dotted(around[:depth]), if_not_exists=True)
         left_out = self._flags(None)
         columns = Schema(columns=tuple(column for column in self.columns if column.name not in left_out))
         tx.create_table(self.name, columns, partition_by=self.settings.partition_by)

@@ -37,8 +37,10 @@ class DuckLakeTranslator:
         self.partitions = partitions
 
     def get_asset_key(self, table: LakeTable) -> dg.AssetKey:
-        """``schema/table``, which :class:`DuckLakeIOManager` takes for that table."""
-        return dg.AssetKey([table.schema, table.name])
+        """``schema/table``, with a part for each schema of a path; the metadata tells :class:`DuckLakeIOManager` the table."""
+        from ducklake_core import split_path
+
+        return dg.AssetKey([*split_path(table.schema), table.name])
 
     def get_description(self, table: LakeTable) -> str | None:
         """The comment."""

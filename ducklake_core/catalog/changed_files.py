@@ -56,7 +56,7 @@ class NamedTable:
 
 def named_tables(reader: CatalogReader, after: int, until: int) -> list[NamedTable]:
     """Every name that a table had at one of the snapshots or between them."""
-    table, schema = reader.catalog["table"], reader.catalog["schema"]
+    table, schema = reader.catalog["table"], reader.catalog.schemas
     query = (
         select(
             table.c.table_id,

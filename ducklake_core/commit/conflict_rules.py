@@ -109,6 +109,8 @@ RULES: tuple[Rule, ...] = (
     # Schemas and names.
     Rule(name="create_schema-created_schema", own="create_schema", other="created_schema", scope="schema name",
          outcome="created a schema with this name already", why="names are unique"),
+    _stricter("create_schema", "dropped_schema", "dropped the schema that it is to be in", "nobody could name it", "schema"),
+    _stricter("drop_schema", "created_schema", "created a schema in it", "nobody could name that schema", "entries of schema"),
     Rule(name="drop_schema-dropped_schema", own="drop_schema", other="dropped_schema", scope="schema",
          outcome="dropped it already", why="it can be dropped once"),
     Rule(name="drop_schema-created_table", own="drop_schema", other="created_table", scope="entries of schema",

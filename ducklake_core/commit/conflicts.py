@@ -44,6 +44,7 @@ from ducklake_core.commit.request import CommitRequest, Lookup
 from ducklake_core.format.changes import Changes, QualifiedName, parse_changes
 from ducklake_core.format.files.locations import printable
 from ducklake_core.format.state import Snapshot
+from ducklake_core.format.types.names import parent_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +233,8 @@ def _own_changes(action: Action, transaction: CommitRequest) -> Iterator[_Own]:
 
 def _definition(action: Definition) -> Iterator[_Own]:
     match action:
-        case CreateSchema(name=name):
-            yield _Own(kind="create_schema", label=name, schema_name=name)
+        case CreateSchema(parent_id=parent_id, name=name):
+            yield _Own(kind="create_schema", label=name, schema_id=parent_id, schema_name=name)
         case DropSchema(schema_id=schema_id, name=name):
             yield _Own(kind="drop_schema", label=name, schema_id=schema_id, schema_name=name)
         case TagSchema(schema_id=schema_id, name=name):
@@ -309,6 +310,8 @@ def _entries(changes: Changes) -> Iterator[_Other]:
                     yield _Other(kind=kind, schema=schema, name=name)
                 case str() if kind == "unknown":
                     yield _Other(kind=kind, text=value)
+                case str() if kind == "created_schema":
+                    yield _Other(kind=kind, schema=parent_schema(value), name=value)
                 case _:
                     yield _Other(kind=kind, name=str(value))
 

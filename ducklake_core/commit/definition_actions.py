@@ -18,8 +18,9 @@ from ducklake_core.format.types.schema import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSchema:
-    """``schema_id`` is negative; ``path`` is relative to the data path.
+    """``schema_id`` is negative; ``name`` is the schema's path; ``path`` is its directory, relative to the data path.
 
+    ``parent_id`` is the schema that it is in, which may be negative.
     ``or_existing`` says that one which another writer has created alike meanwhile will do.
     """
 
@@ -27,6 +28,7 @@ class CreateSchema:
     name: str
     uuid: str
     path: str
+    parent_id: int | None = None
     or_existing: bool = False
 
 
@@ -162,6 +164,7 @@ class CreateView:
     column_aliases: tuple[str, ...] = ()
     comment: str | None = None
     tags: tuple[tuple[str, str], ...] = ()
+    column_comments: tuple[tuple[str, str], ...] = ()
     altered: bool = False
 
 
@@ -172,7 +175,7 @@ class AlterView:
     Attributes:
         name: Its name at the base.
         new_name: Its name from now on, None when it stays.
-        tags: Key and text of changed tags, the comment among them; None takes one away.
+        tags: Column (None for the view itself), key and text of changed tags, comments among them; None takes one away.
     """
 
     view_id: int
@@ -180,7 +183,7 @@ class AlterView:
     schema_name: str
     name: str
     new_name: str | None = None
-    tags: tuple[tuple[str, str | None], ...] = ()
+    tags: tuple[tuple[str | None, str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

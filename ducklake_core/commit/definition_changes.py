@@ -11,6 +11,7 @@ from ducklake_core.format.changes import QualifiedName
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.names import split_path
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import ColumnRow, column_row, flatten
 
@@ -26,9 +27,10 @@ def create_schema(builder: SnapshotBuilder, action: CreateSchema) -> None:
         schema_uuid=action.uuid,
         begin_snapshot=builder.snapshot_id,
         end_snapshot=None,
-        schema_name=action.name,
+        schema_name=split_path(action.name)[-1],
         path=action.path,
         path_is_relative=True,
+        parent_schema_id=None if action.parent_id is None else builder.real_id(action.parent_id),
     )
     builder.log("created_schema", action.name)
     builder.schema_changed = True

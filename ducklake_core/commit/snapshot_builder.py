@@ -18,8 +18,8 @@ Row = Mapping[str, object]
 
 # DuckDB's order of inserts within one commit.
 _INSERT_ORDER = (
-    "schema", "table", "column", "partition_info", "partition_column", "view", "tag", "column_tag", "inlined_data_tables", "sort_info",
-    "sort_expression", "macro", "macro_impl", "macro_parameters",
+    "schema", "table", "column", "partition_info", "partition_column", "view", "tag", "column_tag", "view_column_tag",
+    "inlined_data_tables", "sort_info", "sort_expression", "macro", "macro_impl", "macro_parameters",
     "column_mapping", "name_mapping", "data_file", "file_column_stats", "file_partition_value", "file_variant_stats",
     "files_scheduled_for_deletion", "delete_file", "schema_versions", "metadata",
 )  # fmt: skip

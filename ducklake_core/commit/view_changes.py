@@ -28,6 +28,8 @@ def create_view(builder: SnapshotBuilder, action: CreateView) -> None:
         insert_tag(builder, view_id, None, "comment", action.comment)
     for key, value in action.tags:
         insert_tag(builder, view_id, None, key, value)
+    for column, text in action.column_comments:
+        _insert_column_tag(builder, view_id, column, "comment", text)
     builder.log("created_view", QualifiedName(schema=action.schema_name, name=action.name))
     if action.altered:
         builder.log("altered_view", view_id)
@@ -39,9 +41,14 @@ def alter_view(builder: SnapshotBuilder, action: AlterView) -> None:
     if action.new_name is not None:
         rename_row(builder, "view", {"view_id": action.view_id}, {"view_name": action.new_name})
         builder.log("created_view", QualifiedName(schema=action.schema_name, name=action.new_name))
-    for key, text in action.tags:
-        end_tag(builder, action.view_id, None, key)
-        insert_tag(builder, action.view_id, None, key, text)
+    for column, key, text in action.tags:
+        if column is None:
+            end_tag(builder, action.view_id, None, key)
+            insert_tag(builder, action.view_id, None, key, text)
+            continue
+        builder.end("view_column_tag", {"view_id": action.view_id, "column_name": column, "key": key})
+        if text is not None:
+            _insert_column_tag(builder, action.view_id, column, key, text)
     if action.tags:
         builder.log("altered_view", action.view_id)
     builder.schema_changed = True
@@ -51,8 +58,14 @@ def drop_view(builder: SnapshotBuilder, action: DropView) -> None:
     """Drop a view with its tags."""
     builder.end("view", {"view_id": action.view_id})
     builder.end("tag", {"object_id": action.view_id})
+    builder.end("view_column_tag", {"view_id": action.view_id})
     builder.log("dropped_view", action.view_id)
     builder.schema_changed = True
+
+
+def _insert_column_tag(builder: SnapshotBuilder, view_id: int, column: str, key: str, text: str) -> None:
+    lifetime = {"begin_snapshot": builder.snapshot_id, "end_snapshot": None}
+    builder.insert("view_column_tag", view_id=view_id, column_name=column, **lifetime, key=key, value=text)
 
 
 def create_macro(builder: SnapshotBuilder, action: CreateMacro) -> None:

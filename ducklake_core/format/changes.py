@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.types.names import dotted, quoted_path, split_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualifiedName:
-    """Schema and name of a created table, view or macro."""
+    """Schema (its path, as in ``sales.europe``) and name of a created table, view or macro."""
 
     schema: str
     name: str
@@ -27,7 +28,7 @@ class Changes:
     """The changes of one snapshot: ids of schemas, tables, views and macros, or names of what it created.
 
     Attributes:
-        created_schema: Names of created schemas.
+        created_schema: Paths of created schemas.
         created_table: Names of created tables; a renamed table appears here under its new name, and nowhere else.
         created_view: Names of created or renamed views.
         inserted_into_table: Tables that got data files.
@@ -74,7 +75,7 @@ class Changes:
         for kind, key in _LISTED_AS.items():
             values = getattr(self, kind)
             if values:
-                found[key] = [str(value) if not isinstance(value, QualifiedName) else _plain_name(value) for value in values]
+                found[key] = [_plain_name(value) if isinstance(value, QualifiedName) else _shown(kind, value) for value in values]
         return found
 
 
@@ -113,6 +114,8 @@ def encode_changes(changes: Changes) -> str:
     >>> created = (QualifiedName(schema="main", name='we"ird, name'),)
     >>> encode_changes(Changes(created_table=created, inserted_into_table=(4, 2, 4)))
     'created_table:"main"."we""ird, name",inserted_into_table:2,inserted_into_table:4'
+    >>> encode_changes(Changes(created_schema=("sales.europe", '"sales.europe"')))
+    'created_schema:"sales.europe",created_schema:"sales"."europe"'
 
     Unknown entries are not written.
     """
@@ -125,7 +128,7 @@ def encode_changes(changes: Changes) -> str:
         elif kind in _NAME_KINDS:
             entries.extend(f"{kind}:{_quoted_name(name)}" for name in _sorted_names(getattr(changes, kind)))
         elif kind in _SCHEMA_KINDS:
-            entries.extend(f"{kind}:{_quoted(name)}" for name in sorted(set(changes.created_schema), key=str.lower))
+            entries.extend(f"{kind}:{quoted_path(split_path(name))}" for name in sorted(set(changes.created_schema), key=str.lower))
         else:
             entries.extend(f"{kind}:{number}" for number in sorted(set(getattr(changes, kind))))
     return ",".join(entries)
@@ -169,17 +172,19 @@ def _name_key(name: QualifiedName) -> tuple[str, str]:
     return name.schema.lower(), name.name.lower()
 
 
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+def _shown(kind: str, value: object) -> str:
+    """An id, a word, or the path of a schema, of which DuckDB shows one at the top by its name as it is."""
+    parts = split_path(str(value)) if kind in _SCHEMA_KINDS else ()
+    return parts[0] if len(parts) == 1 else str(value)
 
 
 def _plain_name(name: QualifiedName) -> str:
-    schema = name.schema if _PLAIN.fullmatch(name.schema.lower()) else _quoted(name.schema)
-    return f"{schema}.{name.name if _PLAIN.fullmatch(name.name) else _quoted(name.name)}"
+    schemas = (part if _PLAIN.fullmatch(part.lower()) else quoted_path((part,)) for part in split_path(name.schema))
+    return ".".join((*schemas, name.name if _PLAIN.fullmatch(name.name) else quoted_path((name.name,))))
 
 
 def _quoted_name(name: QualifiedName) -> str:
-    return f"{_quoted(name.schema)}.{_quoted(name.name)}"
+    return quoted_path((*split_path(name.schema), name.name))
 
 
 _ENTRY = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*:\s*((?:"(?:[^"]|"")*"|[^",])*)(?:,|$)', re.ASCII)
@@ -196,6 +201,7 @@ def _entries(text: str) -> Iterable[tuple[str, str]]:
 
 
 _MOST_DIGITS = 19
+_SHORTEST_NAME = 2
 _NAME = re.compile(r'"((?:[^"]|"")*)"')
 
 
@@ -206,7 +212,6 @@ def _parse_value(kind: str, value: str) -> object:
             return int(value)
         raise CatalogCorruptError(f"changes_made has {value[:80]!r} as id of {kind}", changes=value)
     parts = tuple(part.replace('""', '"') for part in _NAME.findall(value))
-    whole = ".".join(map(_quoted, parts))
-    if whole == value and len(parts) == (1 if kind in _SCHEMA_KINDS else 2):
-        return parts[0] if kind in _SCHEMA_KINDS else QualifiedName(schema=parts[0], name=parts[1])
+    if quoted_path(parts) == value and all(parts) and len(parts) >= (1 if kind in _SCHEMA_KINDS else _SHORTEST_NAME):
+        return dotted(parts) if kind in _SCHEMA_KINDS else QualifiedName(schema=dotted(parts[:-1]), name=parts[-1])
     raise CatalogCorruptError(f"changes_made has {value!r} as name of {kind}", changes=value)

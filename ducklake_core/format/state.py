@@ -11,6 +11,7 @@ from ducklake_core.format.files.locations import check_location
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.types.message_text import one_line
+from ducklake_core.format.types.names import split_path
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, format_version
 
@@ -103,6 +104,8 @@ class SchemaState:
     """A schema ("namespace") at one snapshot.
 
     Attributes:
+        name: Its path as names of tables begin with it: ``sales.europe`` for ``europe`` in ``sales``, ``"sales.europe"`` for one at the top
+            whose name has a dot; :attr:`parts` are the names without quotes.
         path: The full directory with a trailing slash.
         comment: Its ``comment`` tag; ``tags`` are its other tags by key. DuckDB neither writes nor shows them.
     """
@@ -113,6 +116,11 @@ class SchemaState:
     path: str
     comment: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the schemas around it, outermost first, and its own."""
+        return split_path(self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +137,8 @@ class TableState:
 
     Attributes:
         id: ``table_id``.
-        name: Table name as written; ``schema_name`` likewise.
+        name: Table name as written.
+        schema_name: The path of its schema (:attr:`SchemaState.name`).
         path: Full directory of the table with a trailing slash.
         schema: Columns live at the snapshot.
         snapshot_id: The snapshot this state was read at.

@@ -35,6 +35,7 @@ class FormatVersion:
         reserves_prefix: Whether no column may have a name that begins with ``_ducklake_``.
         inlines_variants: Whether variants are inlined where the database has no such type.
         has_parent_schemas: Whether a schema may be inside another.
+        has_view_column_tags: Whether columns of views may have comments.
         epoch_transforms: Whether partition keys may count years, months, days and hours since 1970.
         null_type: Whether a column may be of type ``null``.
         shared_deletion_vectors: Whether a Puffin file may hold the deletes of several snapshots.
@@ -47,6 +48,7 @@ class FormatVersion:
     reserves_prefix: bool = False
     inlines_variants: bool = False
     has_parent_schemas: bool = False
+    has_view_column_tags: bool = False
     epoch_transforms: bool = False
     null_type: bool = False
     shared_deletion_vectors: bool = False
@@ -68,6 +70,7 @@ V1_1 = FormatVersion(
     reserves_prefix=True,
     inlines_variants=True,
     has_parent_schemas=True,
+    has_view_column_tags=True,
     epoch_transforms=True,
     null_type=True,
     shared_deletion_vectors=True,

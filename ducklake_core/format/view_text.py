@@ -15,14 +15,14 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.names import dotted, folded, quoted_path, split_path
 
 PLACEHOLDER = "{DUCKLAKE_CATALOG}"
 # As long as the placeholder, so that places in the text stay the same.
 _STAND_IN = "_DUCKLAKE_CATALOG_"
 
 FindTable = Callable[[str | None, str], str]
-"""The schema of a table or view of the lake, from the schema that was written (None for none) and its name."""
+"""The path of the schema of a table or view of the lake, from the one that was written (None for none) and its name."""
 
 
 def view_text(sql: str, find: FindTable) -> str:
@@ -69,23 +69,31 @@ def view_text(sql: str, find: FindTable) -> str:
 
 def _insertion(table: exp.Table, find: FindTable, sql: str) -> tuple[int, str] | None:
     """Where to put what in front of a table's name, None when it is complete."""
-    if not isinstance(table.this, exp.Identifier):
+    names = table_names(table)
+    if not names or (len(names) == 1 and _is_named_query(table)):
         return None
-    if not table.db and _is_named_query(table):
+    *schemas, name = names
+    if schemas and schemas[0] == _STAND_IN:
+        find(dotted(schemas[1:]) or None, name)
         return None
-    if table.catalog == _STAND_IN:
-        find(table.db, table.name)
-        return None
-    if table.catalog:
+    place = table.parts[0].meta.get("start")
+    if place is None or sql[place : place + 1] == "'":
+        raise NotFoundError(f"the view reads {name!r}, which is not a table of the lake", sql=sql)
+    try:
+        schema = find(dotted(schemas) or None, name)
+    except NotFoundError as problem:
+        if len(schemas) < 2:
+            raise
         raise UsageError(
             f"the view names {table.sql('duckdb')}: write schema.table, because readers attach the lake under names of their own", sql=sql
-        )
-    first = table.args.get("db") or table.this
-    place = first.meta.get("start")
-    if place is None or sql[place : place + 1] == "'":
-        raise NotFoundError(f"the view reads {table.name!r}, which is not a table of the lake", sql=sql)
-    schema = find(table.db or None, table.name)
-    return place, f"{PLACEHOLDER}." + ("" if table.db else _quoted(schema) + ".")
+        ) from problem
+    return place, f"{PLACEHOLDER}." + ("" if schemas else quoted_path(split_path(schema)) + ".")
+
+
+def table_names(table: exp.Table) -> tuple[str, ...]:
+    """The names that a query gives for a table, outermost first; none for a function that makes rows."""
+    parts = table.parts
+    return tuple(part.name for part in parts) if all(isinstance(part, exp.Identifier) for part in parts) else ()
 
 
 def _is_named_query(table: exp.Table) -> bool:

@@ -10,7 +10,7 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import UsageError
 from ducklake_core.format.options import normalize_option, option_name
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.format.types.names import split_name
+from ducklake_core.format.types.names import schemas_meant, split_name
 from ducklake_core.maintenance.attempts import run_write
 
 _Scope: TypeAlias = tuple[Literal["schema", "table"] | None, int | None]
@@ -53,5 +53,5 @@ def _scope(reader: CatalogReader, table: str | None, schema: str | None) -> _Sco
     if table is not None:
         return "table", reader.table(*split_name(table), reader.latest_snapshot().id).id
     if schema is not None:
-        return "schema", reader.schema(schema, reader.latest_snapshot().id).id
+        return "schema", reader.schema(*schemas_meant(schema), snapshot_id=reader.latest_snapshot().id).id
     return None, None

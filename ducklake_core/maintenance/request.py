@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.types.name_patterns import TablePattern
-from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.format.types.names import join_name, schema_path, schemas_meant, split_name
 from ducklake_core.maintenance.budget import BudgetMeter
 from ducklake_core.maintenance.progress import ProgressMeter
 
@@ -48,11 +49,13 @@ class TableScope:
             return _matching([TablePattern.parse(text) for text in self.tables], names, snapshot_id)
         if self.table is not None:
             schema, name = split_name(self.table)
-            wanted = (schema if self.schema is None else self.schema, name)
-            found = {number: one for number, one in names.items() if same_name(one[0], wanted[0]) and same_name(one[1], wanted[1])}
-            return SelectedTables(_joined(found or _missing(wanted, names, snapshot_id)))
+            for owner in (schema,) if self.schema is None else schemas_meant(self.schema):
+                found = {number: one for number, one in names.items() if same_name(one[0], owner) and same_name(one[1], name)}
+                if found:
+                    return SelectedTables(_joined(found))
+            _missing((schema if self.schema is None else schema_path(self.schema), name), names, snapshot_id)
         if self.schema is not None:
-            schema = reader.schema(self.schema, snapshot_id).name
+            schema = reader.schema(*schemas_meant(self.schema), snapshot_id=snapshot_id).name
             names = {number: one for number, one in names.items() if same_name(one[0], schema)}
         return SelectedTables(_joined(names))
 
@@ -78,7 +81,7 @@ def _matching(patterns: Sequence[TablePattern], names: dict[int, tuple[str, str]
     return SelectedTables(_joined({number: name for number, name in names.items() if number in chosen}), tuple(dict.fromkeys(unmatched)))
 
 
-def _missing(name: tuple[str, str], names: dict[int, tuple[str, str]], snapshot_id: int) -> dict[int, tuple[str, str]]:
+def _missing(name: tuple[str, str], names: dict[int, tuple[str, str]], snapshot_id: int) -> NoReturn:
     near = similar_entries(*name, names.values())
     text = ".".join(name)
     raise NotFoundError(f"there is no table {text} at snapshot {snapshot_id}{near}", table=text, snapshot_id=snapshot_id)

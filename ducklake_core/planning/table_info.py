@@ -12,7 +12,7 @@ from ducklake_core.errors import CatalogCorruptError, SchemaError, UnsupportedFe
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.state import InlinedCounts, TableListing, TableState
 from ducklake_core.format.types.data_types import DataType, Field
-from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.names import folded, join_name, schemas_meant
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.value_text import from_text, order_key
 from ducklake_core.results import ColumnSummary, TableInfo
@@ -44,9 +44,12 @@ class Size:
         return replace(self.info, row_count=count_rows(self.plan, storage), deleted_row_count=deleted)
 
 
-def table_sizes(reader: CatalogReader, snapshot_id: int) -> list[Size]:
-    """The size of every table at a snapshot, by schema and name."""
+def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
+    """The size of every table at a snapshot, or of those directly in a schema, by schema and name."""
     listings = reader.tables(snapshot_id)
+    if schema is not None:
+        of = ([one for one in listings if folded(one.schema_name) == folded(name)] for name in schemas_meant(schema))
+        listings = next(filter(None, of), [])
     inlined = reader.inlined_counts(listings, snapshot_id)
     return [
         Size(

@@ -84,10 +84,18 @@ def _table(lake: DuckLake, table: str, frame: StructType, *, create: bool) -> Ta
         except NotFoundError:
             if not create:
                 raise
-        owner = reader.schema(schema_name, base)
+        owner = reader.schema(schema_name, snapshot_id=base)
         options = stored_options(reader.connection, lake.database.tables).in_force(owner.id)
     _, state = new_table(
-        owner, name, from_spark_schema(frame), local_id=-1, partition_by=(), comment=None, options=options, snapshot_id=base
+        owner,
+        name,
+        from_spark_schema(frame),
+        local_id=-1,
+        partition_by=(),
+        comment=None,
+        options=options,
+        snapshot_id=base,
+        format_version=lake.info.format_version,
     )
     return state
 

@@ -16,7 +16,7 @@ from ducklake_core.commit import alterations
 from ducklake_core.commit.difference import difference
 from ducklake_core.format.files.paths import uuid7
 from ducklake_core.format.state import SchemaState, Snapshot, TableListing, TableState
-from ducklake_core.format.types.names import folded, join_name
+from ducklake_core.format.types.names import folded, join_name, parent_schema
 from ducklake_core.planning.lake_change_planner import plan_lake_changes
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ class LakeRestore:
 
     def _drop(self, catalog: StagedCatalog) -> None:
         for name, schema in self.now.schemas.items():
-            if name not in self.then.schemas:
+            around = parent_schema(name)
+            if name not in self.then.schemas and (around is None or around in self.then.schemas):
                 catalog.drop_schema(schema, cascade=True)
         kept = self.then.schemas
         for number, table in self.now.tables.items():
@@ -160,3 +161,7 @@ def _tag_view(catalog: StagedCatalog, then: ViewState) -> None:
     for key in dict.fromkeys((*wanted, *present)):
         if wanted.get(key) != present.get(key):
             staged.tag(key, wanted.get(key))
+    columns, had = then.column_comments, staged.state.column_comments
+    for column in dict.fromkeys((*columns, *had)):
+        if columns.get(column) != had.get(column):
+            staged.tag(COMMENT, columns.get(column), column)

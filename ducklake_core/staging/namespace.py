@@ -11,15 +11,14 @@ from ducklake_core.catalog.reading.macros import macros
 from ducklake_core.catalog.reading.option_rows import StoredOptions
 from ducklake_core.catalog.reading.views import ViewState, find_view
 from ducklake_core.catalog.reading.visibility import same_name
-from ducklake_core.commit.actions import Action
-from ducklake_core.commit.definition_actions import CreateMacro, DropMacro, DropSchema, DropTable, DropView, TagSchema
+from ducklake_core.commit.definition_actions import CreateMacro, DropMacro, DropTable, DropView, TagSchema
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import SchemaState, Snapshot, TableState
-from ducklake_core.format.types.message_text import similar_in_brackets
 from ducklake_core.format.types.names import folded, join_name, split_name
-from ducklake_core.staging.new_objects import as_before, new_schema, new_table
+from ducklake_core.staging.new_objects import as_before, new_table
 from ducklake_core.staging.schema_contents import drops_of
+from ducklake_core.staging.staged_schemas import StagedSchemas
 from ducklake_core.staging.staged_table import StagedTable
 from ducklake_core.staging.staged_view import StagedView
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from ducklake_core.staging.table_cache import History
 
 
-class StagedCatalog:
+class StagedCatalog(StagedSchemas):
     """Schemas and tables by name, those that the transaction creates included and those that it drops left out.
 
     Args:
@@ -38,22 +37,15 @@ class StagedCatalog:
         base: The snapshot that the transaction is planned on.
         options: Options stored in the catalog then.
         history: What is remembered of tables in the base's history.
-
-    Attributes:
-        definitions: Staged changes of definitions that belong to no staged table, in the order they were asked for.
     """
 
     def __init__(self, lake: LakeContext, base: Snapshot, options: StoredOptions, history: History) -> None:
-        self.base = base
+        super().__init__(lake, base)
         self.options = options
-        self.definitions: list[Action] = []
-        self._lake = lake
         self._history = history
-        self._schemas: dict[str, SchemaState] = {}
         self._tables: dict[str, StagedTable] = {}
         self._touched: dict[str, StagedTable] | None = None
         self._views: dict[str, StagedView] = {}
-        self._last_local_id = 0
 
     @property
     def tables(self) -> tuple[StagedTable, ...]:
@@ -80,47 +72,6 @@ class StagedCatalog:
             raise
         finally:
             self._touched = None
-
-    def find_schema(self, name: str) -> SchemaState | None:
-        """The schema with a name, None when there is none."""
-        if folded(name) in self._schemas:
-            return self._schemas[folded(name)]
-        with self._lake.reader() as reader:
-            found = next((state for state in reader.schemas(self.base.id) if same_name(state.name, name)), None)
-        dropped = {action.schema_id for action in self.definitions if isinstance(action, DropSchema)}
-        return found if found is not None and found.id not in dropped else None
-
-    def schema(self, name: str) -> SchemaState:
-        """The schema with a name.
-
-        Raises:
-            NotFoundError: It does not exist.
-        """
-        state = self.find_schema(name)
-        if state is None:
-            with self._lake.reader() as reader:
-                near = similar_in_brackets(name, [other.name for other in (*reader.schemas(self.base.id), *self._schemas.values())])
-            raise NotFoundError(f"there is no schema {name!r} at snapshot {self.base.id}{near}", schema=name)
-        return state
-
-    def create_schema(self, name: str, *, or_existing: bool = False) -> SchemaState:
-        """Stage a new schema."""
-        action, state = new_schema(name, self._local_id(), self._lake.info, or_existing=or_existing)
-        self.definitions.append(action)
-        self._schemas[folded(name)] = state
-        return state
-
-    def tag_schema(self, state: SchemaState, key: str, value: str | None) -> None:
-        """Stage another tag of a schema; the last one of a key counts."""
-
-        def is_earlier(action: Action) -> bool:
-            return isinstance(action, TagSchema) and (action.schema_id, action.key) == (state.id, key)
-
-        self.definitions = [action for action in self.definitions if not is_earlier(action)]
-        stored = state.comment if key == "comment" else state.tags.get(key)
-        # The same again is no change, as it is none of a table.
-        if value != stored:
-            self.definitions.append(TagSchema(schema_id=state.id, name=state.name, key=key, value=value))
 
     def find_table(self, name: str, *, only_append: bool = False) -> StagedTable | None:
         """The table with a name, None when there is none; see :meth:`table`."""
@@ -369,30 +320,25 @@ class StagedCatalog:
         views = [staged for staged in self.views if staged.state.schema_id == state.id]
         new_macros = [action for action in self.definitions if isinstance(action, CreateMacro) and action.schema_id == state.id]
         inside = [action for action in self._dropped_with(state) if action not in self.definitions]
+        within = self.schemas_within(state)
         made = [table.state.name for table in tables if table.create] + [view.state.name for view in views if view.committed is None]
-        made += [action.name for action in new_macros]
+        made += [action.name for action in new_macros] + [schema.name for schema in within]
         if (inside or made) and not cascade:
             names = ", ".join([action.name for action in inside] + made)
             raise UsageError(f"schema {state.name!r} has {names} in it; drop them first, or pass cascade=True", schema=state.name)
+        for schema in within:
+            self.drop_schema(schema, cascade=True)
         self._tables = {key: table for key, table in self._tables.items() if table.state.schema_id != state.id}
         self._views = {key: view for key, view in self._views.items() if view.state.schema_id != state.id}
         gone = [*new_macros, *(action for action in self.definitions if isinstance(action, TagSchema) and action.schema_id == state.id)]
-        self.definitions = [action for action in self.definitions if action not in gone]
-        if state.id >= 0:
-            self.definitions += [*inside, DropSchema(schema_id=state.id, name=state.name)]
-        else:
-            self.definitions = [action for action in self.definitions if getattr(action, "schema_id", 0) != state.id]
-        self._schemas.pop(folded(state.name), None)
+        self.definitions = [*(action for action in self.definitions if action not in gone), *inside]
+        self._forget_schema(state)
 
     def _dropped_with(self, state: SchemaState) -> list[DropTable | DropView | DropMacro]:
         if state.id < 0:
             return []
         with self._lake.reader() as reader:
             return drops_of(reader, state, self.base.id)
-
-    def _local_id(self) -> int:
-        self._last_local_id -= 1
-        return self._last_local_id
 
 
 def _key(schema: str, table: str) -> str:

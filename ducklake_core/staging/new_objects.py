@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.commit.alterations import partition_spec, restore_definition
 from ducklake_core.commit.definition_actions import CreateSchema, CreateTable
-from ducklake_core.errors import UsageError
 from ducklake_core.format.evolution.defaults import with_initial_defaults
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import LakeInfo, SchemaState, TableState
 from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.names import split_path
 from ducklake_core.format.types.schema import Schema, check_names, check_reserved, with_ids
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 
@@ -22,14 +22,21 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import SchemaEvolution
 
 
-def new_schema(name: str, local_id: int, info: LakeInfo, *, or_existing: bool = False) -> tuple[CreateSchema, SchemaState]:
-    """A schema to create, and its state as later changes of the transaction see it."""
-    if not name:
-        raise UsageError("a schema needs a name")
+def new_schema(
+    name: str, parent: SchemaState | None, local_id: int, info: LakeInfo, *, or_existing: bool = False
+) -> tuple[CreateSchema, SchemaState]:
+    """A schema to create, and its state as later changes of the transaction see it.
+
+    Args:
+        name: Its path.
+        parent: The schema that it is in, None for one at the top.
+    """
     uuid = paths.uuid7()
-    path = paths.directory_name(name, uuid)
+    # One name may be in several schemas, and all directories are beside each other.
+    path = paths.directory_name(split_path(name)[-1], uuid) if parent is None else f"{uuid}/"
     state = SchemaState(id=local_id, uuid=uuid, name=name, path=paths.join(info.data_path, path))
-    return CreateSchema(schema_id=local_id, name=name, uuid=uuid, path=path, or_existing=or_existing), state
+    parent_id = None if parent is None else parent.id
+    return CreateSchema(schema_id=local_id, name=name, uuid=uuid, path=path, parent_id=parent_id, or_existing=or_existing), state
 
 
 def new_table(

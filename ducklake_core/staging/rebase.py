@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ducklake_core.catalog.reading.macros import macros
@@ -15,7 +15,7 @@ from ducklake_core.commit.difference import difference, normalized
 from ducklake_core.errors import AlreadyExistsError, CommitConflictError, DuckLakeError, NotFoundError
 from ducklake_core.format.files.paths import join
 from ducklake_core.format.state import SchemaState, Snapshot, TableState
-from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.names import folded, parent_schema
 from ducklake_core.staging.staged_table import Altered, StagedTable, Step
 from ducklake_core.staging.staged_view import StagedView, tagged_view
 
@@ -36,7 +36,8 @@ def rebase_definitions(
         AlreadyExistsError: A schema was to be new, and another writer has created it meanwhile.
     """
     known = {folded(state.name): state for state in reader.schemas(base.id)}
-    dropped = {(type(action), action.name) for action in definitions if isinstance(action, DropTable | DropView | DropMacro)}
+    ids = {state.id for state in known.values()}
+    dropped = {(type(action), action.name) for action in definitions if isinstance(action, DropTable | DropView | DropMacro | DropSchema)}
     remaining: list[Action] = []
     used: dict[int, SchemaState] = {}
     for action in definitions:
@@ -44,7 +45,10 @@ def rebase_definitions(
             case CreateSchema(name=name):
                 theirs = known.get(folded(name))
                 if theirs is None:
-                    remaining.append(action)
+                    if action.parent_id is not None and action.parent_id >= 0 and action.parent_id not in ids:
+                        raise conflict
+                    around = None if action.parent_id is None else used.get(action.parent_id)
+                    remaining.append(action if around is None else replace(action, parent_id=around.id))
                     continue
                 _use_schema(action, theirs, tables, conflict)
                 used[action.schema_id] = theirs
@@ -60,7 +64,7 @@ def rebase_definitions(
                     raise conflict
                 remaining.append(action if theirs is None else replace(action, schema_id=theirs.id))
             case DropTable() | DropView() | DropMacro() | DropSchema() if _is_there(action, reader, base, known):
-                if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base)):
+                if isinstance(action, DropSchema) and any(entry not in dropped for entry in _entries(action, reader, base, known.values())):
                     raise conflict
                 remaining.append(action)
             case _:
@@ -110,8 +114,9 @@ def _is_there(
             return any(state.id == schema_id for state in known.values())
 
 
-def _entries(action: DropSchema, reader: CatalogReader, base: Snapshot) -> Iterator[tuple[type, str]]:
+def _entries(action: DropSchema, reader: CatalogReader, base: Snapshot, schemas: Iterable[SchemaState]) -> Iterator[tuple[type, str]]:
     """The objects of a schema, by the action that drops them and by name."""
+    yield from ((DropSchema, one.name) for one in schemas if folded(parent_schema(one.name) or "") == folded(action.name))
     yield from ((DropTable, table.name) for table in reader.tables(base.id) if table.schema_id == action.schema_id)
     yield from ((DropView, view.name) for view in all_views(reader, base.id) if view.schema_id == action.schema_id)
     yield from ((DropMacro, macro.name) for macro in macros(reader, base.id) if macro.schema_id == action.schema_id)

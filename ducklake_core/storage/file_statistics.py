@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, ColumnStatistics
 from ducklake_core.format.files.geometry_statistics import GeometryStatistics, geometry_statistics, merged_geometry_statistics
 from ducklake_core.format.files.statistics import truncate_bounds
-from ducklake_core.format.types.data_types import BLOB, FLOATS, GEOMETRY, JSON, VARCHAR, VARIANT, Field
+from ducklake_core.format.types.data_types import BLOB, FLOATS, GEOMETRY, JSON, NULL, VARCHAR, VARIANT, Field
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.leaf_values import order_key, stat_value, to_text
 from ducklake_core.storage.leaf_arrays import leaf_arrays
@@ -120,6 +120,10 @@ class StatisticsCollector:
         chunks = [metadata.row_group(number).column(position) for number in range(metadata.num_row_groups)]
         # Parquet counts a slot for every NULL or empty parent, and so does DuckDB.
         slots = sum(chunk.num_values for chunk in chunks)
+        if leaf.type == NULL:
+            # Such columns have no statistics in footers, and need none.
+            size = sum(chunk.total_compressed_size for chunk in chunks)
+            return ColumnStatistics(column_id=leaf.id, column_size_bytes=size, value_count=0, null_count=slots)
         floats = self._floats.get(leaf.id, _Floats()) if leaf.type in FLOATS else None
         values = sum(chunk.statistics.num_values for chunk in chunks) if floats is None else floats.values
         bounds = self._bounds(chunks, leaf) if floats is None else floats.bounds

@@ -26,6 +26,7 @@ from ducklake_core.format.types.data_types import (
     INT128,
     INTEGERS,
     JSON,
+    NULL,
     TIMESTAMPS,
     UINT128,
     VARCHAR,
@@ -330,7 +331,7 @@ def _encoding(leaf_type: DataType) -> str | None:
 
 
 def _repeats(leaf: Field, column: Field, sample: pa.Table) -> bool:
-    if leaf.type in (BOOLEAN, VARIANT):
+    if leaf.type in (BOOLEAN, VARIANT, NULL):
         return False
     values = sample.column(column.name)
     if leaf is not column or isinstance(values.type, pa.BaseExtensionType):

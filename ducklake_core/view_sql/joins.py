@@ -10,6 +10,7 @@ from sqlglot import exp
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.view_text import table_names
 from ducklake_core.view_sql.casts import cast
 from ducklake_core.view_sql.expressions import Expressions
 from ducklake_core.view_sql.operators import compared_type
@@ -124,7 +125,7 @@ class FromClause:
 
     def _relation(self, node: exp.Expression) -> tuple[str, Relation]:
         match node:
-            case exp.Table() if isinstance(node.this, exp.Identifier):
+            case exp.Table() if table_names(node):
                 only(node, "this", "db", "catalog", "alias")
                 names = tuple(node.alias_column_names)
                 found = self.named(node)

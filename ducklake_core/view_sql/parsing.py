@@ -9,6 +9,8 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
+from ducklake_core.format.types.names import dotted
+from ducklake_core.format.view_text import table_names
 from ducklake_core.view_sql.typed import Refused
 
 PLACEHOLDER = "{DUCKLAKE_CATALOG}"
@@ -61,6 +63,14 @@ def only(node: exp.Expression, *keys: str) -> None:
         name = key.rstrip("_")
         if value and name not in keys:
             raise Refused(f"it has {name.upper()} ({_kind(node)})")
+
+
+def schema_and_name(table: exp.Table) -> tuple[str | None, str]:
+    """The path of the schema that a query gives for a table, None for none, and the table's name."""
+    *schemas, name = table_names(table)
+    if schemas and schemas[0] == CATALOG:
+        schemas = schemas[1:]
+    return dotted(schemas) or None, name
 
 
 def shown(node: exp.Expression) -> str:

@@ -11,10 +11,11 @@ from sqlglot import exp
 from ducklake_core.catalog.reading.views import ViewState
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.view_text import table_names
 from ducklake_core.view_sql.casts import cast
 from ducklake_core.view_sql.expressions import Expressions
 from ducklake_core.view_sql.joins import values
-from ducklake_core.view_sql.parsing import CATALOG, only, parse_query, shown, written_columns
+from ducklake_core.view_sql.parsing import only, parse_query, schema_and_name, shown, written_columns
 from ducklake_core.view_sql.scopes import OutputColumn, Query, Scope
 from ducklake_core.view_sql.selects import Select, limits
 from ducklake_core.view_sql.sources import Sources, renamed
@@ -107,15 +108,11 @@ class Queries:
 
     def named(self, table: exp.Table) -> Query | TableState:
         """Resolve a name in FROM."""
-        qualifiers = [table.args[key].name for key in ("catalog", "db") if table.args.get(key)]
-        if not qualifiers and folded(table.name) in self.ctes:
+        if len(table_names(table)) == 1 and folded(table.name) in self.ctes:
             cte = self.ctes[folded(table.name)]
             query = replace(self, ctes=cte.ctes, depth=self.depth + 1).query(cte.query, None)
             return replace(query, columns=renamed(query.columns, cte.names))
-        if len(qualifiers) == 2 and qualifiers.pop(0) != CATALOG:
-            raise Refused(f"it reads {shown(table)}, which is in another catalog")
-        schema = qualifiers[0] if qualifiers and qualifiers[0] != CATALOG else None
-        found = self.sources.find(schema, table.name, self.view.schema_name)
+        found = self.sources.find(*schema_and_name(table), self.view.schema_name)
         if isinstance(found, TableState):
             return found
         inner = Queries(sources=self.sources, view=found, above=self.above, depth=self.depth + 1)

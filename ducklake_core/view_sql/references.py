@@ -11,7 +11,8 @@ from ducklake_core.catalog.reading.views import ViewState
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.view_sql.parsing import CATALOG, parse_query
+from ducklake_core.format.view_text import table_names
+from ducklake_core.view_sql.parsing import parse_query, schema_and_name
 from ducklake_core.view_sql.selection import selection
 from ducklake_core.view_sql.sources import Sources
 from ducklake_core.view_sql.translation import translate
@@ -29,9 +30,7 @@ def referenced(reader: CatalogReader, view: ViewState) -> tuple[str, ...]:
     found: set[str] = set()
     try:
         for table in _tables(view.sql):
-            if table.catalog not in ("", CATALOG):
-                raise Refused(f"it reads {table.name!r} of another catalog")
-            source = sources.find(table.db or None, table.name, view.schema_name)
+            source = sources.find(*schema_and_name(table), view.schema_name)
             found.add(join_name(source.schema_name, source.name))
     except Refused as problem:
         raise UnsupportedFeatureError(f"cannot tell what view {name} reads: {problem}", view=name) from problem
@@ -59,5 +58,5 @@ def _tables(sql: str) -> list[exp.Table]:
         source
         for scope in traverse_scope(parse_query(sql))
         for source in scope.sources.values()
-        if isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
+        if isinstance(source, exp.Table) and table_names(source)
     ]

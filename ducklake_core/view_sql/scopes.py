@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.format.types.data_types import DataType, StructType
-from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.names import folded, split_path
 from ducklake_core.view_sql.functions import field as struct_field
 from ducklake_core.view_sql.typed import Refused, Typed
 
@@ -151,8 +151,9 @@ class Scope:
         """How many parts name the relation, where they do."""
         from ducklake_core.view_sql.parsing import CATALOG
 
-        names = (CATALOG, relation.schema, relation.alias)
-        for taken in range(1, min(len(parts), 4)):
+        schemas = split_path(relation.schema) if relation.schema is not None else (None,)
+        names = (CATALOG, *schemas, relation.alias)
+        for taken in range(1, min(len(parts), len(names) + 1)):
             wanted = names[-taken:]
             if all(own is not None and same_name(own, part) for own, part in zip(wanted, parts[:taken], strict=True)):
                 yield taken

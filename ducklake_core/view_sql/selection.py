@@ -24,9 +24,8 @@ from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA
 from ducklake_core.format.types.schema import Schema
-
-_PLACEHOLDER = "{DUCKLAKE_CATALOG}"
-_CATALOG = "__ducklake_catalog_of_the_view"
+from ducklake_core.format.view_text import table_names
+from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER, schema_and_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,14 +76,14 @@ def _query(view: ViewState) -> exp.Select:
     if view.dialect.lower() != "duckdb":
         _refuse(view, f"its dialect is {view.dialect!r}")
     try:
-        statements = sqlglot.parse(view.sql.replace(_PLACEHOLDER, _CATALOG), read="duckdb")
+        statements = sqlglot.parse(view.sql.replace(PLACEHOLDER, CATALOG), read="duckdb")
     except SqlglotError as problem:
         raise UnsupportedFeatureError(f"cannot read view {_name(view)}: its SQL cannot be parsed", view=_name(view)) from problem
     if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         _refuse(view, f"it is a {type(statements[0]).__name__.upper()}, not one SELECT")
     query = statements[0]
-    if any(_CATALOG in text.this for text in query.find_all(exp.Literal)):
-        _refuse(view, f"a constant holds {_PLACEHOLDER}")
+    if any(CATALOG in text.this for text in query.find_all(exp.Literal)):
+        _refuse(view, f"a constant holds {PLACEHOLDER}")
     extra = [key for key, value in query.args.items() if value and key.rstrip("_") not in ("expressions", "from", "where", "kind")]
     if extra or query.args.get("kind"):
         _refuse(view, f"it has {', '.join(key.rstrip('_').upper() for key in extra) or 'a KIND'}")
@@ -95,17 +94,16 @@ def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: fr
     """The table or view that the query reads, and the name that qualifies its columns."""
     clause = query.args.get("from_") or query.args.get("from")
     table = clause.this if clause is not None else None
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+    if not isinstance(table, exp.Table) or not table_names(table):
         _refuse(view, "it does not read one table by its name")
     extra = [key for key, value in table.args.items() if value and key not in ("this", "db", "catalog", "alias")]
     if extra or table.alias_column_names:
         _refuse(view, f"its table has {', '.join(extra) or 'names of columns'}")
-    if table.db == _CATALOG or (table.catalog and table.catalog != _CATALOG):
-        _refuse(view, f"it reads {table.sql('duckdb')!r}")
-    schemas = [table.db] if table.db else sorted({view.schema_name, DEFAULT_SCHEMA})
-    found = [source for schema in schemas if (source := _named(reader, schema, table.name, view.snapshot_id)) is not None]
+    schema, name = schema_and_name(table)
+    schemas = [schema] if schema else sorted({view.schema_name, DEFAULT_SCHEMA})
+    found = [source for schema in schemas if (source := _named(reader, schema, name, view.snapshot_id)) is not None]
     if len(found) != 1:
-        _refuse(view, f"{table.name!r} is {'not a table of the lake' if not found else 'a table of several schemas'}")
+        _refuse(view, f"{name!r} is {'not a table of the lake' if not found else 'a table of several schemas'}")
     (source,) = found
     if isinstance(source, TableState):
         columns = tuple((column.name, column.name) for column in source.schema)

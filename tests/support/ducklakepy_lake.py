@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
 from ducklakepy import DuckLakeCatalog
+from sqlalchemy import select
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress
@@ -27,6 +29,18 @@ def second_implementation(address: LakeAddress, *, create: bool = False, migrate
         # It opens, and migrates, a lake only when somebody asks.
         assert catalog.spec_version() in ("1.0", "1.1")
         yield catalog
+
+
+def new_lake(address: LakeAddress) -> DuckLake:
+    """A lake of version 1.1, made by us."""
+    return DuckLake.create(address.url, data_path=address.data_path, version="1.1")
+
+
+def stored(lake: DuckLake, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """Cells of all rows of a metadata table, in order."""
+    source = lake.database.tables[table]
+    with lake.database.read() as connection:
+        return [tuple(row) for row in connection.execute(select(*(source.c[c] for c in columns)).order_by(*(source.c[c] for c in columns)))]
 
 
 def rows_of(catalog: DuckLakeCatalog, name: str, snapshot: int | None = None) -> list[tuple[object, ...]]:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, ColumnElement, MetaData, Select, String, Table, cast, null
+from sqlalchemy import BigInteger, Column, ColumnElement, FromClause, MetaData, Select, String, Table, cast, null
 from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import NullType, TypeEngine
 
 from ducklake_core.catalog.database.column_types import CatalogBoolean, CatalogTimestamp, CatalogUuid
+from ducklake_core.catalog.database.schema_paths import schemas_by_path
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.versions import NEWEST, FormatVersion, InlinedColumns
 
@@ -100,6 +101,11 @@ class CatalogTables(Mapping[str, Table]):
 
     def __len__(self) -> int:
         return len(self._tables)
+
+    @cached_property
+    def schemas(self) -> FromClause:
+        """The schemas, each with its path as ``schema_name``; what reads names of schemas reads this."""
+        return schemas_by_path(self["schema"])
 
     def statement(self, name: str, build: Callable[[], Select[Any]]) -> Select[Any]:
         """A statement that is built once: what every commit asks should cost no more than its answer."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, inspect, literal, select
+from sqlalchemy import ColumnElement, Connection, inspect, select
 
 from ducklake_core.catalog.database.tables import PREFIX, CatalogTables, metadata_tables
-from ducklake_core.errors import CatalogVersionError, UnsupportedFeatureError
+from ducklake_core.errors import CatalogVersionError
 from ducklake_core.format.versions import FormatVersion
 
 _ADDED_LATER = frozenset(
@@ -70,17 +70,10 @@ def read_layout(connection: Connection, schema: str | None, version: str) -> Lay
     return Layout(version, tuple(sorted(columns.items())))
 
 
-_NESTED = "nested schemas"
-
-
 def stored_version(tables: CatalogTables) -> ColumnElement[Any]:
     """What :func:`check_same_version` looks at, as a part of a statement: the version that the catalog says."""
     metadata = tables["metadata"]
-    said = select(metadata.c.value).where(metadata.c.key == "version").limit(1).scalar_subquery()
-    if not tables.version.has_parent_schemas:
-        return said
-    nested = select(tables["schema"].c.schema_id).where(tables["schema"].c.parent_schema_id.is_not(None))
-    return case((nested.exists(), literal(_NESTED)), else_=said)
+    return select(metadata.c.value).where(metadata.c.key == "version").limit(1).scalar_subquery()
 
 
 def check_same_version(found: str | None, version: FormatVersion) -> None:
@@ -92,15 +85,7 @@ def check_same_version(found: str | None, version: FormatVersion) -> None:
 
     Raises:
         CatalogVersionError: It is another one.
-        UnsupportedFeatureError: A schema is inside another one. The lake is refused as a whole: who does not see some of its tables
-            would take their files for orphans.
     """
-    if found == _NESTED:
-        raise UnsupportedFeatureError(
-            "the lake has, or had, a schema inside another schema: nested schemas are not supported yet. Drop them with DuckDB 2.0, and "
-            "expire the snapshots that have them",
-            feature=_NESTED,
-        )
     if found not in (None, version.name):
         raise CatalogVersionError(
             f"the catalog had version {version} when it was opened and has {found} now: someone migrated it; this call has changed "

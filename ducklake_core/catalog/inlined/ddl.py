@@ -27,7 +27,7 @@ from sqlalchemy.types import TypeEngine
 from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.catalog.database.duckdb_dialect import NativeType
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, CatalogTables
-from ducklake_core.format.types.data_types import DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.data_types import NULL, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.versions import FormatVersion
 
@@ -124,12 +124,16 @@ def _duckdb_name(data_type: DataType) -> str:
 def _sqlite_type(data_type: DataType) -> TypeEngine[Any]:
     if isinstance(data_type, PrimitiveType) and data_type.name in _SQLITE_INTEGERS:
         return BigInteger()
+    if data_type == NULL:
+        return BigInteger()
     if isinstance(data_type, PrimitiveType) and data_type.name == "blob":
         return LargeBinary()
     return String()
 
 
 def _postgresql_type(data_type: DataType) -> TypeEngine[Any]:
+    if data_type == NULL:
+        return Integer()
     if isinstance(data_type, DecimalType):
         return Numeric(data_type.precision, data_type.scale)
     if isinstance(data_type, PrimitiveType):

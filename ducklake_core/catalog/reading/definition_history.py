@@ -42,7 +42,7 @@ def changed_definitions(reader: CatalogReader, after: int) -> set[int]:
 
 def former_tables(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> list[FormerTable]:
     """Tables that had a name when they were dropped, and are not there at a snapshot, the one that was dropped last first."""
-    table, owner = reader.catalog["table"], reader.catalog["schema"]
+    table, owner = reader.catalog["table"], reader.catalog.schemas
     query = (
         select(table.c.table_id, table.c.table_name, table.c.begin_snapshot, table.c.end_snapshot, owner.c.schema_name)
         .select_from(table.join(owner, owner.c.schema_id == table.c.schema_id))

@@ -161,7 +161,7 @@ def all_of(queries: Sequence[Select[Any]]) -> Select[Any]:
 
 def _names(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
     """Every table that the catalog knows, and whether the row is of one that is there now."""
-    table, schema = tables["table"], tables["schema"]
+    table, schema = tables["table"], tables.schemas
     source = table.outerjoin(schema, and_(schema.c.schema_id == table.c.schema_id, live(schema, snapshot_id)))
     is_live = case((and_(live(table, snapshot_id), schema.c.schema_id.is_not(None)), 1), else_=0)
     return select(table.c.table_id, table.c.table_name, schema.c.schema_name, is_live.label("is_live")).select_from(source)

@@ -73,8 +73,9 @@ def _scheduled(reader: CatalogReader, names: set[str]) -> Generator[tuple[str, s
 def _tables(reader: CatalogReader) -> dict[int, tuple[str, str]]:
     """Directory and name of every table there ever was; a later row of one table has the same directory."""
     table, schema = reader.catalog["table"], reader.catalog["schema"]
+    names = {row.schema_id: row.schema_name for row in reader.connection.execute(select(reader.catalog.schemas))}
     schemas = {
-        row.schema_id: (join(reader.info.data_path, row.path, bool(row.path_is_relative)), row.schema_name)
+        row.schema_id: (join(reader.info.data_path, row.path, bool(row.path_is_relative)), names.get(row.schema_id, row.schema_name))
         for row in reader.connection.execute(select(schema))
     }
     found: dict[int, tuple[str, str]] = {}

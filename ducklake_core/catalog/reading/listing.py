@@ -32,7 +32,7 @@ _TABLES_PER_STATEMENT = 200
 
 def listing_query(tables: CatalogTables, snapshot_id: int, only: Collection[int] | None = None) -> Select[Any]:
     """One row for each table live at a snapshot, or for those with some ids: names and sums over its files."""
-    table, schema, tag = (tables[name] for name in ("table", "schema", "tag"))
+    table, schema, tag = tables["table"], tables.schemas, tables["tag"]
     data, deletes = _data_files(tables, snapshot_id, only), _delete_files(tables, snapshot_id, only)
     is_comment = and_(tag.c.object_id == table.c.table_id, tag.c.key == "comment", live(tag, snapshot_id))
     return (

@@ -32,7 +32,7 @@ def macros(reader: CatalogReader, snapshot_id: int) -> list[Macro]:
     """All macros at a snapshot, by schema, name and id: two statements whatever their number."""
     found: dict[int, Macro] = {}
     parameters = _parameters(reader, snapshot_id)
-    macro, schema, implementation = (reader.catalog[name] for name in ("macro", "schema", "macro_impl"))
+    macro, schema, implementation = reader.catalog["macro"], reader.catalog.schemas, reader.catalog["macro_impl"]
     query = (
         select(macro.c.macro_id, macro.c.macro_name, schema.c.schema_id, schema.c.schema_name, implementation)
         .select_from(

@@ -153,7 +153,7 @@ class CatalogReader:
 
     def schemas(self, snapshot_id: int) -> list[SchemaState]:
         """Schemas at a snapshot, by name."""
-        schema, tag = self.catalog["schema"], self.catalog["tag"]
+        schema, tag = self.catalog.schemas, self.catalog["tag"]
         is_tag = and_(tag.c.object_id == schema.c.schema_id, live(tag, snapshot_id))
         query = select(schema, tag.c.key.label("tag_key"), tag.c.value.label("tag_value")).select_from(schema.outerjoin(tag, is_tag))
         found: dict[int, list[Row[Any]]] = {}
@@ -172,15 +172,16 @@ class CatalogReader:
             tags=tags,
         )
 
-    def schema(self, name: str, snapshot_id: int) -> SchemaState:
-        """A schema by name without regard to case.
+    def schema(self, *names: str, snapshot_id: int) -> SchemaState:
+        """A schema by its path without regard to case, the first that is there of several.
 
         Raises:
             NotFoundError: It does not exist at that snapshot.
         """
-        found = next((state for state in self.schemas(snapshot_id) if same_name(state.name, name)), None)
+        known, name = self.schemas(snapshot_id), names[0]
+        found = next((state for one in names for state in known if same_name(state.name, one)), None)
         if found is None:
-            near = similar_in_brackets(name, [state.name for state in self.schemas(snapshot_id)])
+            near = similar_in_brackets(name, [state.name for state in known])
             raise NotFoundError(f"there is no schema {name!r} at snapshot {snapshot_id}{near}", schema=name, snapshot_id=snapshot_id)
         return found
 
@@ -204,7 +205,7 @@ class CatalogReader:
         """
         tables = self.catalog
         query = self._table_query(snapshot_id).where(
-            may_be_named(tables["table"].c.table_name, name), may_be_named(tables["schema"].c.schema_name, schema)
+            may_be_named(tables["table"].c.table_name, name), may_be_named(tables.schemas.c.schema_name, schema)
         )
         rows = [r for r in self.connection.execute(query) if same_name(r.table_name, name) and same_name(r.schema_name, schema)]
         if rows:
@@ -220,7 +221,7 @@ class CatalogReader:
 
     def table_names(self, snapshot_id: int) -> dict[int, tuple[str, str]]:
         """Schema and name of all tables at a snapshot by their ids, in the order of the names."""
-        table, schema = self.catalog["table"], self.catalog["schema"]
+        table, schema = self.catalog["table"], self.catalog.schemas
         query = select(table.c.table_id, schema.c.schema_name, table.c.table_name).join(schema, schema.c.schema_id == table.c.schema_id)
         rows = self.connection.execute(query.where(live(table, snapshot_id), live(schema, snapshot_id)))
         found = {row.table_id: (row.schema_name, row.table_name) for row in rows}
@@ -242,7 +243,8 @@ class CatalogReader:
         return self._state(rows, snapshot_id)
 
     def _table_query(self, snapshot_id: int) -> Select[Any]:
-        table, schema, at, tag = (self.catalog[name] for name in ("table", "schema", "snapshot", "tag"))
+        schema = self.catalog.schemas
+        table, at, tag = (self.catalog[name] for name in ("table", "snapshot", "tag"))
         is_tag = and_(tag.c.object_id == table.c.table_id, live(tag, snapshot_id))
         return (
             select(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Row, Select, and_, select
+from sqlalchemy import Row, Select, String, Subquery, cast, null, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
@@ -28,6 +28,7 @@ class ViewState:
         sql: The query; ``{DUCKLAKE_CATALOG}`` stands for the name under which a reader has attached the lake.
         column_aliases: Names of its columns, the first ones at least; empty when the query names them all.
         comment: Its ``comment`` tag; ``tags`` are its other tags by key.
+        column_comments: Comments of its columns by the names that the query gives them (format 1.1).
         snapshot_id: The snapshot this state was read at.
     """
 
@@ -42,6 +43,11 @@ class ViewState:
     comment: str | None
     snapshot_id: int
     tags: Mapping[str, str] = field(default_factory=dict)
+    column_comments: Mapping[str, str] = field(default_factory=dict)
+
+    def commented_column(self, name: str) -> str:
+        """A column's name as the comment that it has is stored under, which differs at most in case."""
+        return next((one for one in self.column_comments if same_name(one, name)), name)
 
 
 def views(reader: CatalogReader, snapshot_id: int) -> list[ViewState]:
@@ -56,7 +62,7 @@ def find_view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -
     """A view by name without regard to case, None when there is none at that snapshot."""
     tables = reader.catalog
     query = _query(tables, snapshot_id).where(
-        may_be_named(tables["view"].c.view_name, name), may_be_named(tables["schema"].c.schema_name, schema)
+        may_be_named(tables["view"].c.view_name, name), may_be_named(tables.schemas.c.schema_name, schema)
     )
     rows = [row for row in reader.connection.execute(query) if same_name(row.view_name, name) and same_name(row.schema_name, schema)]
     return _state([row for row in rows if row.view_id == rows[0].view_id], snapshot_id) if rows else None
@@ -78,17 +84,30 @@ def view(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> Vie
 
 
 def _query(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
-    view, schema, tag = (tables[name] for name in ("view", "schema", "tag"))
-    is_tag = and_(tag.c.object_id == view.c.view_id, live(tag, snapshot_id))
+    view, schema, tag = tables["view"], tables.schemas, _tags(tables, snapshot_id)
+    is_tag = tag.c.object_id == view.c.view_id
+    labels = (tag.c.column_name.label("tag_column"), tag.c.key.label("tag_key"), tag.c.value.label("tag_value"))
     return (
-        select(view, schema.c.schema_name, tag.c.key.label("tag_key"), tag.c.value.label("tag_value"))
+        select(view, schema.c.schema_name, *labels)
         .select_from(view.join(schema, schema.c.schema_id == view.c.schema_id).outerjoin(tag, is_tag))
         .where(live(view, snapshot_id), live(schema, snapshot_id))
     )
 
 
+def _tags(tables: CatalogTables, snapshot_id: int) -> Subquery:
+    """Tags of views, and those of their columns where the version has any."""
+    tag = tables["tag"]
+    own = select(tag.c.object_id, cast(null(), String).label("column_name"), tag.c.key, tag.c.value).where(live(tag, snapshot_id))
+    if "view_column_tag" not in tables:
+        return own.subquery("tags")
+    column_tag = tables["view_column_tag"]
+    columns = (column_tag.c.view_id, column_tag.c.column_name, column_tag.c.key, column_tag.c.value)
+    return own.union_all(select(*columns).where(live(column_tag, snapshot_id))).subquery("tags")
+
+
 def _state(rows: Sequence[Row[Any]], snapshot_id: int) -> ViewState:
-    row, tags = rows[0], tags_of(rows)
+    row, tags = rows[0], tags_of(one for one in rows if one.tag_column is None)
+    comments = {one.tag_column: one.tag_value for one in rows if one.tag_column is not None and one.tag_key == COMMENT}
     return ViewState(
         id=row.view_id,
         uuid=row.view_uuid or "",
@@ -101,6 +120,7 @@ def _state(rows: Sequence[Row[Any]], snapshot_id: int) -> ViewState:
         comment=tags.pop(COMMENT, None),
         snapshot_id=snapshot_id,
         tags=tags,
+        column_comments={name: text for name, text in sorted(comments.items()) if text is not None},
     )
 
 

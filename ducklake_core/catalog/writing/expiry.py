@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, insert, inspect, or_, select
+from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, inspect, or_, select
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.changes import DeleteRows
@@ -26,7 +26,7 @@ from ducklake_core.format.state import LakeInfo
 FileKind: TypeAlias = Literal["data", "delete"]
 
 # Objects whose ended rows go one by one, each by its own lifetime, with the column that holds their id.
-_VERSIONED = {"schema": "schema_id", "view": "view_id", "tag": "object_id", "macro": "macro_id"}
+_VERSIONED = {"schema": "schema_id", "view": "view_id", "tag": "object_id", "view_column_tag": "view_id", "macro": "macro_id"}
 _OF_DEAD_TABLES = (
     "table",
     "table_stats",
@@ -114,7 +114,7 @@ def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expi
     versions = connection.execute(_table_versions(tables)).all()
     files = connection.execute(_ended_files(tables)).all()
     deletes = connection.execute(_ended_delete_files(tables)).all()
-    ended = {name: connection.execute(_ended(tables, name, column)).all() for name, column in _VERSIONED.items()}
+    ended = {name: connection.execute(_ended(tables, name, column)).all() for name, column in _VERSIONED.items() if name in tables}
     snapshot = tables["snapshot"]
     surviving = set(connection.execute(select(snapshot.c.snapshot_id)).scalars()) - set(expired)
     lifetimes = Lifetimes(surviving)
@@ -184,7 +184,7 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
 
 
 def _table_versions(tables: CatalogTables) -> Select[Any]:
-    table, schema = tables["table"], tables["schema"]
+    table, schema, named = tables["table"], tables["schema"], tables.schemas
     return (
         select(
             table.c.table_id,
@@ -193,11 +193,13 @@ def _table_versions(tables: CatalogTables) -> Select[Any]:
             table.c.end_snapshot,
             table.c.path,
             table.c.path_is_relative,
-            schema.c.schema_name,
+            func.coalesce(named.c.schema_name, schema.c.schema_name).label("schema_name"),
             schema.c.path.label("schema_path"),
             schema.c.path_is_relative.label("schema_path_is_relative"),
         )
-        .select_from(table.outerjoin(schema, schema.c.schema_id == table.c.schema_id))
+        .select_from(
+            table.outerjoin(schema, schema.c.schema_id == table.c.schema_id).outerjoin(named, named.c.schema_id == table.c.schema_id)
+        )
         .order_by(table.c.table_id, table.c.begin_snapshot)
     )
 

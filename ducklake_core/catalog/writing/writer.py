@@ -45,6 +45,9 @@ def apply_changes(statements: Statements, database: Database, changes: Iterable[
         match change:
             case InsertRows(table=name, rows=rows):
                 _insert(statements, tables[name], tables.fitting(name, rows))
+            case UpdateRows(table=name) if name not in tables:
+                # A metadata table of later versions, which has no row here to end.
+                pass
             case UpdateRows(table=name, where=where, values=values):
                 _update(statements, tables[name], where, tables.fitting(name, (values,))[0])
             case CopyRows(table=name, where=where, values=values):

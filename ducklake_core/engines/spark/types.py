@@ -179,6 +179,7 @@ _TO_SPARK: dict[str, spark.DataType] = {
     "uuid": spark.StringType(),
     "geometry": spark.BinaryType(),
     "variant": spark.VariantType(),
+    "null": spark.IntegerType(),
 }
 _EXACT: dict[str, spark.DataType] = {
     "int128": spark.StringType(),

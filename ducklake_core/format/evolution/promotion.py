@@ -49,6 +49,8 @@ def promote(array: ArrowArray, field: Field) -> ArrowArray:
     Raises:
         SchemaError: A value that does not fit, or one whose text depends on a type that the file does not name.
     """
+    if pa.types.is_null(array.type):
+        return cast_array(array, field)
     if field.type == JSON:
         return _to_json(array, field)
     if field.type == VARCHAR and _has_own_text(array.type):

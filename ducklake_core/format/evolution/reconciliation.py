@@ -22,6 +22,7 @@ from ducklake_core.format.types.data_types import (
     INTEGERS,
     INTERVAL,
     JSON,
+    NULL,
     SIGNED_INTEGERS,
     TIME,
     TIMESTAMP,
@@ -72,6 +73,7 @@ _CARRIERS: dict[DataType, DataType] = {
     TIMETZ: TIME,
     INTERVAL: VARCHAR,
     UUID: VARCHAR,
+    NULL: INT32,
 }
 # Types that Spark reads columns as which it has no exact type for (engines/spark/types.py): written
 # back, every value is parsed and checked.
@@ -129,11 +131,15 @@ def widens(source: DataType, target: DataType) -> bool:
 
     >>> widens(INT32, INT64), widens(INT64, INT32), widens(UINT32, INT64), widens(UINT32, INT32), widens(DATE, TIMESTAMP)
     (True, False, True, False, True)
+    >>> widens(NULL, VARCHAR), widens(VARCHAR, NULL), widens(NULL, VARIANT)
+    (True, False, False)
     >>> widens(INT32, DecimalType(precision=10, scale=0)), widens(INT32, DecimalType(precision=10, scale=2))
     (True, False)
     """
     if source == target:
         return False
+    if source == NULL:
+        return target != VARIANT and not isinstance(target, ListType | MapType | StructType)
     if source == BOOLEAN:
         return target in INTEGERS
     if source in _DIGITS:

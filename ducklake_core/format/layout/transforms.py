@@ -16,6 +16,7 @@ from ducklake_core.format.layout.partition_pruning import partition_may_match, p
 from ducklake_core.format.types.data_types import (
     DATE,
     GEOMETRY,
+    NULL,
     TIMESTAMP_MS,
     TIMESTAMP_NS,
     TIMESTAMP_S,
@@ -48,7 +49,7 @@ def check_spec(spec: PartitionSpec, schema: Schema) -> None:
         raise UsageError("a partition spec needs at least one key")
     for key in spec.fields:
         column = schema.column(key.column)
-        if not column.is_leaf or column.type in (VARIANT, GEOMETRY):
+        if not column.is_leaf or column.type in (VARIANT, GEOMETRY, NULL):
             raise UnsupportedFeatureError(f"a table cannot be partitioned by {column.name!r} of type {column.type}", column=column.name)
         unit = key.transform.removeprefix("epoch_")
         if unit in CALENDAR_PARTS and column.type != DATE and column.type not in TIMESTAMPS:

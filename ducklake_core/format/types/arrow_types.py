@@ -42,6 +42,7 @@ from ducklake_core.format.types.data_types import (
     INT64,
     INTERVAL,
     JSON,
+    NULL,
     TIME,
     TIME_NS,
     TIMESTAMP,
@@ -114,8 +115,9 @@ _LOGICAL: dict[str, pa.DataType] = {
     "uuid": pa.uuid(),
     "geometry": pa.binary(),
     "variant": VARIANT_STORAGE,
+    "null": pa.null(),
 }
-NO_KEY_TYPES = (TIME_NS, INTERVAL, GEOMETRY, VARIANT)
+NO_KEY_TYPES = (TIME_NS, INTERVAL, GEOMETRY, VARIANT, NULL)
 """Types that rows are not found by."""
 _PHYSICAL = {
     **{name: arrow for name, arrow in _LOGICAL.items() if name != "time_ns"},

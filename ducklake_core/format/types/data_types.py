@@ -167,6 +167,8 @@ BLOB = PrimitiveType(name="blob")
 UUID = PrimitiveType(name="uuid")
 VARIANT = PrimitiveType(name="variant")
 GEOMETRY = PrimitiveType(name="geometry")
+NULL = PrimitiveType(name="null")
+"""The type whose only value is NULL (format 1.1); no name of DuckDB's SQL."""
 
 PRIMITIVES: dict[str, PrimitiveType] = {
     t.name: t

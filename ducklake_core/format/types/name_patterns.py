@@ -6,21 +6,27 @@ import re
 from dataclasses import dataclass
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, split_name, split_name_parts
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, raw_parts, split_name, split_name_parts, split_path
 
-_WILDCARDS = {"*": ".*", "?": "."}
+# Ends every part of a schema's path while it is compared: no name can have it.
+_END = "\0"
+_WILDCARDS = {"*": f"[^{_END}]*", "?": f"[^{_END}]"}
+_ANY_DEPTH = f"(?:[^{_END}]+{_END})*"
 
 
 @dataclass(frozen=True, slots=True)
 class TablePattern:
-    """One or many tables: ``table`` or ``schema.table`` with ``*`` for any letters and ``?`` for one, in either part.
+    """One or many tables: ``table`` or ``schema.table`` with ``*`` for any letters and ``?`` for one, in any part.
 
-    No wildcard stands for the dot between schema and table; a pattern without a dot is about the schema ``main``, as names are. Within
-    double quotes both letters are themselves. ASCII letters match in either case.
+    Neither stands for the dot between two names; ``**`` as a whole part stands for any number of schemas inside each other, none too. A
+    pattern without a dot is about the schema ``main``, as names are. Within double quotes the signs are themselves. ASCII letters match in
+    either case.
 
     >>> pattern = TablePattern.parse("sales.order_*")
     >>> pattern.matches("Sales", "ORDER_LINES"), pattern.matches("sales", "orders"), pattern.matches("x.sales", "order_a")
     (True, False, False)
+    >>> [TablePattern.parse(text).matches("sales.europe", "t") for text in ("*.*", "sales.*.*", "sales.**.t", "**.*")]
+    [False, True, True, True]
     >>> [TablePattern.parse(text).matches(*name) for text in ("*", "*.*") for name in (("main", "t"), ("raw", "t"))]
     [True, False, True, True]
     >>> TablePattern.parse('main."a*"').matches("main", "ab"), TablePattern.parse('main."a*"').has_wildcards
@@ -47,8 +53,10 @@ class TablePattern:
         if parts is None:
             raise UsageError(f"cannot read the name {text!r}: write table or schema.table, with double quotes around odd parts", name=text)
         schema, table = parts
-        has_wildcards = any(_has_wildcards(part) for part in (schema or "", table))
-        return cls(text, has_wildcards, _expression(schema or DEFAULT_SCHEMA), _expression(table))
+        schemas = raw_parts(schema or DEFAULT_SCHEMA)
+        has_wildcards = any(_has_wildcards(part) for part in (*schemas, table))
+        above = "".join(_ANY_DEPTH if part == "**" else _expression(part) + _END for part in schemas)
+        return cls(text, has_wildcards, re.compile(above), re.compile(_expression(table), re.DOTALL))
 
     @property
     def name(self) -> tuple[str, str]:
@@ -57,14 +65,15 @@ class TablePattern:
 
     def matches(self, schema: str, table: str) -> bool:
         """Whether a table is one of those."""
-        return self._schema.fullmatch(folded(schema)) is not None and self._table.fullmatch(folded(table)) is not None
+        path = "".join(folded(part) + _END for part in split_path(schema))
+        return self._schema.fullmatch(path) is not None and self._table.fullmatch(folded(table)) is not None
 
 
 def _has_wildcards(part: str) -> bool:
     return not part.startswith('"') and any(sign in part for sign in _WILDCARDS)
 
 
-def _expression(part: str) -> re.Pattern[str]:
+def _expression(part: str) -> str:
     if part.startswith('"'):
-        return re.compile(re.escape(folded(part[1:-1].replace('""', '"'))))
-    return re.compile("".join(_WILDCARDS.get(letter) or re.escape(letter) for letter in folded(part)), re.DOTALL)
+        return re.escape(folded(part[1:-1].replace('""', '"')))
+    return "".join(_WILDCARDS.get(letter) or re.escape(letter) for letter in folded(part))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ducklake_core.errors import NotFoundError, SchemaError
-from ducklake_core.format.types.data_types import Field, StructType, with_children
+from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError
+from ducklake_core.format.types.data_types import NULL, Field, StructType, with_children
 from ducklake_core.format.types.message_text import similar_in_brackets
 from ducklake_core.format.types.schema_text import schema_html, schema_line, schema_tree
 from ducklake_core.format.versions import DEFAULT_VERSION, RESERVED_PREFIX, FormatVersion
@@ -141,6 +141,8 @@ def check_names(schema: Schema, version: FormatVersion = DEFAULT_VERSION) -> Non
     _check_level("the table", schema.columns)
     for column in schema.columns:
         check_reserved(column.name, version)
+    if not version.null_type and any(node.type == NULL for node in schema.walk()):
+        raise UnsupportedFeatureError(f"a column cannot be of type null: lakes of version {version} have no such type", feature="type null")
 
 
 def _check_level(where: str, fields: tuple[Field, ...]) -> None:

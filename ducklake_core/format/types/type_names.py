@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
-from ducklake_core.format.types.data_types import PRIMITIVES, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.data_types import (
+    NULL,
+    PRIMITIVES,
+    DataType,
+    DecimalType,
+    Field,
+    ListType,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 
@@ -49,7 +59,7 @@ def parse_leaf_type(text: str) -> DataType:
         UnsupportedFeatureError: A type that this library does not know.
     """
     folded = text.strip().lower()
-    found = PRIMITIVES.get(_ALIASES.get(folded, folded))
+    found = NULL if folded == NULL.name else PRIMITIVES.get(_ALIASES.get(folded, folded))
     if found is not None:
         return found
     decimal = _DECIMAL.fullmatch(folded)

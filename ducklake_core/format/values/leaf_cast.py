@@ -32,6 +32,8 @@ def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arro
     if isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
     match data_type:
+        case PrimitiveType(name="null"):
+            return _to_null(array)
         case PrimitiveType(name="int128" | "uint128" as name):
             return _to_huge(array, name, target)
         case PrimitiveType(name="interval"):
@@ -79,6 +81,12 @@ def from_values(values: Sequence[object], data_type: DataType, *, physical: bool
             storage = pa.string() if data_type == JSON else to_arrow_type(data_type)
             array = pa.array(values, storage)
     return cast_leaf(array, data_type, physical=physical)
+
+
+def _to_null(array: ArrowArray) -> ArrowArray:
+    if array.null_count < len(array):
+        raise SchemaError("a column of type null holds NULL alone")
+    return pa.nulls(len(array))
 
 
 def _to_variant(array: ArrowArray) -> ArrowArray:

@@ -12,7 +12,7 @@ from ducklake_core.errors import CatalogCorruptError, DuckLakeError, Unsupported
 from ducklake_core.format.changes import parse_changes
 from ducklake_core.format.files.partitioning import parse_transform
 from ducklake_core.format.options import Options
-from ducklake_core.format.types.names import folded, join_name
+from ducklake_core.format.types.names import dotted, folded, join_name
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, is_live, overlap
 
 _LIVES = ("schema", "table", "view", "column", "data_file", "delete_file", "partition_info", "sort_info", "macro")
@@ -109,14 +109,19 @@ def _names(facts: Facts) -> None:
                 )
 
     live = {name: [row for row in facts.every.rows(name) if is_live(row, facts.newest)] for name in ("schema", "table", "view")}
-    names = {row.schema_id: row.schema_name for row in live["schema"]}
-    twice("schemas", (((0, folded(row.schema_name)), row.schema_id, row.schema_name) for row in live["schema"]))
+    paths = facts.schema_paths
+    names = {row.schema_id: paths[row.schema_id] for row in live["schema"] if row.schema_id in paths}
+    twice("schemas", (((0, folded(name)), number, name) for number, name in names.items()))
+    for row in live["schema"]:
+        around = getattr(row, "parent_schema_id", None)
+        if around is not None and around not in names:
+            facts.report("schema-missing", f"schema {row.schema_name} is in schema {around}, which is not there")
     relations = [(row.schema_id, row.table_name, row.table_id) for row in live["table"]]
     relations += [(row.schema_id, row.view_name, row.view_id) for row in live["view"]]
     twice("tables or views", (((schema, folded(name)), number, name) for schema, name, number in relations))
     for schema, name, _ in relations:
         if schema not in names:
-            facts.report("schema-missing", f"{join_name(str(schema), name)} is in schema {schema}, which is not there")
+            facts.report("schema-missing", f"{join_name(dotted((str(schema),)), name)} is in schema {schema}, which is not there")
 
 
 def _tables(facts: Facts) -> None:

@@ -15,7 +15,7 @@ from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format.files.paths import join
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.names import dotted, join_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import ColumnRow
 from ducklake_core.maintenance.check.findings import Finding
@@ -143,6 +143,7 @@ class Facts:
         self.findings: list[Finding] = []
         self._repairs: dict[Repair, None] = {}
         self.newest = max((row.snapshot_id for row in every.rows("snapshot")), default=-1)
+        self.schema_paths = self._schema_paths()
         self.inlined: InlinedTables = every.inlined_tables()
         self.inlined_rows: list[InlinedRow] = list(every.inlined_rows(self.inlined))
         self.inlined_deletes: list[CatalogRow] = list(every.inlined_deletes(self.inlined))
@@ -187,6 +188,17 @@ class Facts:
         table = self.tables.get(row.table_id)
         return join(self.info.data_path if table is None else table.path, row.path, row.path_is_relative is not False)
 
+    def _schema_paths(self) -> dict[int, str]:
+        """Paths of all schemas by id; one in a schema that is not there, or in itself, is named by its own name."""
+        rows = {row.schema_id: row for row in self.every.rows("schema")}
+
+        def path(number: int, below: frozenset[int]) -> str:
+            row = rows[number]
+            own, around = dotted((row.schema_name,)), getattr(row, "parent_schema_id", None)
+            return own if around is None or around not in rows or around in below else f"{path(around, below | {around})}.{own}"
+
+        return {number: path(number, frozenset({number})) for number in rows}
+
     def _tables(self) -> dict[int, TableFacts]:
         schemas: dict[int, CatalogRow] = {}
         for row in sorted(self.every.rows("schema"), key=lambda row: row.begin_snapshot):
@@ -198,7 +210,7 @@ class Facts:
             before = found.get(row.table_id)
             found[row.table_id] = TableFacts(
                 id=row.table_id,
-                name=join_name(str(row.schema_id) if schema is None else schema.schema_name, row.table_name),
+                name=join_name(self.schema_paths.get(row.schema_id, str(row.schema_id)), row.table_name),
                 path=join(base, row.path, row.path_is_relative is not False),
                 is_live=is_live(row, self.newest) or (before is not None and before.is_live),
             )

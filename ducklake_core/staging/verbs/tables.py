@@ -11,7 +11,7 @@ from ducklake_core.commit import alterations
 from ducklake_core.engines.frame import Frame, columns_of, frame_of
 from ducklake_core.errors import AlreadyExistsError
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import split_name
+from ducklake_core.format.types.names import schema_path, split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.staging.arguments import FrameLike
@@ -30,28 +30,33 @@ class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs, TagVerbs):
     """Definitions staged by a :class:`Transaction`."""
 
     def create_schema(self, name: str, *, if_not_exists: bool = False) -> None:
-        """Create a schema.
+        """Create a schema; ``sales.europe`` is one in another, ``"sales.europe"`` in quotes one whose name has a dot.
 
         Raises:
             AlreadyExistsError: It exists.
+            NotFoundError: The schema around it does not.
+            UnsupportedFeatureError: It would be in another one, and the lake is of version 1.0.
         """
         if self._is_done("create schema", name, is_schema=True):
             return
-        if self._catalog.find_schema(name) is None:
-            self._catalog.create_schema(name)
+        path = schema_path(name)
+        if self._catalog.find_schema(path) is None:
+            self._catalog.create_schema(path)
         elif not if_not_exists:
             raise AlreadyExistsError(f"there is a schema {name!r} already at snapshot {self._catalog.base.id}", schema=name)
 
     def drop_schema(self, name: str, *, cascade: bool = False, if_exists: bool = False) -> None:
-        """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros.
+        """Drop a schema that is empty, or with ``cascade`` together with its tables, views and macros and the schemas in it.
 
         Raises:
             NotFoundError: No such schema.
             UsageError: It is not empty.
         """
-        if self._is_done("drop schema", name, is_schema=True) or (if_exists and self._catalog.find_schema(name) is None):
+        if self._is_done("drop schema", name, is_schema=True):
             return
-        self._catalog.drop_schema(self._catalog.schema(name), cascade=cascade)
+        state = self._catalog.schema_called(name, if_exists=if_exists)
+        if state is not None:
+            self._catalog.drop_schema(state, cascade=cascade)
 
     def create_table(
         self,

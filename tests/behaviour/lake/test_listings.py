@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from ducklake_core import DuckLake
+from ducklake_core import DuckLake, split_path
 from ducklake_core.catalog.reading.macros import MacroParameter
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
 from ducklake_core.format.layout.sorting import SortKey
@@ -93,7 +93,7 @@ def _compare_tables(lake: DuckLake, duck: Oracle, at: int) -> None:
     assert sorted((t.state.name, column, text) for t in tables.values() for column, text in t.column_comments.items()) == columns
     assert all({c: tags["comment"] for c, tags in t.column_tags().items()} == t.column_comments for t in tables.values())
     for table in tables.values():
-        _compare_files(table.list_files(), duck, table.state.schema_name, table.state.name)
+        _compare_files(table.list_files(), duck, *split_path(table.state.schema_name), table.state.name)
 
 
 def _compare_files(files, duck: Oracle, schema: str, name: str) -> None:  # type: ignore[no-untyped-def]
@@ -110,7 +110,7 @@ def _compare_files(files, duck: Oracle, schema: str, name: str) -> None:  # type
 def _compare_views(lake: DuckLake, duck: Oracle, at: int) -> None:
     listed = duck.rows("SELECT schema_name, view_name, comment FROM duckdb_views() WHERE database_name = 'lake' AND NOT internal")
     views = lake.views(at=at)
-    assert [(v.state.schema_name, v.state.name, v.comment) for v in views] == sorted(listed)
+    assert [(*split_path(v.state.schema_name), v.state.name, v.comment) for v in views] == sorted(listed)
     for view in views:
         assert view.dialect == "duckdb"
         assert lake.view(view.name.upper(), at=at).state == view.state
@@ -126,7 +126,9 @@ def _compare_macros(lake: DuckLake, duck: Oracle, at: int) -> None:
     )
     kinds = {"scalar": "macro", "table": "table_macro"}
     ours = [
-        (m.schema_name, m.name, kinds[i.kind], [p.name for p in i.parameters], i.sql) for m in lake.macros(at=at) for i in m.implementations
+        (*split_path(m.schema_name), m.name, kinds[i.kind], [p.name for p in i.parameters], i.sql)
+        for m in lake.macros(at=at)
+        for i in m.implementations
     ]
     assert sorted(ours, key=str) == sorted(listed, key=str)
 

@@ -11,35 +11,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from ducklakepy.expressions import col
-from sqlalchemy import inspect, select
+from sqlalchemy import inspect
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.tables import inlined_owner
 from ducklake_core.errors import CatalogVersionError, SchemaError, UnsupportedFeatureError
-from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
+from tests.support.ducklakepy_lake import faults, new_lake, rows_of, second_implementation, sorted_rows, stored
 from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
 from tests.unit.catalog.test_bootstrap import layout, primary_keys
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
-
-
-def new_lake(address: LakeAddress) -> DuckLake:
-    return DuckLake.create(address.url, data_path=address.data_path, version="1.1")
-
-
-def stored(lake: DuckLake, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    source = lake.database.tables[table]
-    with lake.database.read() as connection:
-        return [tuple(row) for row in connection.execute(select(*(source.c[c] for c in columns)).order_by(*(source.c[c] for c in columns)))]
-
-
-@pytest.fixture(params=BACKENDS)
-def both(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
-    """A place that both implementations can use."""
-    found: LakeAddress = (
-        request.getfixturevalue("postgres").lake(tmp_path) if request.param == "postgresql" else file_lake("sqlite", tmp_path)
-    )
-    return found
 
 
 def test_a_new_lake_has_the_tables_of_the_second_implementation(both: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -266,25 +247,6 @@ def test_deletes_of_several_snapshots_in_one_puffin_file(both: LakeAddress) -> N
     assert faults(lake) == []
     with second_implementation(both) as catalog:
         assert len(rows_of(catalog, "main.t")) == 80_000 - 11
-
-
-def test_nested_schemas_are_refused_by_name(both: LakeAddress) -> None:
-    lake = new_lake(both)
-    lake.write("t", pa.table({"a": [1]}))
-    table = lake.table("t")
-    with second_implementation(both) as catalog:
-        catalog.create_namespace("sales")
-        catalog.create_namespace("sales.europe")
-    calls: list[Callable[[], object]] = [
-        lambda: lake.table("t"),
-        lambda: table.append(pa.table({"a": [2]})),
-        lambda: lake.set_option("parquet_compression", "zstd"),
-        lambda: lake.delete_orphaned_files(dry_run=True),
-        lake.snapshots,
-    ]
-    for call in calls:
-        with pytest.raises(UnsupportedFeatureError, match="nested schemas are not supported"):
-            call()
 
 
 def _deleted_thrice(lake: DuckLake) -> dict[int, int]:

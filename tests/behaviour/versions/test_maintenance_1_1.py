@@ -8,16 +8,12 @@ import numpy as np
 import pyarrow as pa
 from sqlalchemy.schema import DropTable
 
-from ducklake_core import DuckLake
 from ducklake_core.catalog.reading.compaction import StoredCounts, inlined_row_counts
 from ducklake_core.catalog.reading.many_tables import ManyTablesReader
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.storage.puffin import encode_container, read_container
+from tests.support.ducklakepy_lake import new_lake
 from tests.support.oracle import LakeAddress
-
-
-def new_lake(address: LakeAddress) -> DuckLake:
-    return DuckLake.create(address.url, data_path=address.data_path, version="1.1")
 
 
 def test_inlined_rows_are_counted_alike_for_one_table_and_for_many(lake_address: LakeAddress) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ducklake_core import DuckLake
 from tests.property.hostile_catalogs.spoiled import SpoiledLake, build
 from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer
@@ -59,3 +60,18 @@ def spoiled_duckdb(duckdb_template: LakeAddress, tmp_path: Path) -> SpoiledLake:
     address = file_lake("duckdb", tmp_path)
     shutil.copy(duckdb_template.url.removeprefix("duckdb:///"), address.url.removeprefix("duckdb:///"))
     return SpoiledLake(address).moved_from(duckdb_template)
+
+
+@pytest.fixture(scope="session")
+def template_1_1(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
+    """The untouched lake in version 1.1, its catalog in SQLite."""
+    address = build(sqlite_lake(tmp_path_factory.mktemp("hostile-1-1")))
+    with DuckLake.connect(address.url) as lake:
+        lake.migrate("1.1")
+    return address
+
+
+@pytest.fixture
+def spoiled_1_1(template_1_1: LakeAddress, tmp_path: Path) -> SpoiledLake:
+    """The copy in version 1.1."""
+    return _sqlite_copy(template_1_1, tmp_path)

@@ -37,3 +37,12 @@ def _check(edit: Edit, lake: SpoiledLake) -> None:
         return
     with pytest.raises(edit.error, match=edit.says):
         lake.assert_right()
+
+
+_OF_STATISTICS = [edit for edit in EDITS if edit.name.startswith(("5:", "6:", "7", "8:", "9:", "10:", "11:", "12:"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("edit", [edit for edit in _OF_STATISTICS if edit.error is None], ids=lambda edit: edit.name)
+def test_statistics_in_version_1_1(edit: Edit, spoiled_1_1: SpoiledLake) -> None:
+    _check(edit, spoiled_1_1)

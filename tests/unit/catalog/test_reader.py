@@ -120,14 +120,14 @@ def test_paths_are_full_at_every_level(lake_address: LakeAddress, oracle: Oracle
     with oracle(lake_address) as duck:
         duck.run('CREATE SCHEMA "we""ird, näme"', 'CREATE TABLE "we""ird, näme"."ta\'ble" (a INT)', "CREATE TABLE plain (a INT)")
     with reading(lake_address) as reader:
-        odd = reader.table('we"ird, näme', "TA'BLE", 3)
+        odd = reader.table('"we""ird, näme"', "TA'BLE", 3)
         (schema,) = (s for s in reader.schemas(3) if s.name != "main")
         assert odd.path == f"{lake_address.data_path}{schema.uuid}/{odd.uuid}/"
         assert schema.path == f"{lake_address.data_path}{schema.uuid}/"
-        assert reader.schema('WE"IRD, näme', 3) == schema
+        assert reader.schema('"WE""IRD, näme"', snapshot_id=3) == schema
         assert reader.table("main", "plain", 3).path == f"{lake_address.data_path}main/plain/"
         with pytest.raises(NotFoundError):
-            reader.schema('we"ird, näme', 0)
+            reader.schema('"we""ird, näme"', snapshot_id=0)
         with pytest.raises(NotFoundError):
             reader.table("main", "PLAIN ", 3)
 

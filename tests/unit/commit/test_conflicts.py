@@ -62,7 +62,7 @@ OWN: dict[str, Action] = {
     "rename_table": AlterTable(table_id=7, schema_id=3, schema_name="sales", name="t", new_name="Fresh", schema=COLUMNS),
     "set_not_null": AlterTable(table_id=7, schema_id=3, schema_name="sales", name="t", ended=(1,), not_null=frozenset({1}), schema=COLUMNS),
     "create_view": CreateView(view_id=-1, schema_id=3, schema_name="sales", name="Fresh", uuid="u", dialect="duckdb", sql="SELECT 1"),
-    "alter_view": AlterView(view_id=7, schema_id=3, schema_name="sales", name="v", tags=(("comment", "c"),)),
+    "alter_view": AlterView(view_id=7, schema_id=3, schema_name="sales", name="v", tags=((None, "comment", "c"),)),
     "rename_view": AlterView(view_id=7, schema_id=3, schema_name="sales", name="v", new_name="Fresh"),
     "drop_view": DropView(view_id=7, schema_name="sales", name="v"),
     "create_scalar_macro": CreateMacro(macro_id=-1, schema_id=3, schema_name="sales", name="M", implementations=(MACRO,)),

@@ -133,7 +133,7 @@ def test_changes_are_read_and_written_as_by_the_reference(oracle: OracleFactory,
     assert not any(changes.unknown for changes in parsed)
     seen = {kind for changes in parsed for kind in Changes.__slots__ if getattr(changes, kind)}
     assert seen == set(Changes.__slots__) - {"unknown"}
-    assert parsed[3].created_table == (QualifiedName(schema='s,1:"x', name='t,"u'),)
+    assert parsed[3].created_table == (QualifiedName(schema='"s,1:""x"', name='t,"u'),)
 
 
 def test_directories_of_schemas_tables_and_partitions(oracle: OracleFactory, lake_address: LakeAddress) -> None:

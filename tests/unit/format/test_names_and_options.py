@@ -26,13 +26,15 @@ from ducklake_core.format.files.paths import (
     write_id,
 )  # fmt: skip
 from ducklake_core.format.options import Options, normalize_option, parse_age, parse_memory_size
+from ducklake_core.format.types.names import dotted
 
 IDS = st.lists(st.integers(0, 99), max_size=3, unique=True).map(sorted).map(tuple)
-NAMES = st.builds(QualifiedName, schema=st.text(max_size=4), name=st.text(max_size=4))
+SCHEMAS = st.lists(st.text(min_size=1, max_size=4), min_size=1, max_size=3).map(dotted)
+NAMES = st.builds(QualifiedName, schema=SCHEMAS, name=st.text(min_size=1, max_size=4))
 
 
 @pytest.mark.takes_seconds
-@given(IDS, IDS, NAMES, st.text(max_size=4))
+@given(IDS, IDS, NAMES, SCHEMAS)
 def test_changes_come_back_from_their_text(dropped: tuple[int, ...], inserted: tuple[int, ...], name: QualifiedName, schema: str) -> None:
     changes = Changes(
         dropped_table=dropped, created_schema=(schema,), created_table=(name,), created_view=(name,), inserted_into_table=inserted

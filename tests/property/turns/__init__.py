@@ -1,0 +1,1 @@
+"""Random histories of two implementations on one lake."""
