@@ -85,11 +85,11 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Any) -> None:
-        branch = self._branch_settings()
+        branch = self.branch_settings()
         output = plan_output(context, obj, default_settings(self), self.schema_, comments=self.comments, branch=branch)
         started = time.monotonic()
         with final_failures(str(output.address)):
-            lake = self._writing_lake().connect()
+            lake = self.writing_lake().connect()
             table = output.table(lake)
             missing = output.missing_columns(table)
             predicate = output.predicate(table)
@@ -130,24 +130,24 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
                 lake, planned = self._source(context, planned)
                 return planned.load(lake, self._session, pin=self.pin_reads, reader_branch=self.branch or None)
 
-    def _branch_settings(self) -> Branch | None:
+    def branch_settings(self) -> Branch | None:
         """The branch that outputs go to, None for production."""
         if self.branch:
             return Branch(name=self.branch, own_lake=self.branch_lake is not None)
         return None
 
-    def _writing_lake(self) -> DuckLakeResource:
+    def writing_lake(self) -> DuckLakeResource:
         """The lake that outputs go to."""
         return self.branch_lake if self.branch and self.branch_lake is not None else self.lake
 
     def _source(self, context: dg.InputContext, planned: TableInput) -> "tuple[DuckLake, TableInput]":
         """The lake and table that an input is read from: the branch's, or production's."""
-        branch = self._branch_settings()
+        branch = self.branch_settings()
         if branch is None or planned.settings.production:
             return self.lake.connect(), planned
         address = branch.address(planned.address)
         keys = sorted(context.asset_partition_keys) if context.has_asset_partitions else None
-        lake = self._writing_lake().connect()
+        lake = self.writing_lake().connect()
         if not branch_holds(lake, address, keys, planned.subject):
             context.log.info("%s is read from production: branch %s does not have it", planned.address, branch.name)
             return self.lake.connect(), planned

@@ -119,14 +119,10 @@ def build_commit_sensor(
     """
     tables = asset_tables(assets, schema)
     selection = _selection(request_runs)
-    if not tables:
-        raise UsageError(f"sensor {name} has no assets to report on")
-    if min(max_snapshots_per_tick, max_events_per_tick) < 1:
-        raise UsageError(f"sensor {name} must look at one snapshot and report one event per tick at least")
-
     limits = _Limits(
         snapshots=max_snapshots_per_tick, events=max_events_per_tick, seconds=max_seconds_per_tick, report_history=report_history
     )
+    _refuse_nothing(name, tables, limits)
 
     @dg.sensor(
         name=name,
@@ -140,6 +136,13 @@ def build_commit_sensor(
         return _evaluate(context, getattr(context.resources, lake_key).connect(), tables, limits, selection)
 
     return commits
+
+
+def _refuse_nothing(name: str, tables: Sequence[AssetTable], limits: _Limits) -> None:
+    if not tables:
+        raise UsageError(f"sensor {name} has no assets to report on")
+    if min(limits.snapshots, limits.events) < 1:
+        raise UsageError(f"sensor {name} must look at one snapshot and report one event per tick at least")
 
 
 def _evaluate(
