@@ -64,9 +64,22 @@ class OutputCommit:
             UsageError: A setting does not fit the table, or a row lies outside of the slice.
         """
         result = self._committed(lake, look)
+        return (
+            WrittenOutput(result=result, notes=self._notes_of_repeated(lake, result.snapshot)) if result.repeated else self.written(result)
+        )
+
+    def written(self, result: WriteResult) -> WrittenOutput:
+        """The outcome of a commit of this attempt."""
+        return WrittenOutput(result=result, notes=self._notes())
+
+    def repeated(self, lake: DuckLake, snapshot: Snapshot) -> WrittenOutput:
+        """The outcome of a commit that an earlier attempt made."""
+        return WrittenOutput(result=self._unwritten(snapshot), notes=self._notes_of_repeated(lake, snapshot))
+
+    def _notes_of_repeated(self, lake: DuckLake, snapshot: Snapshot) -> dict[str, Any]:
         # What an earlier attempt changed is no difference any more.
-        before = replace(self, table=self._table_before(lake, result.snapshot)) if result.repeated else self
-        return WrittenOutput(result=result, notes=before._notes())  # noqa: SLF001 - another of this class
+        before = replace(self, table=self._table_before(lake, snapshot))
+        return before._notes()  # noqa: SLF001 - another of this class
 
     def _committed(self, lake: DuckLake, look: Callable[[Transaction], None] | None) -> WriteResult:
         changes = [*self._layout_changes(), *self._replaced()]
@@ -75,7 +88,7 @@ class OutputCommit:
             return lake.write(self.name, self.frame, **self._how, **self.texts)
         with lake.transaction(**self.texts) as tx:
             if tx.repeated is None:
-                self._stage(tx)
+                self.stage(tx)
                 if look is not None:
                     look(tx)
             elif self.settings.merge is not None:
@@ -101,14 +114,23 @@ class OutputCommit:
 
     def _repeated(self, lake: DuckLake, snapshot: Snapshot) -> WriteResult:
         """The result of a commit that an earlier attempt made."""
-        from ducklake_core import WriteResult
-
         if self.settings.merge is None:
             return lake.write(self.name, self.frame, **self._how, **self.texts)
-        table_id = self.table.state.id if self.table is not None else 0
-        return WriteResult(table=str(self.address), table_id=table_id, snapshot=snapshot, repeated=True)
+        return self._unwritten(snapshot)
 
-    def _stage(self, tx: Transaction) -> None:
+    def _unwritten(self, snapshot: Snapshot) -> WriteResult:
+        from ducklake_core import WriteResult
+
+        table_id = self.table.state.id if self.table is not None else 0
+        return WriteResult(table=self.address.sql, table_id=table_id, snapshot=snapshot, repeated=True)
+
+    def stage(self, tx: Transaction) -> None:
+        """Stage everything in an open transaction.
+
+        Raises:
+            SchemaError: Frame and table do not fit.
+            UsageError: A setting does not fit the table, or a row lies outside of the slice.
+        """
         settings = self.settings
         if self.table is None and (self._makes_sorted_table or settings.merge is not None):
             self._create(tx)
