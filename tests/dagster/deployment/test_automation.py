@@ -71,7 +71,7 @@ def test_maintenance_goes_on_beside_a_broken_table_and_says_which_it_is(deployme
     run = dagster.begin("ducklake_maintenance")
     assert dagster.end_of(run) == "FAILURE"
     (failure,) = [event for event in dagster.run(run)["eventConnection"]["events"] if event["__typename"] == "ExecutionStepFailureEvent"]
-    assert "broken" in failure["failureMetadata"]["description"]
+    assert "main.broken" in failure["failureMetadata"]["description"]
     assert {step["stepKey"]: step["status"] for step in dagster.run(run)["stepStats"]} == {
         **dict.fromkeys(
             ("flush_inlined_data", "expire_snapshots", "merge_adjacent_files", "rewrite_data_files", "cleanup_old_files"), "SUCCESS"

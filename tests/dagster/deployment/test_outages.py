@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dagster.deployment.conftest import Deployment
-from tests.dagster.deployment.names import GENERATION
+from tests.dagster.deployment.names import GENERATION, RANGE_END, RANGE_START
 from tests.support.outages import Line
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -19,10 +19,11 @@ def line_of(deployment: Deployment, what: str) -> Line:
 def test_a_run_fails_while_it_is_gone_and_succeeds_afterwards(deployment: Deployment, what: str) -> None:
     dagster, generation = deployment.dagster, {"catalog": 30, "store": 31}[what]
     query = f"SELECT count(*) FROM lake.ranged WHERE generation = {generation}"
-    day = {"dagster/partition": "2025-06-01", GENERATION: str(generation)}
-    dagster.finish(dagster.materialize("ranged", tags={**day, GENERATION: "1"}))
+    # More rows than the catalog takes for itself.
+    days = {RANGE_START: "2025-06-01", RANGE_END: "2025-06-20", GENERATION: str(generation)}
+    dagster.finish(dagster.materialize("ranged", tags={**days, GENERATION: "1"}))
     with line_of(deployment, what).gone():
-        run = dagster.materialize("ranged", tags=day)
+        run = dagster.materialize("ranged", tags=days)
         assert dagster.end_of(run, 600) == "FAILURE"
     (failure,) = [event for event in dagster.run(run)["eventConnection"]["events"] if event["__typename"] == "ExecutionStepFailureEvent"]
     texts = [failure["error"]["message"], *(cause["message"] for cause in failure["error"]["causes"])]
@@ -31,7 +32,7 @@ def test_a_run_fails_while_it_is_gone_and_succeeds_afterwards(deployment: Deploy
     assert deployment.rows(query) == [(0,)]
     again = dagster.reexecute(run, "FROM_FAILURE")
     dagster.finish(again)
-    assert deployment.rows(query) == [(3,)]
+    assert deployment.rows(query) == [(60,)]
 
 
 def test_the_catalog_comes_back_while_a_step_waits_to_be_tried_again(deployment: Deployment) -> None:

@@ -44,7 +44,7 @@ def failed_run(deployment: Deployment) -> str:
     dagster = deployment.dagster
     dagster.ask("mutation { setNuxSeen }")
     dagster.finish(dagster.materialize("ranged", tags={RANGE_START: "2025-10-01", RANGE_END: "2025-10-20"}))
-    dagster.finish(dagster.materialize("grid", tags={RANGE_START: "2025-10-01|asia", RANGE_END: "2025-10-09|eu"}))
+    dagster.finish(dagster.materialize("grid", tags={RANGE_START: "2025-10-01|eu", RANGE_END: "2025-10-09|asia"}))
     checks = [{"assetKey": {"path": ["judged"]}, "name": name} for name in ("row_count", "null_fraction")]
     dagster.end_of(dagster.materialize("judged", tags={GENERATION: "1"}, checks=checks))
     with deployment.commits_reported():
