@@ -87,11 +87,11 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Any) -> None:
-        branch = self.branch_settings()
+        branch = branch_settings(self)
         output = plan_output(context, obj, default_settings(self), self.schema_, comments=self.comments, branch=branch)
         started = time.monotonic()
         with final_failures(str(output.address)):
-            lake = self.writing_lake().connect()
+            lake = writing_lake(self).connect()
             table = output.table(lake)
             missing = output.missing_columns(table)
             predicate = output.predicate(table)
@@ -125,24 +125,14 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
                 lake, planned = self._source(context, planned)
                 return planned.load(lake, self._session, pin=self.pin_reads, reader_branch=self.branch or None)
 
-    def branch_settings(self) -> Branch | None:
-        """The branch that outputs go to, None for production."""
-        if self.branch:
-            return Branch(name=self.branch, own_lake=self.branch_lake is not None)
-        return None
-
-    def writing_lake(self) -> DuckLakeResource:
-        """The lake that outputs go to."""
-        return self.branch_lake if self.branch and self.branch_lake is not None else self.lake
-
     def _source(self, context: dg.InputContext, planned: TableInput) -> "tuple[DuckLake, TableInput]":
         """The lake and table that an input is read from: the branch's, or production's."""
-        branch = self.branch_settings()
+        branch = branch_settings(self)
         if branch is None or planned.settings.production:
             return self.lake.connect(), planned
         address = branch.address(planned.address)
         keys = sorted(context.asset_partition_keys) if context.has_asset_partitions else None
-        lake = self.writing_lake().connect()
+        lake = writing_lake(self).connect()
         if not branch_holds(lake, address, keys, planned.subject):
             context.log.info("%s is read from production: branch %s does not have it", planned.address, branch.name)
             return self.lake.connect(), planned
@@ -203,6 +193,16 @@ def _add_partition_metadata(context: dg.OutputContext, output: TableOutput, numb
     except dg.DagsterInvariantViolationError:
         # A context made by hand has no step, and a selection with gaps no range: then there are the commit's numbers alone.
         return
+
+
+def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
+    """The branch that a manager's outputs go to, None for production."""
+    return Branch(name=manager.branch, own_lake=manager.branch_lake is not None) if manager.branch else None
+
+
+def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
+    """The lake that a manager's outputs go to."""
+    return manager.branch_lake if manager.branch and manager.branch_lake is not None else manager.lake
 
 
 def default_settings(manager: DuckLakeIOManager) -> WriteSettings:

@@ -12,7 +12,14 @@ import dagster as dg
 from ducklake_core.errors import UsageError
 from ducklake_dagster.audits import RESULTS, AuditResult, audit_metadata, passed_audits, refuse_failed
 from ducklake_dagster.failures import final_failures
-from ducklake_dagster.io_manager import DuckLakeIOManager, add_metadata_of_partitions, default_settings, metadata_of_commit
+from ducklake_dagster.io_manager import (
+    DuckLakeIOManager,
+    add_metadata_of_partitions,
+    branch_settings,
+    default_settings,
+    metadata_of_commit,
+    writing_lake,
+)
 from ducklake_dagster.output_commit import OutputCommit, WrittenOutput
 from ducklake_dagster.provenance import AUTHOR, joint_provenance
 from ducklake_dagster.slice_predicate import SlicePredicate
@@ -65,7 +72,7 @@ def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str 
         _refuse_assets(context, found)
         contexts = {key: _output_context(context, key) for key in found}
         manager = _manager(contexts, step)
-        lake = manager.writing_lake().connect()
+        lake = writing_lake(manager).connect()
         parts = [_part(contexts[key], key, frame, manager, lake) for key, frame in found.items()]
         _refuse_one_table_twice(parts)
         written = _commit(lake, parts, branch=manager.branch or None)
@@ -115,7 +122,7 @@ def _with_audits(written: WrittenOutput, results: Sequence[AuditResult]) -> Writ
 
 def _part(context: dg.OutputContext, key: dg.AssetKey, frame: Any, manager: DuckLakeIOManager, lake: DuckLake) -> _Part:
     output = plan_output(
-        context, frame, default_settings(manager), manager.schema_, comments=manager.comments, branch=manager.branch_settings()
+        context, frame, default_settings(manager), manager.schema_, comments=manager.comments, branch=branch_settings(manager)
     )
     with final_failures(str(output.address)):
         table = output.table(lake)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import dagster as dg
 
@@ -55,13 +55,12 @@ def judged_table(table: AssetTable, production: DuckLake, manager: object, keys:
         manager: What the run stores the asset with, None for an asset that no run stores.
         keys: Partitions that are judged, None for all of the table.
     """
-    from ducklake_dagster.io_manager import DuckLakeIOManager
+    from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, writing_lake
 
-    branch = manager.branch_settings() if isinstance(manager, DuckLakeIOManager) else None
-    if branch is None:
+    branch = branch_settings(manager) if isinstance(manager, DuckLakeIOManager) else None
+    if branch is None or not isinstance(manager, DuckLakeIOManager):
         return JudgedTable(table=table, lake=production, lakes=(production,))
-    own: Any = manager
-    lake = own.writing_lake().connect() if branch.own_lake else production
+    lake = writing_lake(manager).connect() if branch.own_lake else production
     address = branch.address(table.address)
     found = JudgedTable(table=table, lake=production, branch=branch, lakes=(lake, production))
     try:

@@ -190,9 +190,14 @@ class Bench:
 def spark_frame(request: pytest.FixtureRequest, kind: str) -> Callable[[pa.Table], Any]:
     """Frames of the classic session, or of the Connect server that the environment names."""
     from pyspark.sql import SparkSession
+    from pyspark.sql.pandas.types import from_arrow_schema
 
     session = request.getfixturevalue("spark") if kind == "classic" else SparkSession.builder.getOrCreate()
-    make: Callable[[pa.Table], Any] = session.createDataFrame
+
+    def make(rows: pa.Table) -> Any:
+        # Connect infers nothing from an Arrow table without rows.
+        return session.createDataFrame(rows) if rows.num_rows else session.createDataFrame([], from_arrow_schema(rows.schema))
+
     return make
 
 
