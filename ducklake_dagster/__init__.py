@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.input_settings import ChangesFrom as ChangesFrom
     from ducklake_dagster.input_settings import ducklake_input as ducklake_input
     from ducklake_dagster.io_manager import DuckLakeIOManager as DuckLakeIOManager
+    from ducklake_dagster.joint_commit import materialize_together as materialize_together
     from ducklake_dagster.lake_tables import LakeColumn as LakeColumn
     from ducklake_dagster.lake_tables import LakeTable as LakeTable
     from ducklake_dagster.lake_tables import TimeColumn as TimeColumn
@@ -159,6 +160,7 @@ _EXPORTS = {
     "build_null_fraction_checks": "checks",
     "build_row_count_change_checks": "checks",
     "ducklake_input": "input_settings",
+    "materialize_together": "joint_commit",
     "ducklake_metadata": "metadata",
     "load_table_specs": "table_specs",
     "validate": "validation",

@@ -6,14 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
 
+from ducklake_core import split_name
 from ducklake_core.errors import UsageError
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.lake_state import LakeState
+from ducklake_dagster.naming import TableAddress
 from ducklake_dagster.stored_partitions import Part, StoredTable
+
+if TYPE_CHECKING:
+    from ducklake_core import Table
+    from ducklake_dagster.judged_tables import JudgedTable
 
 _MOST_SHOWN = 10
 
@@ -42,17 +48,32 @@ class Subject:
         stored: Its rows.
         keys: The partitions that it is about, None for the whole table.
         session: Gives a Spark session; None where there is none.
+        judged: How the table was chosen; None where production alone is looked at.
     """
 
     table: AssetTable
     stored: StoredTable
     keys: Sequence[str] | None
     session: Callable[[], Any] | None = None
+    judged: JudgedTable | None = None
 
     @property
     def state(self) -> LakeState:
         """Of the whole lake."""
         return self.stored.state
+
+    def other_table(self, name: str) -> Table:
+        """Another table: in a branch the branch's, where it has one, otherwise that of production.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        if self.judged is None or self.judged.branch is None:
+            return self.state.lake.table(name, at=self.state.snapshot_id)
+        schema, table = split_name(name)
+        address = self.judged.branch.address(TableAddress(schema=schema, table=table))
+        own, production = self.judged.lakes
+        return own.table(address.sql) if own.has_table(address.sql) else production.table(name)
 
     def parts(self) -> list[Part]:
         """The partitions, or the whole table."""

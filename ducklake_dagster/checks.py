@@ -10,7 +10,9 @@ import dagster as dg
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, verdict_of
+from ducklake_dagster.judged_tables import JudgedTable, io_manager_keys, judged_table
 from ducklake_dagster.lake_state import LakeState, read_state
+from ducklake_dagster.read_points import BRANCH
 from ducklake_dagster.row_checks import NullFraction, RowCountChange
 from ducklake_dagster.stored_partitions import StoredTable
 from ducklake_dagster.touched_partitions import PartitionKeys, partition_columns
@@ -48,9 +50,11 @@ def build_lake_checks(
         UsageError: No checks, or two of one name.
     """
     refuse_names(checks)
+    assets = list(assets)
     tables = asset_tables(assets, schema)
     specs = check_specs(tables, checks)
-    needed = {lake_key} | ({spark_key} if spark_key is not None else set())
+    managers = io_manager_keys(assets)
+    needed = {lake_key, *managers.values()} | ({spark_key} if spark_key is not None else set())
 
     @dg.multi_asset_check(
         name=step_name("_".join(check.name for check in checks), tables),
@@ -62,18 +66,21 @@ def build_lake_checks(
     def check_lake(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         selected = context.selected_asset_check_keys
         wanted = {table.key: [one for one in checks if dg.AssetCheckKey(table.key, one.name) in selected] for table in tables}
-        mine = [table for table in tables if wanted[table.key]]
         lake: DuckLake = getattr(context.resources, lake_key).connect()
-        state = read_lake(lake, mine, [one for found in wanted.values() for one in found])
+        mine = []
+        for table in tables:
+            if wanted[table.key]:
+                manager = getattr(context.resources, managers[table.key]) if table.key in managers else None
+                mine.append(judged_table(table, lake, manager, run_partitions(context, table)))
         session = None if spark_key is None else lambda: getattr(context.resources, spark_key).spark_session
-        judge = Judge(state, context.instance, session)
-        for table in mine:
-            keys = run_partitions(context, table)
-            for check in wanted[table.key]:
-                found = judge.verdict(table, check, keys)
+        judges = _judges(mine, [one for found in wanted.values() for one in found], context.instance, session)
+        for judged in mine:
+            keys = run_partitions(context, judged.table)
+            for check in wanted[judged.table.key]:
+                found = judges[id(judged.lake)].verdict(judged.table, check, keys, judged)
                 yield dg.AssetCheckResult(
                     passed=found.passed,
-                    asset_key=table.key,
+                    asset_key=judged.table.key,
                     check_name=check.name,
                     description=found.description,
                     metadata=found.metadata,
@@ -153,6 +160,17 @@ def read_lake(lake: "DuckLake", tables: Sequence[AssetTable], checks: Sequence[L
     return read_state(lake, wanted, findings=any(check.checks_catalog for check in checks))
 
 
+def _judges(
+    judged: Sequence[JudgedTable], checks: Sequence[LakeCheck], instance: dg.DagsterInstance, session: Callable[[], Any] | None
+) -> dict[int, "Judge"]:
+    """A judge for each lake, which reads it once, by the lake's identity."""
+    lakes = {id(one.lake): one.lake for one in judged}
+    return {
+        place: Judge(read_lake(lake, [one.table for one in judged if one.lake is lake], checks), instance, session)
+        for place, lake in lakes.items()
+    }
+
+
 class Judge:
     """Verdicts on assets by the state of a lake.
 
@@ -177,18 +195,28 @@ class Judge:
             self._stored[table.key] = StoredTable(table, self._state, statistics, self._keys)
         return self._stored[table.key]
 
-    def verdict(self, table: AssetTable, check: LakeCheck, keys: Sequence[str] | None) -> Verdict:
-        """Judge one asset, or some of its partitions: what cannot be judged has not passed, and does not stop the others."""
+    def verdict(self, table: AssetTable, check: LakeCheck, keys: Sequence[str] | None, judged: JudgedTable | None = None) -> Verdict:
+        """Judge one asset, or some of its partitions: what cannot be judged has not passed, and does not stop the others.
+
+        Args:
+            table: The asset.
+            check: The check.
+            keys: Partitions, None for all of the table.
+            judged: How the table was chosen; None where production alone is looked at.
+        """
         stored = self.stored(table)
+        if judged is not None and judged.fault:
+            return Verdict(passed=False, description=judged.fault)
         if stored is None:
             return Verdict(passed=False, description=f"there is no table {table.address}")
         try:
-            found = verdict_of(check, Subject(table=table, stored=stored, keys=keys, session=self._session))
+            found = verdict_of(check, Subject(table=table, stored=stored, keys=keys, session=self._session, judged=judged))
         except DuckLakeError as error:
             found = Verdict(passed=False, description=error.message)
-        return Verdict(
-            passed=found.passed, description=found.description, metadata={"ducklake/snapshot_id": self._state.snapshot_id, **found.metadata}
-        )
+        facts: dict[str, Any] = {"ducklake/snapshot_id": self._state.snapshot_id}
+        if judged is not None and judged.branch is not None:
+            facts |= {BRANCH: judged.branch.name, "dagster/table_name": str(table.address)}
+        return Verdict(passed=found.passed, description=found.description, metadata={**facts, **found.metadata})
 
 
 def check_specs(tables: Sequence[AssetTable], checks: Sequence[LakeCheck]) -> list[dg.AssetCheckSpec]:

@@ -6,21 +6,24 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.change_texts import changes_text, table_names
+from ducklake_dagster.changed_values import changed_values
 from ducklake_dagster.metadata import table_schema
 from ducklake_dagster.provenance import dagster_facts
-from ducklake_dagster.touched_partitions import PartitionKeys, TouchedPartitions, partition_columns
+from ducklake_dagster.touched_partitions import Box, PartitionKeys, TouchedPartitions, partition_columns
 
 if TYPE_CHECKING:
-    from ducklake_core import ChangedRows, ChangedTable, LakeChanges, Snapshot
+    from ducklake_core import ChangedRows, ChangedTable, DuckLake, LakeChanges, Snapshot, ValueRange
 
 Event: TypeAlias = "dg.AssetMaterialization | dg.AssetObservation"
 _LONGEST_TEXT = 500
+_MOST_TABLES_READ = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +65,18 @@ def wanted_columns(tables: Sequence[AssetTable]) -> dict[str, list[str]]:
 
 
 def commit_events(
-    instance: dg.DagsterInstance, tables: Sequence[AssetTable], changes: LakeChanges, *, deadline: float, everything: str | None = None
+    lake: DuckLake,
+    instance: dg.DagsterInstance,
+    tables: Sequence[AssetTable],
+    changes: LakeChanges,
+    *,
+    deadline: float,
+    everything: str | None = None,
 ) -> CommitEvents:
     """The events of commits that no run of this instance made.
 
     Args:
+        lake: The lake.
         instance: Knows its own runs.
         tables: Assets.
         changes: Of the tables of :func:`wanted_columns`.
@@ -86,6 +96,7 @@ def commit_events(
             places = [columns[name].index(column) for column in partition_columns(table)]
             assets.append(_AssetChanges(keys=keys, table=table, changed=found, columns=places, unknown=found.unknown or everything))
     until = _collect(assets, changes, foreign, deadline)
+    _settle(lake, assets, foreign, until, deadline)
     events = [event for asset in assets for event in asset.events(changes, foreign, until)]
     events.sort(key=lambda event: event[0].order)
     return CommitEvents(until=until, foreign=sum(number <= until for number in foreign), events=events)
@@ -132,6 +143,7 @@ class _AssetChanges:
     columns: list[int]
     unknown: str | None
     touched: TouchedPartitions | None = None
+    pending: list[tuple[int, ChangedRows]] = field(default_factory=list)
     newest: int = -1
     by: set[int] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
@@ -144,10 +156,30 @@ class _AssetChanges:
         if rows.data_file_id is not None:
             self.counts[f"ducklake/files_with_rows_{verb}"] += 1
         if self.table.partitions_def is not None:
-            schema = self.changed.schema_before if rows.change == "removed" else None
+            self.pending.append((snapshot_id, rows))
+
+    def is_vague(self) -> bool:
+        """Whether rows changed of which their files do not say the one partition that they belong to."""
+        return any(_width(self._at(rows).box(self._ranges(rows))) > 1 for _, rows in self.pending)
+
+    def settle(self, points: Sequence[tuple[int, Sequence[ValueRange]]] | None) -> None:
+        """Find the partitions: those of the points, or without points all that rows within the bounds of changed files may belong to."""
+        if points is not None:
             touched = self._partitions()
-            touched.use(schema or self.changed.schema)
-            touched.touch([rows.ranges[place] for place in self.columns], snapshot_id)
+            touched.use(self.changed.schema)
+            for snapshot_id, ranges in points:
+                touched.touch(ranges, snapshot_id)
+            return
+        for snapshot_id, rows in self.pending:
+            self._at(rows).touch(self._ranges(rows), snapshot_id)
+
+    def _at(self, rows: ChangedRows) -> TouchedPartitions:
+        touched = self._partitions()
+        touched.use((self.changed.schema_before if rows.change == "removed" else None) or self.changed.schema)
+        return touched
+
+    def _ranges(self, rows: ChangedRows) -> list[ValueRange]:
+        return [rows.ranges[place] for place in self.columns]
 
     def touch_all(self, snapshot_id: int) -> None:
         """Any row may have changed."""
@@ -202,6 +234,21 @@ def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dic
         asset.touch(rows, newest)
         asset.by.update(number for number in rows.snapshots if number in foreign)
     return changes.until
+
+
+def _settle(lake: DuckLake, assets: Sequence[_AssetChanges], foreign: dict[int, Snapshot], until: int, deadline: float) -> None:
+    """Find the partitions of all changes; of a few tables by reading rows where files do not tell, so that a tick stays short."""
+    left = _MOST_TABLES_READ
+    for asset in assets:
+        points = None
+        if left and asset.pending and time.monotonic() < deadline and asset.is_vague():
+            left -= 1
+            points = changed_values(lake, asset.table, asset.changed, until, foreign)
+        asset.settle(points)
+
+
+def _width(box: Box | None) -> int:
+    return prod(max(last - first, 0) for first, last in box) if box is not None else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

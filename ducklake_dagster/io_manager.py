@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: Dagster reads the annotations of resource fields before they could be resolved.
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,16 +14,18 @@ from ducklake_dagster.audits import refuse_failed
 from ducklake_dagster.branches import Branch, branch_holds
 from ducklake_dagster.failures import final_failures
 from ducklake_dagster.metadata import commit_metadata, partition_metadata
+from ducklake_dagster.output_commit import WrittenOutput
 from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbers
 from ducklake_dagster.provenance import output_subject
 from ducklake_dagster.read_points import BRANCH
 from ducklake_dagster.resources import DuckLakeResource
+from ducklake_dagster.slice_predicate import SlicePredicate
 from ducklake_dagster.table_input import TableInput, plan_input
 from ducklake_dagster.table_output import TableOutput, plan_output, without_keys
 from ducklake_dagster.write_settings import MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
 
 if TYPE_CHECKING:
-    from ducklake_core import DuckLake
+    from ducklake_core import DuckLake, WriteResult
 
 # Dagster lists the run's partitions anew for each of them that gets metadata of its own; of several dimensions that takes longer.
 _MOST_PARTITIONS = 1000
@@ -89,34 +91,27 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Any) -> None:
-        branch = self._branch_settings()
+        branch = branch_settings(self)
         output = plan_output(context, obj, default_settings(self), self.schema_, comments=self.comments, branch=branch)
         started = time.monotonic()
         with final_failures(str(output.address)):
-            lake = self._writing_lake().connect()
+            lake = writing_lake(self).connect()
             table = output.table(lake)
             missing = output.missing_columns(table)
             predicate = output.predicate(table)
             publish = partial(refuse_failed, context, table=str(output.address), subject=output.subject)
             written = output.write(lake, table, predicate, publish)
-        result, notes = written.result, dict(written.notes)
-        if branch is not None:
-            notes[BRANCH] = branch.name
-        if missing:
-            notes["ducklake/missing_columns"] = ", ".join(missing)
-            context.log.warning("%s: the frame lacks columns of the table, which are NULL now: %s", output.address, ", ".join(missing))
-        metadata = {**commit_metadata(lake, output, predicate, result, seconds=time.monotonic() - started), **notes}
+        metadata = metadata_of_commit(context, lake, output, predicate, written, missing, seconds=time.monotonic() - started)
         context.log.info(
             "%s: snapshot %s, %s rows added, %s deleted%s",
             output.address,
-            result.snapshot_id,
-            result.rows_added,
-            result.rows_deleted,
-            " (an earlier attempt of this step had committed)" if result.repeated else "",
+            written.result.snapshot_id,
+            written.result.rows_added,
+            written.result.rows_deleted,
+            " (an earlier attempt of this step had committed)" if written.result.repeated else "",
         )
-        context.add_output_metadata(without_keys(metadata, context.output_metadata))
-        if output.asset is not None and 1 < len(output.partition_keys) <= _most_partitions(output.asset.partitions_def):
-            _add_partition_metadata(context, output, partition_numbers(lake, output.asset, output.partition_keys, result))
+        context.add_output_metadata(metadata)
+        add_metadata_of_partitions(context, lake, output, written.result)
 
     def load_input(self, context: dg.InputContext) -> Any:
         """Rows of the upstream partitions at hand, as the annotated type: a Spark DataFrame (lazy), a RecordBatchReader (a stream), or a
@@ -134,24 +129,14 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
                 lake, planned = self._source(context, planned)
                 return planned.load(lake, self._session, pin=self.pin_reads, reader_branch=self.branch or None)
 
-    def _branch_settings(self) -> Branch | None:
-        """The branch that outputs go to, None for production."""
-        if self.branch:
-            return Branch(name=self.branch, own_lake=self.branch_lake is not None)
-        return None
-
-    def _writing_lake(self) -> DuckLakeResource:
-        """The lake that outputs go to."""
-        return self.branch_lake if self.branch and self.branch_lake is not None else self.lake
-
     def _source(self, context: dg.InputContext, planned: TableInput) -> "tuple[DuckLake, TableInput]":
         """The lake and table that an input is read from: the branch's, or production's."""
-        branch = self._branch_settings()
+        branch = branch_settings(self)
         if branch is None or planned.settings.production:
             return self.lake.connect(), planned
         address = branch.address(planned.address)
         keys = sorted(context.asset_partition_keys) if context.has_asset_partitions else None
-        lake = self._writing_lake().connect()
+        lake = writing_lake(self).connect()
         if not branch_holds(lake, address, keys, planned.subject):
             context.log.info("%s is read from production: branch %s does not have it", planned.address, branch.name)
             return self.lake.connect(), planned
@@ -176,6 +161,33 @@ def _most_partitions(definition: dg.PartitionsDefinition[str] | None) -> int:
     return _MOST_POINTS if isinstance(definition, dg.MultiPartitionsDefinition) else _MOST_PARTITIONS
 
 
+def metadata_of_commit(
+    context: dg.OutputContext,
+    lake: "DuckLake",
+    output: TableOutput,
+    predicate: SlicePredicate | None,
+    written: WrittenOutput,
+    missing: Sequence[str],
+    *,
+    seconds: float,
+) -> dict[str, Any]:
+    """Everything that the event of an output says, without what the user set; columns that the frame lacks are warned of."""
+    notes = dict(written.notes)
+    if output.branch is not None:
+        notes[BRANCH] = output.branch
+    if missing:
+        notes["ducklake/missing_columns"] = ", ".join(missing)
+        context.log.warning("%s: the frame lacks columns of the table, which are NULL now: %s", output.address, ", ".join(missing))
+    metadata = {**commit_metadata(lake, output, predicate, written.result, seconds=seconds), **notes}
+    return without_keys(metadata, context.output_metadata)
+
+
+def add_metadata_of_partitions(context: dg.OutputContext, lake: "DuckLake", output: TableOutput, result: "WriteResult") -> None:
+    """Give the event of each of several partitions its own numbers."""
+    if output.asset is not None and 1 < len(output.partition_keys) <= _most_partitions(output.asset.partitions_def):
+        _add_partition_metadata(context, output, partition_numbers(lake, output.asset, output.partition_keys, result))
+
+
 def _add_partition_metadata(context: dg.OutputContext, output: TableOutput, numbers: Mapping[str, PartitionNumbers]) -> None:
     try:
         step = context.step_context
@@ -185,6 +197,16 @@ def _add_partition_metadata(context: dg.OutputContext, output: TableOutput, numb
     except dg.DagsterInvariantViolationError:
         # A context made by hand has no step, and a selection with gaps no range: then there are the commit's numbers alone.
         return
+
+
+def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
+    """The branch that a manager's outputs go to, None for production."""
+    return Branch(name=manager.branch, own_lake=manager.branch_lake is not None) if manager.branch else None
+
+
+def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
+    """The lake that a manager's outputs go to."""
+    return manager.branch_lake if manager.branch and manager.branch_lake is not None else manager.lake
 
 
 def default_settings(manager: DuckLakeIOManager) -> WriteSettings:

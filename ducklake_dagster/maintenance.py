@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, get_args
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 from pydantic import ValidationError
@@ -27,6 +28,7 @@ What goes wrong with a table or a step does not stop the others; the last step f
 _ALL_STEPS: tuple[MaintenanceVerb, ...] = get_args(MaintenanceVerb)
 _FILE_STEPS = ("flush_inlined_data", "merge_adjacent_files", "rewrite_data_files")
 _DAY = timedelta(days=1)
+_CRON = "a cron schedule such as '0 3 * * *' (minute, hour, day of the month, month, day of the week), whose minute may be H"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,36 +158,20 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about on
     Raises:
         UsageError: An unknown step or one twice, an age that is none, a limit of Spark without a ``spark_key``.
     """
-    if spark_above_bytes is not None and spark_key is None:
-        raise UsageError("spark_above_bytes needs a spark_key, the resource key of something with a spark_session", parameter="spark_key")
-    plan = _Plan(
-        steps=_checked_steps(steps),
-        tables=name_list("tables", tables),
-        expire_older_than=_age("expire_older_than", expire_older_than),
+    ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than, "orphans_older_than": orphans_older_than}
+    plan = _plan(
+        steps,
+        tables,
+        ages,
         keep_last=keep_last,
-        cleanup_older_than=_age("cleanup_older_than", cleanup_older_than),
-        orphans_older_than=_age("orphans_older_than", orphans_older_than),
         delete_threshold=delete_threshold,
-        spark_above_bytes=spark_above_bytes if spark_above_bytes is not None else (0 if spark_key is not None else None),
+        spark_above_bytes=_spark_limit(spark_key, spark_above_bytes),
         limits=limits or MaintenanceLimits(),
         dry_run=dry_run,
     )
     job = _job(name, plan, lake_key=lake_key, spark_key=spark_key, pool=pool, assets=assets, schema=schema, run_tags=run_tags)
-    cron = fixed_minute(cron_schedule, f"{name}:{lake_key}")
-    schedule = build_maintenance_schedule(job, cron_schedule=cron, execution_timezone=execution_timezone)
-    sensors = []
-    if triggers is not None:
-        sensors.append(
-            statistics_sensor(
-                f"{name}_sensor",
-                job,
-                triggers,
-                lambda steps, names: plan.config(enabled=[step for step in plan.steps if step in steps], tables=names),
-                steps=plan.steps,
-                lake_key=lake_key,
-                tables=plan.tables,
-            )
-        )
+    schedule = _schedule(job, cron_schedule, execution_timezone, minute_of=f"{name}:{lake_key}")
+    sensors = [] if triggers is None else [_sensor(f"{name}_sensor", job, triggers, plan, lake_key)]
     return dg.Definitions(jobs=[job], schedules=[schedule], sensors=sensors)
 
 
@@ -206,29 +192,26 @@ def build_maintenance_job(
 
     :func:`build_maintenance_defs` has all steps; arguments are as there.
     """
-    plan = _Plan(
-        steps=("merge_adjacent_files", "expire_snapshots", "cleanup_old_files"),
-        tables=name_list("tables", tables),
-        expire_older_than=_age("expire_older_than", expire_older_than),
-        keep_last=keep_last,
-        cleanup_older_than=_age("cleanup_older_than", cleanup_older_than),
-        dry_run=dry_run,
-    )
+    steps: Sequence[MaintenanceVerb] = ("merge_adjacent_files", "expire_snapshots", "cleanup_old_files")
+    ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than}
+    plan = _plan(steps, tables, ages, keep_last=keep_last, dry_run=dry_run)
     return _job(name, plan, lake_key=lake_key, pool=pool, assets=assets, schema=schema)
 
 
 def build_maintenance_schedule(
     job: dg.JobDefinition, *, cron_schedule: str = "0 3 * * *", execution_timezone: str | None = None
 ) -> dg.ScheduleDefinition:
-    """A schedule for a maintenance job. Ships stopped."""
-    return dg.ScheduleDefinition(
-        name=f"{job.name}_schedule",
-        job=job,
-        cron_schedule=fixed_minute(cron_schedule, job.name),
-        execution_timezone=execution_timezone,
-        default_status=dg.DefaultScheduleStatus.STOPPED,
-        description=f"Runs {job.name}, which maintains a DuckLake.",
-    )
+    """A schedule for a maintenance job. Ships stopped.
+
+    Args:
+        job: The job.
+        cron_schedule: When; ``H`` as its minute stands for a minute that depends on the name of the job alone.
+        execution_timezone: Time zone of the schedule, UTC when None.
+
+    Raises:
+        UsageError: A text that is no cron schedule, or no time zone.
+    """
+    return _schedule(job, cron_schedule, execution_timezone, minute_of=job.name)
 
 
 def build_compaction_sensor(
@@ -257,15 +240,8 @@ def build_compaction_sensor(
         schema: The IO manager's ``schema``, by which tables of assets are named.
     """
     plan = _Plan(steps=("merge_adjacent_files",), tables=name_list("tables", tables))
-    return statistics_sensor(
-        name,
-        _job(f"{name}_job", plan, lake_key=lake_key, pool=pool, assets=assets, schema=schema),
-        Triggers(small_files=min_files, minimum_interval_seconds=minimum_interval_seconds),
-        lambda steps, names: plan.config(enabled=[step for step in plan.steps if step in steps], tables=names),
-        steps=plan.steps,
-        lake_key=lake_key,
-        tables=plan.tables,
-    )
+    job = _job(f"{name}_job", plan, lake_key=lake_key, pool=pool, assets=assets, schema=schema)
+    return _sensor(name, job, Triggers(small_files=min_files, minimum_interval_seconds=minimum_interval_seconds), plan, lake_key)
 
 
 def fixed_minute(cron_schedule: str, name: str) -> str:
@@ -273,9 +249,42 @@ def fixed_minute(cron_schedule: str, name: str) -> str:
 
     >>> fixed_minute("H 3 * * *", "sales"), fixed_minute("5 3 * * *", "sales")
     ('57 3 * * *', '5 3 * * *')
+
+    Raises:
+        UsageError: It is no text.
     """
+    if not isinstance(cron_schedule, str):
+        raise _no_schedule("cron_schedule", cron_schedule, _CRON)
     minute = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") % 60
     return re.sub(r"^\s*H(?=\s)", str(minute), cron_schedule)
+
+
+def _schedule(job: dg.JobDefinition, cron_schedule: str, execution_timezone: str | None, minute_of: str) -> dg.ScheduleDefinition:
+    _refuse_zone(execution_timezone)
+    try:
+        return dg.ScheduleDefinition(
+            name=f"{job.name}_schedule",
+            job=job,
+            cron_schedule=fixed_minute(cron_schedule, minute_of),
+            execution_timezone=execution_timezone,
+            default_status=dg.DefaultScheduleStatus.STOPPED,
+            description=f"Runs {job.name}, which maintains a DuckLake.",
+        )
+    except dg.DagsterInvalidDefinitionError:
+        raise _no_schedule("cron_schedule", cron_schedule, _CRON) from None
+
+
+def _sensor(name: str, job: dg.JobDefinition, triggers: Triggers, plan: _Plan, lake_key: str) -> dg.SensorDefinition:
+    """A sensor that asks for those steps of a plan that are worth it."""
+    return statistics_sensor(
+        name,
+        job,
+        triggers,
+        lambda steps, names: plan.config(enabled=[step for step in plan.steps if step in steps], tables=names),
+        steps=plan.steps,
+        lake_key=lake_key,
+        tables=plan.tables,
+    )
 
 
 def _job(
@@ -305,11 +314,36 @@ def _job(
     return maintenance
 
 
+def _plan(steps: Sequence[MaintenanceVerb], tables: str | Sequence[str], ages: Mapping[str, timedelta | str], **others: Any) -> _Plan:
+    """A plan of what a user gave, refused where it cannot be."""
+    spans: dict[str, Any] = {name: _age(name, value) for name, value in ages.items()}
+    return _Plan(steps=_checked_steps(steps), tables=name_list("tables", tables), **spans, **others)
+
+
+def _spark_limit(spark_key: str | None, spark_above_bytes: int | None) -> int | None:
+    """Bytes to merge from which Spark does the work; None for never."""
+    if spark_above_bytes is not None and spark_key is None:
+        raise UsageError("spark_above_bytes needs a spark_key, the resource key of something with a spark_session", parameter="spark_key")
+    return 0 if spark_above_bytes is None and spark_key is not None else spark_above_bytes
+
+
 def _checked_steps(steps: Sequence[MaintenanceVerb]) -> tuple[MaintenanceVerb, ...]:
     unknown = [step for step in steps if step not in VERBS]
     if isinstance(steps, str) or unknown or not steps or len(set(steps)) != len(steps):
         raise UsageError(f"steps must be some of {', '.join(VERBS)}, each once, not {steps!r}", parameter="steps")
     return tuple(steps)
+
+
+def _refuse_zone(zone: object) -> None:
+    try:
+        if zone is not None:
+            ZoneInfo(zone)  # type: ignore[arg-type]
+    except (KeyError, OSError, ValueError, TypeError):
+        raise _no_schedule("execution_timezone", zone, "the name of a time zone such as 'Europe/Berlin'") from None
+
+
+def _no_schedule(name: str, value: object, wanted: str) -> UsageError:
+    return UsageError(f"{name} must be {wanted}, not {value!r}", parameter=name)
 
 
 def _age(name: str, value: timedelta | str) -> timedelta:

@@ -73,15 +73,13 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
             the commit would leave them (of the table, without partitions), or a function (of a module) of a
             :class:`ducklake_core.Scan` of those rows that returns whether it is so. A write that fails one leaves the table as it was.
     """
+    lists = {"partition_by": partition_by, "sort_by": sort_by, "upsert_keys": upsert_keys, "merge_keys": merge_keys}
     settings = {
         "table": table,
         "schema": schema,
         "partition_expr": partition_expr,
-        "partition_by": list(name_list("partition_by", partition_by)) or None,
-        "sort_by": list(name_list("sort_by", sort_by)) or None,
+        **{name: list(name_list(name, value)) or None for name, value in lists.items()},
         "write_mode": write_mode,
-        "upsert_keys": list(name_list("upsert_keys", upsert_keys)) or None,
-        "merge_keys": list(name_list("merge_keys", merge_keys)) or None,
         "when_matched": when_matched,
         "when_not_matched": when_not_matched,
         "when_not_matched_by_source": when_not_matched_by_source,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ducklake_core.errors import SchemaError
+from ducklake_core.errors import NotFoundError, SchemaError
 from ducklake_dagster.definition_texts import Comment
 from ducklake_dagster.naming import TableAddress
 from ducklake_dagster.slice_predicate import SlicePredicate
@@ -63,35 +63,74 @@ class OutputCommit:
             SchemaError: Frame and table do not fit.
             UsageError: A setting does not fit the table, or a row lies outside of the slice.
         """
-        layout = list(self._layout_changes())
-        is_one_write = self.settings.merge is None and not (layout or self.comments or self._makes_sorted_table or self._replaced())
+        result = self._committed(lake, look)
+        return (
+            WrittenOutput(result=result, notes=self._notes_of_repeated(lake, result.snapshot)) if result.repeated else self.written(result)
+        )
+
+    def written(self, result: WriteResult) -> WrittenOutput:
+        """The outcome of a commit of this attempt."""
+        return WrittenOutput(result=result, notes=self._notes())
+
+    def repeated(self, lake: DuckLake, snapshot: Snapshot) -> WrittenOutput:
+        """The outcome of a commit that an earlier attempt made."""
+        return WrittenOutput(result=self._unwritten(snapshot), notes=self._notes_of_repeated(lake, snapshot))
+
+    def _notes_of_repeated(self, lake: DuckLake, snapshot: Snapshot) -> dict[str, Any]:
+        # What an earlier attempt changed is no difference any more.
+        before = replace(self, table=self._table_before(lake, snapshot))
+        return before._notes()  # noqa: SLF001 - another of this class
+
+    def _committed(self, lake: DuckLake, look: Callable[[Transaction], None] | None) -> WriteResult:
+        changes = [*self._layout_changes(), *self._replaced()]
+        is_one_write = self.settings.merge is None and not (changes or self.comments or self._makes_sorted_table)
         if is_one_write and look is None:
-            return WrittenOutput(result=lake.write(self.name, self.frame, **self._how, **self.texts))
+            return lake.write(self.name, self.frame, **self._how, **self.texts)
         with lake.transaction(**self.texts) as tx:
             if tx.repeated is None:
-                self._stage(tx)
+                self.stage(tx)
                 if look is not None:
                     look(tx)
             elif self.settings.merge is not None:
                 # Refuses a commit id under which something else was done.
                 self._merge(tx, self.settings.merge)
-        if tx.repeated is not None:
-            return WrittenOutput(result=self._repeated(lake, tx.repeated))
-        notes: dict[str, Any] = {"ducklake/layout_change": "; ".join(layout)} if layout else {}
+        return tx.result.writes[0] if tx.repeated is None else self._repeated(lake, tx.repeated)
+
+    def _notes(self) -> dict[str, Any]:
+        """How the commit changes the table beside its rows, in words."""
+        notes: dict[str, Any] = {}
+        if layout := list(self._layout_changes()):
+            notes["ducklake/layout_change"] = "; ".join(layout)
         if replaced := self._replaced():
             notes["ducklake/replaced_columns"] = "\n".join(replaced)
-        return WrittenOutput(result=tx.result.writes[0], notes=notes)
+        return notes
+
+    def _table_before(self, lake: DuckLake, snapshot: Snapshot) -> Table | None:
+        """The table that a commit found; None when it made the table, or when nobody knows any more."""
+        try:
+            return lake.table(self.name, at=snapshot.id - 1)
+        except NotFoundError:
+            return None
 
     def _repeated(self, lake: DuckLake, snapshot: Snapshot) -> WriteResult:
         """The result of a commit that an earlier attempt made."""
-        from ducklake_core import WriteResult
-
         if self.settings.merge is None:
             return lake.write(self.name, self.frame, **self._how, **self.texts)
-        table_id = self.table.state.id if self.table is not None else 0
-        return WriteResult(table=str(self.address), table_id=table_id, snapshot=snapshot, repeated=True)
+        return self._unwritten(snapshot)
 
-    def _stage(self, tx: Transaction) -> None:
+    def _unwritten(self, snapshot: Snapshot) -> WriteResult:
+        from ducklake_core import WriteResult
+
+        table_id = self.table.state.id if self.table is not None else 0
+        return WriteResult(table=self.address.sql, table_id=table_id, snapshot=snapshot, repeated=True)
+
+    def stage(self, tx: Transaction) -> None:
+        """Stage everything in an open transaction.
+
+        Raises:
+            SchemaError: Frame and table do not fit.
+            UsageError: A setting does not fit the table, or a row lies outside of the slice.
+        """
         settings = self.settings
         if self.table is None and (self._makes_sorted_table or settings.merge is not None):
             self._create(tx)

@@ -27,7 +27,7 @@ def refuse_to_replace_rows_of_others(table: Table | None, address: TableAddress,
         UsageError: Another one wrote last.
     """
     last = table.last_row_change(author=AUTHOR) if table is not None else None
-    other = writer_of(last) if last else None
+    other = writer_of(last, str(address)) if last else None
     if last is None or other is None or other == writer:
         return
     raise UsageError(

@@ -48,27 +48,58 @@ def provenance(
         audits: Names of the audits that the rows must pass, by which a later attempt knows what the commit passed.
     """
     subject = output_subject(context)
-    step = _step(context)
-    run = step.dagster_run if step else None
-    facts: dict[str, Any] = {
-        "run_id": _run_id(context),
-        "job": run.job_name if run else None,
-        "step_key": _step_key(context),
+    own = {
         "output": context.name,
         "asset_key": context.asset_key.to_user_string() if context.has_asset_key else None,
         "op_output": None if context.has_asset_key else _op_output(context),
-        "code_location": run.remote_job_origin.location_name if run and run.remote_job_origin else None,
-        "attempt": step.previous_attempt_count + 1 if step else None,
-        "branch": branch,
-        "audits": list(audits) or None,
-        **(_bounded_keys(partition_keys) if branch is None else {"partition_keys": list(partition_keys)}),
     }
+    facts = {**_facts_of_step(context), **own, **_facts_of_rows(partition_keys, branch, audits)}
     return Provenance(
-        commit_id=_commit_id(context, partition_keys),
+        commit_id=_commit_id(context, [context.name, context.mapping_key or "", *partition_keys]),
         writer=subject if context.has_asset_key else _op_output(context),
         message=f"{subject} [{_span(partition_keys)}]" if partition_keys else subject,
         extra_info={"dagster": {name: fact for name, fact in facts.items() if fact is not None}},
     )
+
+
+def joint_provenance(
+    context: dg.OutputContext, tables: Mapping[str, str], partition_keys: Sequence[str], *, branch: str | None, audits: Sequence[str]
+) -> Provenance:
+    """The texts for one commit of several assets of a step.
+
+    Args:
+        context: The output of one of them.
+        tables: The table of each, by asset key.
+        partition_keys: Of the run, sorted.
+        branch: The branch that is written to.
+        audits: Names of the audits of all of them.
+    """
+    assets = sorted(tables)
+    facts = {**_facts_of_step(context), "assets": dict(tables), **_facts_of_rows(partition_keys, branch, audits)}
+    subject = ", ".join(assets)
+    return Provenance(
+        commit_id=_commit_id(context, ["together", *assets, *partition_keys]),
+        writer=subject,
+        message=f"{subject} [{_span(partition_keys)}]" if partition_keys else subject,
+        extra_info={"dagster": {name: fact for name, fact in facts.items() if fact is not None}},
+    )
+
+
+def _facts_of_step(context: dg.OutputContext) -> dict[str, Any]:
+    step = _step(context)
+    run = step.dagster_run if step else None
+    return {
+        "run_id": _run_id(context),
+        "job": run.job_name if run else None,
+        "step_key": _step_key(context),
+        "code_location": run.remote_job_origin.location_name if run and run.remote_job_origin else None,
+        "attempt": step.previous_attempt_count + 1 if step else None,
+    }
+
+
+def _facts_of_rows(partition_keys: Sequence[str], branch: str | None, audits: Sequence[str]) -> dict[str, Any]:
+    keys = _bounded_keys(partition_keys) if branch is None else {"partition_keys": list(partition_keys)}
+    return {"branch": branch, "audits": list(audits) or None, **keys}
 
 
 def output_subject(context: dg.OutputContext) -> str:
@@ -76,9 +107,14 @@ def output_subject(context: dg.OutputContext) -> str:
     return context.asset_key.to_user_string() if context.has_asset_key else f"{_step_key(context)}.{context.name}"
 
 
-def writer_of(snapshot: Snapshot) -> str | None:
-    """The asset, or the op's output, that a commit's rows come from, as :attr:`Provenance.writer` has it; None when it does not say."""
+def writer_of(snapshot: Snapshot, table: str) -> str | None:
+    """The asset, or the op's output, that a commit's rows of a table come from, as :attr:`Provenance.writer` has it; None when it does
+    not say.
+    """
     facts = dagster_facts(snapshot)
+    together = facts.get("assets")
+    if isinstance(together, dict):
+        return next((asset for asset, name in together.items() if str(name).casefold() == table.casefold()), None)
     found = facts.get("asset_key") or facts.get("op_output")
     return found if isinstance(found, str) else None
 
@@ -119,12 +155,12 @@ def _step_key(context: dg.OutputContext) -> str:
     return str(step.step.key) if step else "none"
 
 
-def _commit_id(context: dg.OutputContext, partition_keys: Sequence[str]) -> str:
+def _commit_id(context: dg.OutputContext, what: Sequence[str]) -> str:
     step = _step(context)
     if step is None:
         return str(uuid.uuid4())
     run_id = materialising_run(step.instance, step.dagster_run, _step_key(context))
-    parts = [run_id, _step_key(context), context.name, context.mapping_key or "", *partition_keys]
+    parts = [run_id, _step_key(context), *what]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 

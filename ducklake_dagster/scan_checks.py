@@ -160,7 +160,7 @@ class Reference(_ScanCheck):
     def _wrong(self, subject: Subject, part: Part) -> tuple[int, list[dict[str, Any]]]:
         """Look for rows without a partner."""
         mine, others = self._keys_of_both()
-        opened = subject.state.lake.table(self.table, at=subject.state.snapshot_id)
+        opened = subject.other_table(self.table)
         other, scan = opened.scan(list(others)), _scan(part, mine)
         if subject.session is not None:
             session = subject.session()

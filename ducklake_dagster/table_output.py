@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -137,26 +138,44 @@ class TableOutput:
         Raises:
             UsageError: Rows of another asset would be replaced, or a row lies outside the slice.
         """
-        replaces = self.settings.write_mode == "overwrite"
-        self._refuse_rows_of_others(table)
-        frame = self.frame
-        if predicate and self.settings.out_of_slice == "filter":
-            frame = self.handler.keep_inside(frame, predicate)
-        elif predicate and not replaces:
-            frame = self.handler.refuse_outside(frame, predicate, self.subject)
+        frame = self.rows(predicate)
+        with self.explaining():
+            if self.audits:
+                return self._audited(lake, table, frame, predicate, publish)
+            return self.commit(table, frame, predicate).run(lake)
+
+    @contextmanager
+    def explaining(self) -> Iterator[None]:
+        """Say of a row outside of the slice what can be done about it."""
         try:
-            return self._audited(lake, table, frame, predicate, publish) if self.audits else self._commit(table, frame, predicate).run(lake)
+            yield
         except UsageError as error:
             row = error.details.get("row_outside")
             if row is None:
                 raise
             raise UsageError(outside_text(self.subject, f"the row with {row}"), asset=self.subject, table=str(self.address)) from None
 
-    def _refuse_rows_of_others(self, table: Table | None) -> None:
+    def rows(self, predicate: SlicePredicate | None) -> Any:
+        """The frame, with what the settings say about rows outside of the slice."""
+        if predicate and self.settings.out_of_slice == "filter":
+            return self.handler.keep_inside(self.frame, predicate)
+        if predicate and self.settings.write_mode != "overwrite":
+            return self.handler.refuse_outside(self.frame, predicate, self.subject)
+        return self.frame
+
+    def audit(self, tx: Transaction, predicate: SlicePredicate | None) -> list[AuditResult]:
+        """Look at the rows that an open transaction would leave behind."""
+        inside = predicate.to_condition() if predicate else None
+        return run_audits(tx, self.address.sql, self.audits, inside, self.handler.session_of(self.frame))
+
+    def commit(self, table: Table | None, frame: Any, predicate: SlicePredicate | None) -> OutputCommit:
+        """What goes into the commit.
+
+        Raises:
+            UsageError: Rows of another asset would be replaced.
+        """
         if self.settings.replaces_rows and not self.settings.shared:
             refuse_to_replace_rows_of_others(table, self.address, self.provenance.writer)
-
-    def _commit(self, table: Table | None, frame: Any, predicate: SlicePredicate | None) -> OutputCommit:
         return OutputCommit(
             address=self.address,
             frame=frame,
@@ -185,23 +204,20 @@ class TableOutput:
 
         What was looked at is what is committed: a commit of others to the table in between is a conflict, and all begins anew.
         """
-        inside = predicate.to_condition() if predicate else None
-        session = self.handler.session_of(self.frame)
         results: list[AuditResult] = []
 
         def look(tx: Transaction) -> None:
-            results[:] = run_audits(tx, self.address.sql, self.audits, inside, session)
+            results[:] = self.audit(tx, predicate)
             publish(results)
 
         for attempt in range(_AUDIT_ATTEMPTS):
             results.clear()
             try:
-                written = self._commit(table, frame, predicate).run(lake, look)
+                written = self.commit(table, frame, predicate).run(lake, look)
             except CommitConflictError:
                 if attempt + 1 == _AUDIT_ATTEMPTS or not self.handler.is_replayable(frame):
                     raise
                 table = self.table(lake)
-                self._refuse_rows_of_others(table)
                 continue
             if written.result.repeated:
                 results[:] = passed_audits(written.result.snapshot)

@@ -24,7 +24,7 @@ from ducklake_core.format.files.paths import file_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.versions import FormatVersion
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_input import decoding, open_parquet
 from ducklake_core.storage.parquet_output import ONE_PAGE, encrypting_sink
 from ducklake_core.storage.puffin import encode_container, is_container, read_container
 from ducklake_core.storage.roaring import encode_deletion_vector, read_deletion_vector
@@ -247,7 +247,7 @@ def read_deletes_of(storage: Storage, delete_file: DeleteFile, file: DataFile) -
 
 
 def _read_vector(storage: Storage, file: DeleteFile) -> DeletedPositions:
-    with storage.open_input(file.path) as source:
+    with storage.open_input(file.path) as source, storage.reporting("read", file.path):
         content = source.read()
     where = printable(file.path)
     if not is_container(content):
@@ -258,11 +258,8 @@ def _read_vector(storage: Storage, file: DeleteFile) -> DeletedPositions:
 
 def _read_parquet(storage: Storage, file: DeleteFile) -> DeletedPositions:
     where = printable(file.path)
-    try:
-        with open_parquet(storage, file.path, file.encryption_key) as source:
-            table = _read_columns(source, where)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptFileError(f"the delete file {where} is not a readable Parquet file: {error}", path=where) from error
+    with open_parquet(storage, file.path, file.encryption_key) as source, decoding(storage, file.path, "the delete file"):
+        table = _read_columns(source, where)
     if any(column.null_count for column in table.columns):
         raise CorruptFileError(f"the delete file {where} holds NULLs", path=where)
     names, positions, *snapshots = (column.combine_chunks() for column in table.columns)

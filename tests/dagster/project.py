@@ -11,10 +11,7 @@ from ducklake_dagster import (
     DuckLakeResource,
     LocalStorage,
     SqliteCatalog,
-    build_commit_sensor,
-    build_compaction_sensor,
     build_maintenance_job,
-    build_maintenance_schedule,
     build_row_count_change_checks,
     ducklake_metadata,
 )
@@ -39,17 +36,10 @@ lake = DuckLakeResource(
     catalog=SqliteCatalog(path=f"{HOME}/catalog.sqlite"), storage=LocalStorage(data_path=f"{HOME}/files/"), create_if_missing=True
 )
 
-maintenance = build_maintenance_job(assets=[numbers])
-
 defs = dg.Definitions(
     assets=[numbers],
     asset_checks=build_row_count_change_checks(assets=[numbers], max_drop=0.5),
-    jobs=[maintenance],
-    schedules=[build_maintenance_schedule(maintenance)],
-    sensors=[
-        build_commit_sensor(assets=[numbers], minimum_interval_seconds=1),
-        build_compaction_sensor(min_files=2, minimum_interval_seconds=1),
-    ],
+    jobs=[build_maintenance_job(assets=[numbers])],
     resources={"io_manager": DuckLakeIOManager(lake=lake, default_frame="arrow"), "lake": lake},
     executor=dg.in_process_executor,
 )

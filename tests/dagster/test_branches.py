@@ -11,11 +11,23 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeResource, LocalStorage, SqliteCatalog, ducklake_input, ducklake_metadata
+from ducklake_dagster import (
+    ColumnBounds,
+    DuckLakeResource,
+    LocalStorage,
+    Reference,
+    RowCount,
+    SqliteCatalog,
+    UniqueKey,
+    build_lake_checks,
+    ducklake_input,
+    ducklake_metadata,
+)
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]
 DAYS = dg.DailyPartitionsDefinition("2026-03-01", end_date="2026-06-01")
+DAY = "dagster/partition"
 RANGE = ("dagster/asset_partition_range_start", "dagster/asset_partition_range_end")
 
 
@@ -188,3 +200,56 @@ def test_a_branch_has_read_nothing_of_what_production_read(run: Run, lake_resour
     assert own_lake.connect().table("source").state.id == lake_resource.connect().table("source").state.id
     with pytest.raises(dg.Failure, match="was read last in another lake"):
         run([source, read], selection=[read], io=branch)
+
+
+ROW_CHECKS = [RowCount(minimum=2), UniqueKey(key="n"), Reference(key="n", table="known", max_rows=100)]
+
+
+@dg.asset
+def known() -> pa.Table:
+    return pa.table({"n": [1, 2, 3]})
+
+
+@dg.asset
+def counted(context) -> pa.Table:
+    return pa.table({"n": [int(text) for text in context.run.tags["n"].split()]})
+
+
+def verdicts(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
+    return {one.check_name: one.passed for one in result.get_asset_check_evaluations()}
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["schemas", "own lake"])
+def test_checks_judge_what_the_run_wrote(run: Run, own_lake: DuckLakeResource, *, own: bool) -> None:
+    branch: dict[str, Any] = {"branch": "dev"} | ({"branch_lake": own_lake} if own else {})
+    checks = build_lake_checks(assets=[known, counted], checks=ROW_CHECKS)
+    mine = [*checks, known, counted]
+    of_counted = dg.AssetSelection.checks_for_assets(counted)
+    run(mine, tags={"n": "1 2"})
+    # The branch has bad rows, production good ones; then the other way round.
+    result = run(mine, selection=dg.AssetSelection.assets(counted), io=branch, tags={"n": "7"})
+    result = run(mine, selection=of_counted, io=branch)
+    assert verdicts(result) == {"row_count": False, "unique_key": True, "reference": False}
+    (found, *_) = result.get_asset_check_evaluations()
+    assert found.metadata["ducklake/branch"].value == "dev"
+    assert verdicts(run(mine, selection=of_counted)) == {"row_count": True, "unique_key": True, "reference": True}
+    run(mine, selection=dg.AssetSelection.assets(counted), tags={"n": "9"})
+    assert verdicts(run(mine, selection=of_counted)) == {"row_count": False, "unique_key": True, "reference": False}
+    run(mine, selection=dg.AssetSelection.assets(counted), io=branch, tags={"n": "2 3"})
+    assert verdicts(run(mine, selection=of_counted, io=branch)) == {"row_count": True, "unique_key": True, "reference": True}
+    # What the branch has not written it reads from production, and that is judged.
+    assert verdicts(run(mine, selection=dg.AssetSelection.checks_for_assets(known), io=branch))["row_count"]
+
+
+def test_checks_of_partitions_judge_them_where_they_were_written(run: Run) -> None:
+    branch = {"branch": "dev"}
+    checks = build_lake_checks(assets=[daily], checks=[ColumnBounds(bounds={"n": (0, 9)})])
+    mine = [daily, *checks]
+    run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-03"})
+    run([daily], tags={"n": "99"}, partition_key="2026-03-02", io=branch)
+    only = dg.AssetSelection.checks_for_assets(daily)
+    assert verdicts(run(mine, selection=only, tags={DAY: "2026-03-02"}, io=branch)) == {"bounds": False}
+    assert verdicts(run(mine, selection=only, tags={DAY: "2026-03-01"}, io=branch)) == {"bounds": True}
+    (found,) = run(mine, selection=only, tags={RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-02"}, io=branch).get_asset_check_evaluations()
+    assert not found.passed
+    assert "the branch has some of the partitions, but not 2026-03-01" in str(found.description)

@@ -364,3 +364,17 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(UsageError, match=text):
             build_maintenance_defs(**how)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cron", ["every day", "61 3 * * *", "H H * * *", "0 3 * *", "", None, 3])
+def test_a_schedule_that_is_none_is_refused_by_name(cron: Any) -> None:
+    with pytest.raises(UsageError, match="cron_schedule must be a cron schedule such as") as caught:
+        build_maintenance_defs(cron_schedule=cron)
+    assert caught.value.details["parameter"] == "cron_schedule"
+    assert repr(cron) in str(caught.value)
+
+
+@pytest.mark.parametrize("zone", ["Berlin", "", 1, "../etc"])
+def test_a_time_zone_that_is_none_is_refused_by_name(zone: Any) -> None:
+    with pytest.raises(UsageError, match="execution_timezone must be the name of a time zone"):
+        build_maintenance_defs(execution_timezone=zone)

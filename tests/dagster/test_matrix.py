@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -10,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -140,8 +144,8 @@ def expected(kind: Kind, old: Sequence[Row], new: Sequence[Row], chosen: Sequenc
 class Bench:
     """The lake, and an asset whose frame the test chooses."""
 
-    def __init__(self, run: Run, resource: DuckLakeResource, kind: Kind, mode: str) -> None:
-        self.run_assets, self.resource, self.kind, self.mode = run, resource, kind, mode
+    def __init__(self, run: Run, resource: DuckLakeResource, kind: Kind, mode: str, convert: Callable[[pa.Table], Any]) -> None:
+        self.run_assets, self.resource, self.kind, self.mode, self.convert = run, resource, kind, mode, convert
 
     def asset(self, table: pa.Table, mode: str) -> dg.AssetsDefinition:
         metadata: dict[str, Any] = {
@@ -152,8 +156,8 @@ class Bench:
         }
 
         @dg.asset(name="things", partitions_def=self.kind.definition, metadata={k: v for k, v in metadata.items() if v is not None})
-        def things() -> pa.Table:
-            return table
+        def things() -> Any:
+            return self.convert(table)
 
         return things
 
@@ -183,10 +187,41 @@ class Bench:
         return self.resource.connect().snapshot().id
 
 
+def spark_frame(request: pytest.FixtureRequest, kind: str) -> Callable[[pa.Table], Any]:
+    """Frames of the classic session, or of the Connect server that the environment names."""
+    from pyspark.sql import SparkSession
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    session = request.getfixturevalue("spark") if kind == "classic" else SparkSession.builder.getOrCreate()
+
+    def make(rows: pa.Table) -> Any:
+        # Connect infers nothing from an Arrow table without rows.
+        return session.createDataFrame(rows) if rows.num_rows else session.createDataFrame([], from_arrow_schema(rows.schema))
+
+    return make
+
+
 @pytest.fixture
-def bench(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, kind: str, mode: str) -> Bench:
+def bench(
+    request: pytest.FixtureRequest, run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, kind: str, mode: str
+) -> Bench:
     instance.add_dynamic_partitions("customers", list(KINDS["dynamic"].keys))
-    return Bench(run, lake_resource, KINDS[kind], mode)
+    frames = request.node.callspec.params.get("frames", "arrow")
+    convert = FRAMES[frames] if frames in FRAMES else spark_frame(request, frames)
+    return Bench(run, lake_resource, KINDS[kind], mode, convert)
+
+
+def pandas_frame(rows: pa.Table) -> Any:
+    import pandas as pd
+
+    # Its own types say nothing about a column without values.
+    return rows.to_pandas(types_mapper=pd.ArrowDtype) if not rows.num_rows else rows.to_pandas()
+
+
+FRAMES: dict[str, Callable[[pa.Table], Any]] = {"arrow": lambda rows: rows, "pandas": pandas_frame, "polars": pl.DataFrame}
+OTHER_FRAMES = ["pandas", "polars", "classic", "connect"]
+# Connect's frames and classic ones do not go together in one process.
+CONNECT = "SPARK_REMOTE" in os.environ
 
 
 CELLS = [
@@ -204,11 +239,47 @@ def cell(kind: str, selection: str, mode: str, situation: str) -> Any:
     return pytest.param(kind, selection, mode, situation, id=name, marks=() if quick else pytest.mark.slow)
 
 
+def cells_of_other_frames() -> list[Any]:
+    """Each cell with one other kind of frame, in turn, and a cross through the matrix with all of them."""
+    found = []
+    for number, ((kind, selection, mode), situation) in enumerate(itertools.product(CELLS, SITUATIONS)):
+        for place, frames in enumerate(OTHER_FRAMES):
+            if (frames == "connect") != CONNECT:
+                continue
+            crossing = (kind, selection, mode) == ("daily", "several", "overwrite")
+            if crossing or number % len(OTHER_FRAMES) == place:
+                name = f"{frames}-{kind}-{selection}-{mode}-{situation.replace(' ', '_')}"
+                quick = crossing and frames in ("pandas", "polars") and situation in ("rerun", "empty frame")
+                found.append(pytest.param(frames, kind, selection, mode, situation, id=name, marks=() if quick else pytest.mark.slow))
+    return found
+
+
+@pytest.mark.parametrize(("frames", "kind", "selection", "mode", "situation"), cells_of_other_frames())
+def test_every_cell_of_other_frames(
+    bench: Bench, frames: str, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
+) -> None:
+    del frames
+    see_one_cell(bench, selection, mode, situation, oracle, sqlite_address)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_cell_of_connect_frames(connect: str) -> None:
+    """The cells of Connect, in a process that has no other Spark."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-q", "-m", "slow or not slow", "-k", "other_frames", __file__]
+    done = subprocess.run(command, env={**os.environ, "SPARK_REMOTE": connect}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
 @pytest.mark.some(12)
 @pytest.mark.parametrize(("kind", "selection", "mode", "situation"), [cell(*c, s) for c in CELLS for s in SITUATIONS])
 def test_every_cell(
-    bench: Bench, kind: str, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
+    bench: Bench, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
+    see_one_cell(bench, selection, mode, situation, oracle, sqlite_address)
+
+
+def see_one_cell(bench: Bench, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
     chosen = bench.chosen(selection)
     old = bench.seed() if situation != "first write" else []
     before = bench.newest() if old else bench.resource.connect().snapshot().id

@@ -157,3 +157,27 @@ def test_merges_and_replaced_columns_of_spark_frames(
     with oracle(sqlite_address) as duck:
         assert duck.rows("SELECT id, w FROM lake.replaced") == [("x", 1.5)]
         assert duck.rows("SELECT id, v FROM lake.merged ORDER BY id") == [(2, "B"), (3, "c")]
+
+
+@pytest.mark.slow
+def test_spark_frames_are_audited_before_they_are_committed(spark: SparkSession, run: Run, lake_resource: DuckLakeResource) -> None:
+    """Executors look at the rows that are staged, with conditions that this process could not evaluate, in the run's partitions alone."""
+    frames = [
+        spark.createDataFrame([(1, day(27), "ab")], "id INT, day DATE, s STRING"),
+        spark.createDataFrame([(2, day(28), "AB"), (3, day(28), "xyz"), (4, day(28), None)], "id INT, day DATE, s STRING"),
+        spark.createDataFrame([(5, day(28), "cd")], "id INT, day DATE, s STRING"),
+    ]
+    audits = {"short": "s RLIKE '^[a-z]{2}$'", "positive": "id > 0"}
+
+    @dg.asset(partitions_def=DAYS, metadata={"partition_expr": "day", "audits": audits})
+    def audited() -> DataFrame:
+        return frames.pop(0)
+
+    run([audited], partition_key="2026-03-27")
+    # Somebody else's row of another day does not stop this one.
+    lake_resource.connect().table("audited").append(pa.table({"id": pa.array([-9], pa.int32()), "day": [day(29)], "s": ["long"]}))
+    with pytest.raises(dg.Failure, match=r"short: 3 rows failed.* Nothing was committed"):
+        run([audited], partition_key="2026-03-28")
+    assert [row[0] for row in stored(lake_resource, "audited")] == [-9, 1]
+    run([audited], partition_key="2026-03-28")
+    assert [row[0] for row in stored(lake_resource, "audited")] == [-9, 1, 5]

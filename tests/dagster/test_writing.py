@@ -12,6 +12,7 @@ import pytest
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeResource, ducklake_metadata, validate
+from ducklake_dagster.metadata import commit_metadata
 from ducklake_dagster.write_settings import WriteSettings, resolve_settings
 from tests.support.oracle import LakeAddress
 
@@ -303,3 +304,33 @@ class TestPartitionExpressions:
     def test_what_cannot_tell_partitions_apart_is_refused(self, run: Run, definition: Any, expression: str, column: Any, text: str) -> None:
         asset = asset_of([pa.table({"at": [column]})], definition, partition_expr=expression)
         refused(run, asset, text, partition_key=definition.get_partition_keys()[1 if definition is DAYS else 0])
+
+
+@pytest.mark.parametrize("change", ["layout", "columns"])
+def test_a_repeated_commit_says_how_it_changed_the_table(
+    run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    """The first attempt commits and is lost: the event of the second is the only one, and says what the first would have said."""
+    lost: list[int] = []
+
+    def lose(*args: Any, **named: Any) -> dict[str, Any]:
+        if not lost:
+            lost.append(1)
+            raise RuntimeError("lost after the commit")
+        return commit_metadata(*args, **named)
+
+    lake_resource.connect().write("t", pa.table({"id": ["1"] if change == "columns" else [1]}))
+    how: dict[str, Any] = {"schema_evolution": "replace"} if change == "columns" else {"partition_by": "id"}
+
+    @dg.asset(retry_policy=dg.RetryPolicy(max_retries=1), metadata=ducklake_metadata(**how))
+    def t() -> pa.Table:
+        return pa.table({"id": [1]})
+
+    monkeypatch.setattr("ducklake_dagster.io_manager.commit_metadata", lose)
+    (event,) = run([t]).get_asset_materialization_events()
+    told = event.materialization.metadata
+    assert told["ducklake/repeated"].value is True
+    if change == "columns":
+        assert told["ducklake/replaced_columns"].value == "column 'id' became int64, was varchar"
+    else:
+        assert str(told["ducklake/layout_change"].value).startswith("partitioned by id, was by nothing")

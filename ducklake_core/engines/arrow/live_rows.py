@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ducklake_core.commit.moved_rows import GatheredDeletes
 from ducklake_core.engines.arrow.clustering import sampled_curve
@@ -26,7 +25,7 @@ from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import FileTask, ScanProjection
 from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_input import read_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +161,5 @@ class _LiveRows:
 def _stores_snapshots(file: DataFile, storage: Storage) -> bool:
     if file.row_counts:
         return True
-    with open_parquet(storage, file.path, file.encryption_key) as source:
-        try:
-            schema = pq.read_schema(source)
-        except (pa.ArrowInvalid, OSError) as error:
-            where = printable(file.path)
-            raise CorruptFileError(f"{where} is not a readable Parquet file: {error}", path=where) from error
+    schema = read_schema(storage, file.path, file.encryption_key)
     return any(field_id(field) == SNAPSHOT_ID_FIELD_ID for field in schema)

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ducklake_core.engines.arrow.clustering import sampled_curve
 from ducklake_core.engines.arrow.conform import field_id
@@ -30,8 +29,8 @@ from ducklake_core.format.types.data_types import INT64, Field
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.planning.plan import ColumnLifetime, FileTask, ScanProjection
-from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.parquet_input import read_schema
 from ducklake_core.storage.parquet_writer import FileWriter
 
 _ROW_ID = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
@@ -125,12 +124,7 @@ def _relaxed(schema: Schema) -> Schema:
 
 
 def _stores_row_ids(file: DataFile, storage: Storage) -> bool:
-    with open_parquet(storage, file.path, file.encryption_key) as source:
-        try:
-            schema = pq.read_schema(source)
-        except (pa.ArrowInvalid, OSError) as error:
-            where = printable(file.path)
-            raise CorruptFileError(f"{where} is not a readable Parquet file: {error}", path=where) from error
+    schema = read_schema(storage, file.path, file.encryption_key)
     return any(field_id(field) == ROW_ID_FIELD_ID for field in schema)
 
 

@@ -12,15 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ducklake_core.engines.arrow.conform import field_id
 from ducklake_core.engines.spark.sessions import is_connect
 from ducklake_core.engines.spark.task_ids import task_ids
-from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.planning.plan import FileTask
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.parquet_input import read_schema
 from ducklake_core.storage.second_look import read_twice
 
 if TYPE_CHECKING:
@@ -92,11 +91,7 @@ def check_ids(path: str, table: str, storage: Storage) -> None:
         CorruptFileError: The file is no Parquet file.
     """
     where = printable(path)
-    with open_parquet(storage, path, None) as source:
-        try:
-            schema = pq.read_schema(source)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptFileError(f"{where} of table {table} is not a readable Parquet file: {error}", path=where, table=table) from error
+    schema = read_schema(storage, path, table=table)
     without = next((field.name for field in schema if _lacks_id(field)), None)
     if without is not None:
         raise UnsupportedFeatureError(

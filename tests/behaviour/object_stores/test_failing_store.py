@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
@@ -13,8 +14,9 @@ from ducklake_core.errors import StorageError
 from tests.behaviour.object_stores.work import objects
 from tests.faults.checks import read
 from tests.faults.work import NAMES, Model, frame, work
-from tests.support.object_stores import ObjectStore
+from tests.support.object_stores import ObjectStore, s3_store
 from tests.support.oracle import LakeAddress
+from tests.support.s3 import S3Server
 
 _NOW = timedelta(0)
 
@@ -61,3 +63,18 @@ def test_every_third_call_to_the_server_fails(sqlite_address: LakeAddress, store
     work(lake, model)
     assert read(lake) == model.after().tables()
     lake.close()
+
+
+def test_a_file_that_goes_while_it_is_read_fails_its_table_alone(s3: S3Server, sqlite_address: LakeAddress) -> None:
+    """The server still knows of the file, and breaks off its answer; the client's error was no error of ours, and ended maintenance."""
+    store = s3_store(s3)
+    lake = store.create(store.lake(sqlite_address, "lost_files"))
+    for name in ("broken", "whole"):
+        for number in range(3):
+            lake.write(name, pa.table({"n": [number]}))
+    next((s3.root / "lake" / "lost_files").rglob("broken/*.parquet")).unlink()
+    result = lake.merge_adjacent_files()
+    (failed,) = result.failed_steps
+    assert "main.broken" in str(failed)
+    assert "cannot read" in str(failed)
+    assert lake.table("whole").info().file_count == 1

@@ -1,0 +1,115 @@
+"""One deployment for all tests here: `dagster dev`, a catalog on PostgreSQL and files on S3, each behind a line that can be cut."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.dagster_dev import DagsterServer, dagster_dev
+from tests.support.oracle import LakeAddress, Oracle, attached
+from tests.support.outages import Line, line_to
+from tests.support.postgres import PostgresServer
+from tests.support.s3 import KEY, SECRET, S3Server
+
+collect_ignore = ["project.py"]
+PASSWORD = "password-of-the-catalog"
+SETTINGS = """
+telemetry: {enabled: false}
+concurrency:
+  runs: {max_concurrent_runs: 8}
+  pools: {default_limit: 1, granularity: op}
+run_retries: {enabled: true, max_retries: 0}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """What runs.
+
+    Attributes:
+        dagster: The web server.
+        catalog: The line to PostgreSQL, and ``store`` that to S3.
+        faults: Directory of what is to go wrong next.
+    """
+
+    dagster: DagsterServer
+    catalog: Line
+    store: Line
+    address: LakeAddress
+    s3: S3Server
+    faults: Path
+
+    def duckdb(self) -> AbstractContextManager[Oracle]:
+        """DuckDB with the lake attached, past the lines."""
+        return attached(self.address, "DATA_INLINING_ROW_LIMIT 0", before=self.s3.know)
+
+    def rows(self, query: str) -> list[Any]:
+        """What DuckDB answers."""
+        with self.duckdb() as duck:
+            return duck.rows(query)
+
+    def strike(self, moment: str, asset: str, what: str = "kill") -> None:
+        """Have something go wrong once."""
+        (self.faults / f"{moment}-{asset}").write_text(what)
+
+    def has_struck(self, moment: str, asset: str) -> bool:
+        """Whether it did."""
+        return not (self.faults / f"{moment}-{asset}").exists()
+
+    @contextmanager
+    def commits_reported(self) -> Iterator[None]:
+        """Until the end of the block the commit sensor runs, which has begun."""
+        started = self.dagster.start_sensor("ducklake_commits")
+        self.dagster.wait_for(lambda: self.cursor() is not None, "the sensor's first tick")
+        yield
+        self.dagster.stop_sensor(started)
+
+    def cursor(self) -> int | None:
+        """The snapshot that the commit sensor has reported."""
+        text = self.dagster.sensor("ducklake_commits")["typeSpecificData"]["lastCursor"]
+        return json.loads(text)["snapshot"] if text else None
+
+
+@pytest.fixture(scope="session")
+def deployment(postgres: PostgresServer, s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    home = tmp_path_factory.mktemp("deployment")
+    faults = home / "faults"
+    faults.mkdir()
+    address = replace(postgres.lake(home, keep=True), data_path="s3://lake/deployment/")
+    database = address.url.rpartition("/")[2].partition("?")[0]
+    store_port = int(s3.endpoint.rpartition(":")[2])
+    with line_to(f"{postgres.socket}/.s.PGSQL.5432") as catalog, line_to(("127.0.0.1", store_port)) as store:
+        environment = {
+            "LAKE_FAULTS": str(faults),
+            "LAKE_PORT": str(catalog.port),
+            "LAKE_DATABASE": database,
+            "LAKE_USER": postgres.user,
+            "LAKE_PASSWORD": PASSWORD,
+            "LAKE_KEY": KEY,
+            "LAKE_SECRET": SECRET,
+            "LAKE_ENDPOINT": f"http://127.0.0.1:{store.port}",
+        }
+        module = "tests.dagster.deployment.project"
+        with dagster_dev(module, home, environment, SETTINGS, secrets=(PASSWORD, SECRET)) as server:
+            yield Deployment(dagster=server, catalog=catalog, store=store, address=address, s3=s3, faults=faults)
+
+
+def refuses(port: int) -> bool:
+    """Whether nobody listens."""
+    with closing(socket.socket()) as probe, suppress(OSError):
+        probe.connect(("127.0.0.1", port))
+        return False
+    return True
+
+
+def wait_a_tick() -> None:
+    """Sensors are looked at every few seconds."""
+    time.sleep(6)

@@ -1,0 +1,71 @@
+"""Workers that are lost before, within and after their commit; retries of steps and runs; re-execution both ways."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dagster.deployment.conftest import Deployment
+from tests.dagster.deployment.names import GENERATION
+from tests.support.dagster_dev import RETRIES, metadata_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+
+def count(deployment: Deployment, table: str, generation: int) -> int:
+    with deployment.duckdb() as duck:
+        there = duck.value(f"SELECT count(*) FROM duckdb_tables() WHERE database_name = 'lake' AND table_name = '{table}'")
+        return int(str(duck.value(f"SELECT count(*) FROM lake.{table} WHERE generation = {generation}"))) if there else 0
+
+
+@pytest.mark.parametrize(("moment", "generation"), [("while", 1), ("before", 2), ("within", 3), ("after", 4)])
+def test_what_a_lost_worker_had_committed_is_not_committed_again(deployment: Deployment, moment: str, generation: int) -> None:
+    dagster = deployment.dagster
+    deployment.strike(moment, "lost")
+    first = dagster.materialize("lost", "retried", tags={GENERATION: str(generation)})
+    assert dagster.end_of(first) == "FAILURE"
+    assert deployment.has_struck(moment, "lost")
+    committed = moment == "after"
+    assert count(deployment, "lost", generation) == committed
+    again = dagster.reexecute(first, "FROM_FAILURE")
+    dagster.finish(again)
+    assert (count(deployment, "lost", generation), count(deployment, "retried", generation)) == (1, 1)
+    event = next(event for event in dagster.asset("lost")["assetMaterializations"] if event["runId"] == again)
+    assert metadata_of(event).get("ducklake/repeated") is (True if committed else None)
+    # All steps again is a new materialisation.
+    dagster.finish(dagster.reexecute(again, "ALL_STEPS"))
+    assert (count(deployment, "lost", generation), count(deployment, "retried", generation)) == (2, 2)
+
+
+def test_a_step_is_tried_again_and_adds_nothing(deployment: Deployment) -> None:
+    dagster = deployment.dagster
+    deployment.strike("after", "retried", "fail")
+    run = dagster.materialize("retried", tags={GENERATION: "10"})
+    dagster.finish(run)
+    (step,) = dagster.run(run)["stepStats"]
+    assert len(step["attempts"]) == 2
+    assert count(deployment, "retried", 10) == 1
+    assert dagster.latest("retried")["ducklake/repeated"] is True
+
+
+def test_a_run_is_tried_again_by_dagster_itself(deployment: Deployment) -> None:
+    dagster = deployment.dagster
+    deployment.strike("after", "lost")
+    first = dagster.materialize("lost", "retried", tags={GENERATION: "20", "dagster/max_retries": "1"})
+    assert dagster.end_of(first) == "FAILURE"
+    (again,) = dagster.wait_for(lambda: dagster.ask(RETRIES, id=first)["results"], "the run that Dagster repeats")
+    dagster.finish(again["runId"])
+    assert (count(deployment, "lost", 20), count(deployment, "retried", 20)) == (1, 1)
+
+
+def test_what_no_retry_mends_is_not_retried_and_says_what_to_do(deployment: Deployment) -> None:
+    dagster = deployment.dagster
+    dagster.finish(dagster.materialize("misfit", tags={GENERATION: "1"}))
+    run = dagster.materialize("misfit", tags={GENERATION: "2"})
+    assert dagster.end_of(run) == "FAILURE"
+    (failure,) = [event for event in dagster.run(run)["eventConnection"]["events"] if event["__typename"] == "ExecutionStepFailureEvent"]
+    text = failure["failureMetadata"]["description"]
+    assert "main.misfit" in text
+    assert "generation_2" in text
+    assert "additive" in text
+    entries = {entry["label"]: entry.get("text") for entry in failure["failureMetadata"]["metadataEntries"]}
+    assert (entries["table"], entries["error_code"]) == ("main.misfit", "schema")

@@ -1,0 +1,273 @@
+"""`dagster dev` (web server, daemon and code server) as a user sees it: through GraphQL, and through a browser where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support import servers
+
+LOCATION = "lake-project"
+SELECTOR = {"repositoryLocationName": LOCATION, "repositoryName": "__repository__"}
+LAUNCH = """mutation L($e: ExecutionParams!) { launchRun(executionParams: $e) { __typename
+  ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on RunConfigValidationInvalid { errors { message } } } }"""
+REEXECUTE = """mutation R($p: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $p) { __typename
+  ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+BACKFILL = """mutation B($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
+  ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
+BACKFILL_STATE = """query B($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status error { message }
+  runs(limit: 2000) { runId status startTime endTime } } } }"""
+RUN_STATE = "query R($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
+RUN = """query R($id: ID!) { runOrError(runId: $id) { ... on Run { status startTime endTime
+  stepStats { stepKey status attempts { startTime } } eventConnection { events { __typename ... on MessageEvent { message }
+    ... on ExecutionStepFailureEvent { error { message causes { message } } failureMetadata { description
+      metadataEntries { label ... on TextMetadataEntry { text } } } } } } } } }"""
+START_SENSOR = """mutation S($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename
+  ... on Sensor { sensorState { id status } } ... on PythonError { message } } }"""
+STOP_SENSOR = "mutation S($id: String!) { stopSensor(id: $id) { ... on StopSensorMutationResult { instigationState { status } } } }"
+SENSOR = """query S($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor { sensorState {
+  typeSpecificData { ... on SensorData { lastCursor } } ticks(limit: 20) { status skipReason error { message } } } } } }"""
+START_SCHEDULE = """mutation S($s: ScheduleSelector!) { startSchedule(scheduleSelector: $s) { __typename
+  ... on ScheduleStateResult { scheduleState { id status } } ... on PythonError { message } } }"""
+STOP_SCHEDULE = """mutation S($id: String!) { stopRunningSchedule(id: $id) {
+  ... on ScheduleStateResult { scheduleState { status } } } }"""
+RUNS = "query R($job: String!) { runsOrError(filter: {pipelineName: $job}) { ... on Runs { results { runId status } } } }"
+RETRIES = """query R($id: String!) { runsOrError(filter: {tags: [{key: "dagster/parent_run_id", value: $id}]}) {
+  ... on Runs { results { runId status } } } }"""
+ASSET = """query A($k: AssetKeyInput!) { assetNodeOrError(assetKey: $k) { ... on AssetNode { kinds
+  partitionStats { numMaterialized numFailed }
+  assetMaterializations(limit: 1000) { runId partition metadataEntries { label ... on IntMetadataEntry { intValue }
+    ... on TextMetadataEntry { text } ... on BoolMetadataEntry { boolValue } } }
+  assetObservations(limit: 5) { runId metadataEntries { label ... on IntMetadataEntry { intValue } } }
+  assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status
+    evaluation { success description } } } } } } } }"""
+ENDED = ("SUCCESS", "FAILURE", "CANCELED")
+
+# A shell in the background starts its children with SIGINT ignored, and then nothing could stop what the server itself starts.
+_WITH_SIGNALS = """
+import os, signal, sys
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+_SETTINGS = "telemetry:\n  enabled: false\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DagsterServer:
+    """A running `dagster dev` and its GraphQL.
+
+    Attributes:
+        secrets: What no answer may hold.
+    """
+
+    running: servers.Server
+    home: Path
+    secrets: Sequence[str] = field(default=())
+
+    @property
+    def url(self) -> str:
+        """Where its pages are."""
+        return f"http://127.0.0.1:{self.running.port}"
+
+    def ask(self, query: str, **variables: Any) -> Any:
+        """The one thing that a query asks for."""
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            text = answer.read().decode()
+        assert not [secret for secret in self.secrets if secret in text], "an answer holds a secret"
+        found = json.loads(text)
+        assert "errors" not in found, found
+        (data,) = found["data"].values()
+        return data
+
+    def wait_for(self, condition: Callable[[], Any], what: str, seconds: int = 300) -> Any:
+        """What the condition gives, as soon as it gives something."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if found := condition():
+                return found
+            time.sleep(0.5)
+        raise TimeoutError(f"{what} took too long:\n{self.running.last_words()}")
+
+    def end_of(self, run_id: str, seconds: int = 300) -> str:
+        """The status with which a run ends."""
+
+        def ended() -> str | None:
+            status = self.ask(RUN_STATE, id=run_id)["status"]
+            return status if status in ENDED else None
+
+        found: str = self.wait_for(ended, f"run {run_id}", seconds)
+        return found
+
+    def finish(self, run_id: str) -> None:
+        """Wait for a run's success."""
+        assert self.end_of(run_id) == "SUCCESS", f"{self.run(run_id)}\n{self.running.last_words()}"
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """A run with its steps and events."""
+        found: dict[str, Any] = self.ask(RUN, id=run_id)
+        return found
+
+    def begin(self, job: str, tags: Mapping[str, str] | None = None, **selector: Any) -> str:
+        """The id of a run that was launched."""
+        found = self.ask(
+            LAUNCH,
+            e={
+                "selector": {**SELECTOR, "jobName": job, **selector},
+                "mode": "default",
+                "executionMetadata": {"tags": [{"key": key, "value": value} for key, value in (tags or {}).items()]},
+            },
+        )
+        assert found["__typename"] == "LaunchRunSuccess", found
+        run_id: str = found["run"]["runId"]
+        return run_id
+
+    def launch(self, job: str, tags: Mapping[str, str] | None = None, **selector: Any) -> None:
+        """Run a job to its successful end."""
+        self.finish(self.begin(job, tags, **selector))
+
+    def materialize(self, *assets: str, tags: Mapping[str, str] | None = None, checks: Sequence[Mapping[str, Any]] = ()) -> str:
+        """The id of a launched run of assets, and of some of their checks."""
+        selection = [{"path": [name]} for name in assets]
+        return self.begin("__ASSET_JOB", tags, assetSelection=selection, assetCheckSelection=list(checks))
+
+    def reexecute(self, run_id: str, strategy: str) -> str:
+        """The id of the run that repeats another: ``FROM_FAILURE`` or ``ALL_STEPS``."""
+        found = self.ask(REEXECUTE, p={"parentRunId": run_id, "strategy": strategy})
+        assert found["__typename"] == "LaunchRunSuccess", found
+        again: str = found["run"]["runId"]
+        return again
+
+    def backfill(self, asset: str, partitions: Sequence[str], tags: Mapping[str, str] | None = None, seconds: int = 300) -> list[Any]:
+        """The runs of a backfill that succeeded."""
+        pairs = [{"key": key, "value": value} for key, value in (tags or {}).items()]
+        wanted = {"assetSelection": [{"path": [asset]}], "partitionNames": list(partitions), "tags": pairs}
+        started = self.ask(BACKFILL, p=wanted)
+        assert started["__typename"] == "LaunchBackfillSuccess", started
+
+        def completed() -> Any:
+            state = self.ask(BACKFILL_STATE, id=started["backfillId"])
+            assert state["status"] not in ("COMPLETED_FAILED", "FAILED"), state
+            return state if state["status"] in ("COMPLETED_SUCCESS", "COMPLETED") else None
+
+        runs: list[Any] = self.wait_for(completed, "the backfill", seconds)["runs"]
+        return runs
+
+    def asset(self, name: str) -> Any:
+        """What the page of an asset shows."""
+        return self.ask(ASSET, k={"path": [name]})
+
+    def latest(self, name: str) -> dict[str, Any]:
+        """Metadata of an asset's latest materialization."""
+        return metadata_of(self.asset(name)["assetMaterializations"][0])
+
+    def sensor(self, name: str) -> Any:
+        """State of a sensor with its last ticks."""
+        return self.ask(SENSOR, s={**SELECTOR, "sensorName": name})["sensorState"]
+
+    def start_sensor(self, name: str) -> str:
+        """Start a sensor; gives what stops it."""
+        state = self.ask(START_SENSOR, s={**SELECTOR, "sensorName": name})["sensorState"]
+        assert state["status"] == "RUNNING"
+        started: str = state["id"]
+        return started
+
+    def stop_sensor(self, started: str) -> None:
+        """Stop a sensor."""
+        assert self.ask(STOP_SENSOR, id=started)["instigationState"]["status"] == "STOPPED"
+
+    @contextmanager
+    def schedule(self, name: str) -> Iterator[None]:
+        """A schedule that runs until the end of the block."""
+        state = self.ask(START_SCHEDULE, s={**SELECTOR, "scheduleName": name})["scheduleState"]
+        assert state["status"] == "RUNNING"
+        yield
+        assert self.ask(STOP_SCHEDULE, id=state["id"])["scheduleState"]["status"] == "STOPPED"
+
+
+def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata of an event by label; values of kinds that the query does not ask for are None."""
+    values = ("intValue", "text", "boolValue")
+    return {
+        entry["label"]: next((entry[name] for name in values if entry.get(name) is not None), None) for entry in event["metadataEntries"]
+    }
+
+
+@contextmanager
+def dagster_dev(
+    module: str, home: Path, environment: Mapping[str, str], settings: str = _SETTINGS, secrets: Sequence[str] = ()
+) -> Iterator[DagsterServer]:
+    """Serve a module's definitions until the end of the block.
+
+    Args:
+        module: The module.
+        home: Where Dagster keeps what it stores.
+        environment: Further variables of the servers and runs.
+        settings: Text of ``dagster.yaml``.
+        secrets: What no answer may hold.
+    """
+    dagster_home = home / "dagster_home"
+    dagster_home.mkdir()
+    (dagster_home / "dagster.yaml").write_text(settings)
+    workspace = home / "workspace.yaml"
+    workspace.write_text(f"load_from:\n  - python_module: {{module_name: {module}, location_name: {LOCATION}}}\n")
+    program = [sys.executable, "-c", _WITH_SIGNALS, "-m", "dagster", "dev", "-w", str(workspace), "-h", "127.0.0.1", "-p"]
+    # A loaded machine needs many times what an idle one does until a run has begun, or a tick has ended.
+    patience = {"DAGSTER_GRPC_TIMEOUT_SECONDS": "300", "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": "300"}
+    own = {"DAGSTER_HOME": str(dagster_home), "DAGSTER_DISABLE_TELEMETRY": "1"}
+    variables = {**os.environ, **own, **patience, **environment}
+    root = Path(__file__).parents[2]
+    with servers.serving(
+        "dagster dev", lambda port: [*program, str(port)], answers=_has_a_page, environment=variables, folder=root
+    ) as running:
+        yield DagsterServer(running=running, home=dagster_home, secrets=secrets)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Browser:
+    """Chromium without a window."""
+
+    program: str
+    profile: Path
+
+    def picture(self, url: str, file: Path) -> None:
+        """Draw a page."""
+        self._render(url, "--hide-scrollbars", f"--screenshot={file}")
+        assert file.stat().st_size > 20_000
+
+    def text(self, url: str) -> str:
+        """The page's document after its scripts have run."""
+        return self._render(url, "--dump-dom")
+
+    def _render(self, url: str, *how: str) -> str:
+        options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
+        common = [self.program, *options.split(), f"--user-data-dir={self.profile}", "--window-size=1600,1300"]
+        command = [*common, "--virtual-time-budget=30000", *how, url]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
+
+
+def browser(profile: Path) -> Browser | None:
+    """The browser of this machine, if it has one."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    return None if program is None else Browser(program=program, profile=profile)
+
+
+def _has_a_page(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info", timeout=10) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
