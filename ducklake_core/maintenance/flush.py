@@ -150,7 +150,7 @@ def flush_inlined_data(
 ) -> FlushResult:
     """Plan, and unless it is a dry run carry out, the flush. See ``DuckLake.flush_inlined_data`` for the arguments."""
     flusher = _Flusher(database, info, storage, request, execution or Execution())
-    found = plan_tables(database, info, request.scope, _plan)
+    found = plan_tables(database, info, request, _plan)
     plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
     done = [
         TableFlush(table=plan.table, failure=str(plan.error))

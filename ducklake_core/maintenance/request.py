@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ducklake_core.catalog.reading.many_tables import SharedReading
 from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
@@ -96,12 +97,14 @@ class TableRequest:
         meter: How much may be done.
         commit: What is said about the snapshots that it makes.
         dry_run: Whether to plan alone.
+        reading: What is read of the tables, for several verbs that plan one after the other; each reads by itself when None.
     """
 
     scope: TableScope = field(default_factory=TableScope)
     meter: BudgetMeter = field(default_factory=BudgetMeter)
     commit: CommitMessage = field(default_factory=CommitMessage)
     dry_run: bool = False
+    reading: SharedReading | None = None
 
     def __post_init__(self) -> None:
         # Before anything is done: every snapshot would be refused for it.

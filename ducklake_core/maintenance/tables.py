@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -15,9 +15,10 @@ from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.request import CommitMessage, CommitRequest, new_commit_id, stored_extra_info
 from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError
+from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.names import join_name
-from ducklake_core.maintenance.request import TableScope
+from ducklake_core.maintenance.request import TableRequest
 
 T = TypeVar("T")
 
@@ -42,12 +43,12 @@ class PlannedTables(Generic[T]):
 
 
 def plan_tables(
-    database: Database, info: LakeInfo, scope: TableScope, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+    database: Database, info: LakeInfo, request: TableRequest, plan: Callable[[CatalogReader, TableState, Snapshot], T]
 ) -> PlannedTables[T]:
     """Plan tables at the newest snapshot.
 
     Args:
-        scope: Which tables.
+        request: Which tables.
         plan: Plans one of them.
 
     Raises:
@@ -57,9 +58,11 @@ def plan_tables(
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
         base = reader.latest_snapshot()
-        selected = scope.select(reader, base.id)
-        many = ManyTablesReader(connection, info, database.tables, selected.names)
-        found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
+        selected = request.scope.select(reader, base.id)
+        ids = selected.names
+        many = request.reading.reader(reader, base, ids) if request.reading else ManyTablesReader(connection, info, database.tables, ids)
+        with paused_collector():
+            found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
     # One that failed may have spoiled the transaction, or the statement, for others: each is tried by itself.
     for number, name in selected.names.items():
         if isinstance(found[number], FailedTable):
@@ -138,15 +141,31 @@ def commit_table(database: Database, info: LakeInfo, change: Change, discard: Ca
     Raises:
         CommitError: It did not become a snapshot.
     """
-    commit_id = new_commit_id()
+    return commit_together(database, info, [change], discard)
+
+
+def commit_together(
+    database: Database, info: LakeInfo, changes: Sequence[Change], discard: Callable[[], object], *, message: str | None = None
+) -> Snapshot:
+    """Commit what became of several tables, planned at one snapshot, as one snapshot.
+
+    Args:
+        discard: Deletes the files of the changes; called when there surely is no snapshot with them, and nobody is left to commit them:
+            where several changes are refused, the caller tries each by itself.
+        message: Stored with the snapshot, in place of that of the first change.
+
+    Raises:
+        CommitError: They did not become a snapshot.
+    """
+    first, commit_id = changes[0], new_commit_id()
     request = CommitRequest(
-        base=change.base,
-        actions=(change.action,),
+        base=first.base,
+        actions=tuple(change.action for change in changes),
         commit_id=commit_id,
-        names={change.table.id: name_of(change.table)},
-        author=change.commit.get("author"),
-        message=change.commit.get("message") or change.message,
-        extra_info=_extra_info(commit_id, change),
+        names={change.table.id: name_of(change.table) for change in changes},
+        author=first.commit.get("author"),
+        message=first.commit.get("message") or message or first.message,
+        extra_info=_extra_info(commit_id, first),
     )
     committer = Committer(database)
     try:
@@ -156,8 +175,12 @@ def commit_table(database: Database, info: LakeInfo, change: Change, discard: Ca
     except CommitOutcomeUnknownError:
         # The files may be part of the lake by now.
         raise
-    except BaseException as error:
+    except DuckLakeError:
+        if len(changes) == 1:
+            discard()
+        raise
+    except BaseException:
         # Interrupted: nobody needs the files, unless their snapshot may be there.
-        if isinstance(error, DuckLakeError) or not committer.may_have_committed:
+        if not committer.may_have_committed:
             discard()
         raise
