@@ -1,8 +1,9 @@
 """Maintenance beside DuckDB's own verbs, on copies of lakes that DuckDB built, catalog in SQLite.
 
 Run with ``python -m tests.benchmarks.bench_maintenance``, or with names of rows after it: ``merge``, ``tables``, ``cleanup``, ``expire``,
-``flush``, ``memory``. Every run has a copy of the lake to itself, which is made and opened before the clock starts. ``BENCH_LAKES`` is a
-folder in which the lakes that DuckDB built stay for the next time; ``BENCH_CLOCK=processor`` counts processor time.
+``flush``, ``spark``, ``memory``. On Spark the rival is Spark itself, which reads the same files and writes one. Every run has a copy of
+the lake to itself, which is made and opened before the clock starts. ``BENCH_LAKES`` is a folder in which the lakes that DuckDB built stay
+for the next time; ``BENCH_CLOCK=processor`` counts processor time.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ INLINED = int(os.environ.get("BENCH_INLINED", "100000"))
 ROWS = int(os.environ.get("BENCH_ROWS", "10000000"))
 ORPHANS = int(os.environ.get("BENCH_ORPHANS", "100000"))
 LAKES = os.environ.get("BENCH_LAKES", "")
+SPARK_ROWS = int(os.environ.get("BENCH_SPARK_ROWS", "5000000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
 NOW = timedelta(0)
 _SMALL = 5  # files of a small table
@@ -76,7 +78,11 @@ class Twins:
         try:
             return compare(name, contenders, baseline="DuckDB", promised_ratio=promised, rounds=ROUNDS, before_each=self.renew)
         finally:
-            self._stack.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close the copy."""
+        self._stack.close()
 
 
 def small_files(files: int, rows: int) -> Callable[[Oracle], None]:
@@ -172,6 +178,35 @@ def flush(folder: Path) -> list[Result]:
     return [twins.compare(f"flush {INLINED:,} inlined rows", ours, "CALL ducklake_flush_inlined_data('lake')", 1.0)]
 
 
+def spark(folder: Path) -> list[Result]:
+    """Few small files, and many rows, merged by executors."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from tests.support.spark import local_session
+
+    session = local_session()
+    results = []
+    for files, rows in ((20, 1000), (200, SPARK_ROWS // 200)):
+        place = folder / f"spark-{files}"
+        place.mkdir()
+        twins = Twins(place, small_files(files, rows))
+
+        def ours(twins: Twins = twins) -> None:
+            assert twins.lake.merge_adjacent_files(spark=session).files_merged
+
+        def plain(twins: Twins = twins, place: Path = place) -> None:
+            read = session.read.parquet(f"{twins.lake.info.data_path}main/t")
+            read.coalesce(1).write.mode("overwrite").parquet(str(place / "plain"))
+
+        contenders = {"ours": ours, "Spark reads and writes": plain}
+        name = f"merge {files} files of {rows:,} rows on Spark"
+        results.append(
+            compare(name, contenders, baseline="Spark reads and writes", promised_ratio=1, rounds=ROUNDS, before_each=twins.renew)
+        )
+        twins.close()
+    session.stop()
+    return results
+
+
 def memory(folder: Path) -> list[Result]:
     """How much the resident memory of a process of its own grows by verbs about very many rows or files; prints it."""
     files = 20
@@ -210,7 +245,7 @@ def grown(folder: Path, statement: str) -> int:
     return int(subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout)
 
 
-BENCHMARKS = {"merge": merge, "tables": tables, "cleanup": cleanup, "expire": expire, "flush": flush, "memory": memory}
+BENCHMARKS = {"merge": merge, "tables": tables, "cleanup": cleanup, "expire": expire, "flush": flush, "spark": spark, "memory": memory}
 
 
 def run(names: Sequence[str] = ()) -> list[Result]:
