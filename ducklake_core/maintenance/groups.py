@@ -13,6 +13,7 @@ from ducklake_core.engines.arrow.work import Work
 from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UsageError
 from ducklake_core.format.state import Snapshot
 from ducklake_core.maintenance.budget import BudgetMeter
+from ducklake_core.maintenance.tables import may_commit_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,8 +144,8 @@ class TableWork(Generic[T, R]):
     Attributes:
         work: Carries out a task.
         tasks: One for each group.
-        commit: Commits what became of some groups, by their numbers; when it fails surely, and they are of one table, it deletes their
-            files.
+        commit: Commits what became of some groups, by their numbers; when it fails surely it deletes their files, except where they may
+            be committed table by table (:func:`may_commit_apart`).
         sweep: Deletes all files of the write that the catalog does not name, except those of some results.
         tables: Of each task, the number of its table. Those of several tables are committed together, and table by table when that fails;
             None when all are of one.
@@ -217,7 +218,7 @@ class _TableRun(Generic[T, R]):
                 return
             del self._uncertain[known:]
             apart = self._work.by_table(results)
-            if len(apart) == 1:
+            if len(apart) == 1 or not may_commit_apart(error):
                 self._refuse(results, error)
                 return
             # What is in the way of one table need not be in the way of the others.

@@ -14,7 +14,7 @@ from ducklake_core.commit.actions import Action
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.request import CommitMessage, CommitRequest, new_commit_id, stored_extra_info
-from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError
+from ducklake_core.errors import CatalogUnavailableError, CommitOutcomeUnknownError, CommitRetriesExhaustedError, DuckLakeError
 from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.names import join_name
@@ -150,8 +150,8 @@ def commit_together(
     """Commit what became of several tables, planned at one snapshot, as one snapshot.
 
     Args:
-        discard: Deletes the files of the changes; called when there surely is no snapshot with them, and nobody is left to commit them:
-            where several changes are refused, the caller tries each by itself.
+        discard: Deletes the files of the changes; called when there surely is no snapshot with them, and the caller has no use for them
+            either (:func:`may_commit_apart`).
         message: Stored with the snapshot, in place of that of the first change.
 
     Raises:
@@ -175,8 +175,8 @@ def commit_together(
     except CommitOutcomeUnknownError:
         # The files may be part of the lake by now.
         raise
-    except DuckLakeError:
-        if len(changes) == 1:
+    except DuckLakeError as error:
+        if len(changes) == 1 or not may_commit_apart(error):
             discard()
         raise
     except BaseException:
@@ -184,3 +184,8 @@ def commit_together(
         if not committer.may_have_committed:
             discard()
         raise
+
+
+def may_commit_apart(error: DuckLakeError) -> bool:
+    """Whether changes that were refused together may be committed one by one: not where each would be refused like all of them."""
+    return not isinstance(error, CommitRetriesExhaustedError | CatalogUnavailableError)

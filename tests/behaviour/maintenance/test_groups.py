@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core.commit.committer import Committer
-from ducklake_core.errors import UsageError
+from ducklake_core.commit.request import CommitRequest
+from ducklake_core.errors import CommitRetriesExhaustedError, UsageError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import merge, rewrite
 from tests.behaviour.maintenance.lakes import NOW, changes_told, files_on_disk, readings
@@ -290,4 +291,19 @@ def test_an_interrupted_commit_of_several_tables_leaves_no_file(sqlite_address: 
         lake.merge_adjacent_files()
     monkeypatch.undo()
     assert (files_on_disk(sqlite_address), lake.snapshot()) == (on_disk, newest)
+    lake.close()
+
+
+def test_where_others_won_every_attempt_no_table_is_tried_alone(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, commits = small_tables(sqlite_address), []
+    on_disk = files_on_disk(sqlite_address)
+
+    def lost(_committer: Committer, request: CommitRequest) -> None:
+        commits.append(request)
+        raise CommitRetriesExhaustedError("lost")
+
+    monkeypatch.setattr(Committer, "commit", lost)
+    done = lake.merge_adjacent_files()
+    monkeypatch.undo()
+    assert (len(commits), len(done.failures), files_on_disk(sqlite_address)) == (1, 3, on_disk)
     lake.close()
