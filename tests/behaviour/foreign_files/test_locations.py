@@ -136,7 +136,7 @@ def test_nothing_is_written_to_a_table_directory_out_of_reach(oracle: OracleFact
     before = sorted(elsewhere.iterdir())
     lake = DuckLake.connect(sqlite_address.url)
     for result in (lake.merge_adjacent_files("t"), lake.rewrite_data_files("t", delete_threshold=0)):
-        assert [step.outcome for step in result.steps] == ["skipped"]
+        assert {step.outcome for step in result.steps} == {"skipped"}
         assert "in a place that allowed_paths does not name" in str(result)
     assert sorted(elsewhere.iterdir()) == before
     lake.close()
