@@ -15,6 +15,7 @@
     |  `- CatalogUnavailableError      retriable
     |- StorageError                    a file, or the store that holds it
     |  `- CorruptFileError
+    |- JobFailedError                  retriable            Spark ended a job of a maintenance verb
     `- CommitError                     a transaction that did not become a snapshot
        |- CommitConflictError          retriable after planning again on the new snapshot
        |- CommitRetriesExhaustedError  retriable
@@ -128,6 +129,13 @@ class CorruptFileError(StorageError):
     """A file is there, but is not what the catalog says it is."""
 
     code = "corrupt-file"
+
+
+class JobFailedError(DuckLakeError):
+    """A Spark job of a maintenance verb failed or was cancelled. What it had written was deleted, and nothing was changed."""
+
+    code = "job-failed"
+    retriable = True
 
 
 class CommitError(DuckLakeError):

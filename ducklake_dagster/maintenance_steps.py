@@ -227,7 +227,9 @@ class _Verb:
 VERBS: Mapping[MaintenanceVerb, _Verb] = {
     "flush_inlined_data": _Verb(config=FlushConfig, run=_flush, text="Moves rows that the catalog holds to files, a snapshot a table."),
     "expire_snapshots": _Verb(config=ExpireConfig, run=_expire, text="Expires snapshots of the lake that are older than an age."),
-    "merge_adjacent_files": _Verb(config=MergeConfig, run=_merge, text="Merges small files into larger ones, a snapshot a table."),
+    "merge_adjacent_files": _Verb(
+        config=MergeConfig, run=_merge, text="Merges small files into larger ones; small tables share a snapshot."
+    ),
     "rewrite_data_files": _Verb(config=RewriteConfig, run=_rewrite, text="Writes files with many deleted rows anew, a snapshot a table."),
     "cleanup_old_files": _Verb(config=CleanupConfig, run=_cleanup, text="Deletes files that no snapshot has needed for a time."),
     "delete_orphaned_files": _Verb(config=OrphansConfig, run=_orphans, text="Deletes files of killed writers, which the catalog lacks."),

@@ -28,8 +28,6 @@ from ducklake_core.commit.file_rows import (
 from ducklake_core.commit.snapshot_builder import SnapshotBuilder
 from ducklake_core.format.files.data_files import WrittenFile
 
-_FORGOTTEN_WITH_FILE = ("data_file", "file_column_stats", "file_variant_stats", "file_partition_value", "delete_file")
-
 
 def append_files(builder: SnapshotBuilder, action: AppendFiles) -> None:
     """New data files with their statistics, and row ids from the head on."""
@@ -148,8 +146,8 @@ def end_inlined(builder: SnapshotBuilder, action: EndInlined) -> None:
 def merge_files(builder: SnapshotBuilder, action: MergeFiles) -> None:
     """Merged data files in place of their sources, which are forgotten and scheduled for deletion."""
     for merge in action.merges:
-        sources = tuple(file_id for file_id, _, _ in merge.sources)
-        builder.endings.extend(DeleteRows(table=table, where={"data_file_id": sources}) for table in _FORGOTTEN_WITH_FILE)
+        sources = [file_id for file_id, _, _ in merge.sources]
+        builder.forgotten_files += sources
         for source_id, path, is_relative in merge.sources:
             builder.insert("files_scheduled_for_deletion", **scheduled_row(source_id, path, is_relative, builder.head.now))
         file_id = builder.file_id()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ducklake_core.catalog.changes import CatalogChange, CreateInlinedTable, InsertRows, UpdateRows
+from ducklake_core.catalog.changes import CatalogChange, CreateInlinedTable, DeleteRows, InsertRows, UpdateRows
 from ducklake_core.catalog.writing.head import Head
 from ducklake_core.commit.request import CommitRequest
 from ducklake_core.commit.table_totals import TableTotals
@@ -23,6 +23,7 @@ _INSERT_ORDER = (
     "column_mapping", "name_mapping", "data_file", "file_column_stats", "file_partition_value", "file_variant_stats",
     "files_scheduled_for_deletion", "delete_file", "schema_versions", "metadata",
 )  # fmt: skip
+_FORGOTTEN_WITH_FILE = ("data_file", "file_column_stats", "file_variant_stats", "file_partition_value", "delete_file")
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class SnapshotBuilder:
         inlined_tables: Names of the tables of inlined rows that it makes, by table id.
         inserts: Rows to insert, by metadata table.
         entries: Values of ``changes_made`` by kind.
+        forgotten_files: Ids of data files that leave the catalog with everything that is about them, as if they had never been there.
         local_files: Ids of data files that it adds, by table and the transaction's own id for the file.
     """
 
@@ -59,6 +61,7 @@ class SnapshotBuilder:
     inlined_inserts: list[CatalogChange] = field(default_factory=list)
     inlined_tables: dict[int, str] = field(default_factory=dict)
     entries: dict[str, list[Any]] = field(default_factory=dict)
+    forgotten_files: list[int] = field(default_factory=list)
     local_files: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,8 +99,11 @@ class SnapshotBuilder:
         )
         totals = [change for table_totals in self.totals.values() for change in table_totals.changes()]
         inserts = [InsertRows(table=name, rows=tuple(rows)) for name, rows in self.inserts.items() if rows]
+        # All at once: a catalog without indexes searches whole tables for them.
+        gone = {"data_file_id": tuple(self.forgotten_files)}
         changes = (
             _snapshot_row(snapshot),
+            *(DeleteRows(table=name, where=gone) for name in _FORGOTTEN_WITH_FILE if self.forgotten_files),
             *self.endings,
             *inserts,
             *self.creations,

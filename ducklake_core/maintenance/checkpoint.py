@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.many_tables import SharedReading
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.options import Options
@@ -84,6 +85,9 @@ def checkpoint(
 ) -> CheckpointResult:
     """Plan, and unless it is a dry run carry out, the round. See ``DuckLake.checkpoint`` for the arguments."""
     dry_run, progress = request.dry_run, request.progress
+    if dry_run:
+        # Nothing changes between the verbs, so that they need not all read the same.
+        request = replace(request, reading=SharedReading())
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
         expires = Options.from_mapping(reader.options()).expire_older_than is not None

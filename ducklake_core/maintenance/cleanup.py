@@ -18,7 +18,7 @@ from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.locations import file_key, is_below
 from ducklake_core.format.options import Options
-from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.progress import ProgressMeter
@@ -108,14 +108,17 @@ def cleanup_old_files(
         reader = CatalogReader(connection, info, database.tables)
         options = Options.from_mapping(reader.options())
         limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
-        plan = _plan(reader, limit)
+        # Before the names are read: whoever commits after this is noticed, wherever in between it is.
+        base = reader.latest_snapshot()
+        plan = _plan(reader, limit, base)
     return plan.described() if dry_run else _delete(database, info, storage, plan, progress or ProgressMeter())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CleanupPlan:
-    """Scheduled files to delete and to keep."""
+    """Scheduled files to delete and to keep, as of a snapshot."""
 
+    base: Snapshot
     doomed: tuple[ScheduledFile, ...]
     kept: tuple[LeftFile, ...]
     too_young: int
@@ -124,7 +127,7 @@ class _CleanupPlan:
         return CleanupResult(dry_run=True, files=tuple(map(_old, self.doomed)), kept=self.kept, too_young=self.too_young)
 
 
-def _plan(reader: CatalogReader, limit: datetime) -> _CleanupPlan:
+def _plan(reader: CatalogReader, limit: datetime, base: Snapshot) -> _CleanupPlan:
     old: list[ScheduledFile] = []
     young: list[str] = []
     for file in scheduled_files(reader.connection, reader.catalog, reader.info):
@@ -138,7 +141,7 @@ def _plan(reader: CatalogReader, limit: datetime) -> _CleanupPlan:
     old = _newest_per_path([file for file in old if file_key(file.path) not in recent])
     named = named_by_any_row(reader.connection, reader.catalog, reader.info, [file.path for file in old])
     doomed, kept = _split(old, reader.info, named)
-    return _CleanupPlan(doomed=tuple(doomed), kept=tuple(kept), too_young=len(young))
+    return _CleanupPlan(base=base, doomed=tuple(doomed), kept=tuple(kept), too_young=len(young))
 
 
 def _split(files: Sequence[ScheduledFile], info: LakeInfo, named: Collection[str]) -> tuple[list[ScheduledFile], list[LeftFile]]:
@@ -153,7 +156,7 @@ def _delete(database: Database, info: LakeInfo, storage: Storage, plan: _Cleanup
         progress.begin("cleanup_old_files", "delete files", "files", len(plan.doomed))
     runs = []
     for batch in _batches(plan.doomed):
-        runs.append(_delete_batch(database, info, storage, batch))
+        runs.append(_delete_batch(database, info, storage, batch, plan.base))
         progress.advance(len(batch))
     return CleanupResult(
         dry_run=False,
@@ -174,10 +177,8 @@ def _batches(files: Sequence[ScheduledFile]) -> Iterator[Sequence[ScheduledFile]
     return (files[start : start + _BATCH] for start in range(0, len(files), _BATCH))
 
 
-def _delete_batch(database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile]) -> CleanupResult:
-    # Asked right before the deletion, not only when the plan was made.
-    with database.read() as connection:
-        doomed, kept = _split(batch, info, still_referenced(connection, database.tables, info, [file.path for file in batch]))
+def _delete_batch(database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], base: Snapshot) -> CleanupResult:
+    doomed, kept = _judge_again(database, info, batch, base)
     deletion = storage.delete([file.path for file in doomed])
     failures = dict(deletion.failed)
     done = [file for file in doomed if file.path not in failures]
@@ -195,6 +196,16 @@ def _delete_batch(database: Database, info: LakeInfo, storage: Storage, batch: S
         kept=tuple(kept),
         failed=tuple(LeftFile(path=printable(path), reason=reason) for path, reason in deletion.failed),
     )
+
+
+def _judge_again(
+    database: Database, info: LakeInfo, batch: Sequence[ScheduledFile], base: Snapshot
+) -> tuple[Sequence[ScheduledFile], Sequence[LeftFile]]:
+    """Files to delete and to keep, right before the deletion: what a plan said holds until somebody commits."""
+    with database.read() as connection:
+        if is_same_snapshot(CatalogReader(connection, info, database.tables).latest_snapshot(), base):
+            return batch, ()
+        return _split(batch, info, still_referenced(connection, database.tables, info, [file.path for file in batch]))
 
 
 def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: Collection[str]) -> str | None:

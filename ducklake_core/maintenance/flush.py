@@ -1,23 +1,25 @@
 """Flush inlined data to files (specification: Data Inlining): plan all tables, then write and commit table by table.
 
-Rows keep their ids and the snapshots that added and ended them, so that every snapshot and the change feed show what they showed.
+Rows keep their ids and the snapshots that added and ended them, so that every snapshot and the change feed show what they showed. They are
+read in batches, of which many wait on the local disk: no connection is held while files are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import pyarrow as pa
 
 from ducklake_core.catalog.changed_files import Definition, definitions
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.inlined.rows import stored_rows
+from ducklake_core.catalog.inlined.rows import stored_batches
 from ducklake_core.catalog.reading.compaction import delete_histories, inlined_deletes_of, inlined_row_counts
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.commit.moved_rows import FlushInlined
+from ducklake_core.commit.moved_rows import FlushedFile, FlushInlined, GatheredDeletes
 from ducklake_core.engines.arrow.flush import FlushedFiles, FlushTask, flush_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
@@ -35,6 +37,7 @@ from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, 
 from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commit_table, is_about_lake, name_of, plan_tables
 from ducklake_core.planning.planner import check_locations
 from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.held_batches import HeldBatches
 from ducklake_core.storage.sweeping import sweep
 
 _VERB = "flush_inlined_data"
@@ -43,7 +46,10 @@ EXECUTOR_ROWS = 100_000
 """Rows and deletes of a table from which executors flush them; fewer are sooner in files than a Spark job begins."""
 
 _TASK_ROWS = 100_000
-"""Rows that one executor makes files of."""
+"""Most rows that one executor makes files of; it gets those of one batch."""
+
+_TASKS_AT_ONCE = 32
+"""Parts of a table that are sent to executors at a time."""
 
 _TASK_FILES = 64
 """Data files of which one executor gathers the deletes."""
@@ -150,7 +156,7 @@ def flush_inlined_data(
 ) -> FlushResult:
     """Plan, and unless it is a dry run carry out, the flush. See ``DuckLake.flush_inlined_data`` for the arguments."""
     flusher = _Flusher(database, info, storage, request, execution or Execution())
-    found = plan_tables(database, info, request.scope, _plan)
+    found = plan_tables(database, info, request, _plan)
     plans = [plan if isinstance(plan, FailedTable) else _within_budget(plan, request.meter) for plan in found.plans]
     due = [plan for plan in plans if isinstance(plan, _FlushPlan) and plan.described().skipped is None]
     if due and not request.dry_run:
@@ -190,6 +196,51 @@ class _Source:
     spec: PartitionSpec | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """What a table has in the catalog at a snapshot.
+
+    Attributes:
+        rows: The rows of each of its physical tables that has some.
+        superseded: Its physical tables that get no more rows.
+        histories: Deletes of its data files, as far as these are there.
+        deletes_of: Ids of all data files with deletes, and ``deletes`` their number.
+    """
+
+    table: TableState
+    base: Snapshot
+    rows: tuple[tuple[_Source, HeldBatches], ...]
+    superseded: tuple[str, ...]
+    histories: tuple[DeleteHistory, ...]
+    deletes_of: tuple[int, ...]
+    deletes: int
+
+    @property
+    def num_rows(self) -> int:
+        return sum(rows.num_rows for _, rows in self.rows)
+
+    def action(self, files: tuple[FlushedFile, ...], gathered: tuple[GatheredDeletes, ...]) -> FlushInlined:
+        """The change of the catalog, once all of it is in files."""
+        return FlushInlined(
+            table_id=self.table.id,
+            files=files,
+            inlined_tables=tuple(source.inlined.name for source, _ in self.rows),
+            superseded=self.superseded,
+            until=self.base.id,
+            gathered=gathered,
+            deletes_of=self.deletes_of,
+        )
+
+
+def _parts(rows: HeldBatches) -> Iterator[pa.Table]:
+    """The rows in parts for executors."""
+    for batch in rows.to_batches():
+        for start in range(0, batch.num_rows, _TASK_ROWS):
+            # Taken, not cut: what is pickled of a slice is all of the batch.
+            places = pa.array(range(start, min(start + _TASK_ROWS, batch.num_rows)), pa.int64())
+            yield pa.Table.from_batches([batch if batch.num_rows <= _TASK_ROWS else batch.take(places)])
+
+
 @dataclass(frozen=True, slots=True)
 class _Flusher:
     """Carries out plans, one table after another."""
@@ -225,97 +276,101 @@ class _Flusher:
 
     def _flush(self, table_id: int, planned: TableFlush) -> TableFlush:
         """Flush what the table has by now, in one attempt."""
-        with self.database.read() as connection:
-            reader = CatalogReader(connection, self.info, self.database.tables)
-            base = reader.latest_snapshot()
-            table = reader.table_by_id(table_id, base.id)
-            self.info.checked_location(table.path, f"table {planned.table}", table=planned.table)
-            sources = _sources(reader, table)
-            stored = [
-                (source, rows) for source in sources if (rows := stored_rows(reader, table, source.inlined, source.schema)) is not None
-            ]
-            deletes = inlined_deletes_of(reader, table)
-            histories = delete_histories(reader, table, deletes, deletes)
-            for history in histories:
-                check_locations(self.info, table, [history.file])
-        count = sum(len(of_file) for of_file in deletes.values())
-        rows_flushed = sum(rows.num_rows for _, rows in stored)
-        on_executors = self.execution.spark is not None and rows_flushed + count >= EXECUTOR_ROWS
-        state = self._state(table)
-        done = self._write(state, self._tasks(state, table, stored, histories, split=on_executors), on_executors=on_executors)
+        with ExitStack() as stack:
+            stored = self._read(table_id, stack)
+            state = self._state(stored.table)
+            on_executors = self.execution.spark is not None and stored.num_rows + stored.deletes >= EXECUTOR_ROWS
+            done = self._write(state, self._tasks(state, stored, split=on_executors), on_executors=on_executors)
         files = tuple(file for one in done for file in one.files)
         gathered = tuple(deletes_of for one in done for deletes_of in one.gathered)
-        action = FlushInlined(
-            table_id=table.id,
-            files=files,
-            inlined_tables=tuple(source.inlined.name for source, _ in stored),
-            superseded=tuple(source.inlined.name for source in sources[:-1]),
-            until=base.id,
-            gathered=gathered,
-            deletes_of=tuple(deletes),
-        )
         delete_files = [*(file.deletes for file in files if file.deletes is not None), *(one.file for one in gathered)]
         outputs = [file.output for file in files]
-        message = f"{_VERB}: {rows_flushed} rows and {count} deletes of {planned.table}"
         sizes = [*((file.path, file.file_size_bytes) for file in outputs), *((file.path, file.file_size_bytes) for file in delete_files)]
-        made = tuple((state.directory + path, size) for path, size in sizes)
-        change = Change(table=table, base=base, action=action, message=message, commit=self.request.commit, files=made)
+        change = Change(
+            table=stored.table,
+            base=stored.base,
+            action=stored.action(files, gathered),
+            message=f"{_VERB}: {stored.num_rows} rows and {stored.deletes} deletes of {planned.table}",
+            commit=self.request.commit,
+            files=tuple((state.directory + path, size) for path, size in sizes),
+        )
         snapshot = commit_table(self.database, self.info, self.storage, change)
         return replace(
             planned,
-            rows=rows_flushed,
+            rows=stored.num_rows,
             ended_rows=sum(file.deletes.delete_count for file in files if file.deletes is not None),
-            deletes=count,
+            deletes=stored.deletes,
             files_created=len(files),
             delete_files_created=len(delete_files),
             bytes_written=sum(file.file_size_bytes for file in outputs) + sum(file.file_size_bytes for file in delete_files),
             snapshot=snapshot,
         )
 
-    def _tasks(
-        self,
-        state: WriteState,
-        table: TableState,
-        stored: Sequence[tuple[_Source, pa.Table]],
-        histories: Sequence[DeleteHistory],
-        *,
-        split: bool,
-    ) -> list[FlushTask]:
-        """The work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
-        tasks = []
-        for source, rows in stored:
-            own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(table, source.schema))
-            if not split:
-                tasks.append(FlushTask(state=own, rows=rows))
-                continue
-            # Taken, not cut: what is pickled of a slice is all of the table.
-            starts = range(0, rows.num_rows, _TASK_ROWS)
-            parts = (rows.take(pa.array(range(start, min(start + _TASK_ROWS, rows.num_rows)), pa.int64())) for start in starts)
-            tasks += [FlushTask(state=own, rows=part) for part in parts]
-        most = _TASK_FILES if split else len(histories)
-        for start in range(0, len(histories), max(1, most)):
-            part = tuple(histories[start : start + most])
-            tasks.append(FlushTask(state=state, histories=part, data_path=self.info.data_path))
-        return tasks
+    def _read(self, table_id: int, stack: ExitStack) -> _Stored:
+        """What the table has by now; its rows are there until the stack is closed."""
+        with self.database.read() as connection:
+            reader = CatalogReader(connection, self.info, self.database.tables)
+            base = reader.latest_snapshot()
+            table = reader.table_by_id(table_id, base.id)
+            self.info.checked_location(table.path, f"table {name_of(table)}", table=name_of(table))
+            sources = _sources(reader, table)
+            rows = []
+            for source in sources:
+                held = HeldBatches(encrypted=self.info.encrypted)
+                stack.callback(held.close)
+                for part in stored_batches(reader, table, source.inlined, source.schema):
+                    for batch in part.to_batches():
+                        held.add(batch)
+                if held.num_rows:
+                    rows.append((source, held))
+            deletes = inlined_deletes_of(reader, table)
+            histories = delete_histories(reader, table, deletes, deletes)
+            for history in histories:
+                check_locations(self.info, table, [history.file])
+        return _Stored(
+            table=table,
+            base=base,
+            rows=tuple(rows),
+            superseded=tuple(source.inlined.name for source in sources[:-1]),
+            histories=tuple(histories),
+            deletes_of=tuple(deletes),
+            deletes=sum(len(of_file) for of_file in deletes.values()),
+        )
 
-    def _write(self, state: WriteState, tasks: Sequence[FlushTask], *, on_executors: bool) -> list[FlushedFiles]:
+    def _tasks(self, state: WriteState, stored: _Stored, *, split: bool) -> Iterator[FlushTask]:
+        """The work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
+        for source, rows in stored.rows:
+            own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(stored.table, source.schema))
+            if not split:
+                yield FlushTask(state=own, rows=rows)
+                continue
+            yield from (FlushTask(state=own, rows=part) for part in _parts(rows))
+        most = _TASK_FILES if split else len(stored.histories)
+        for start in range(0, len(stored.histories), max(1, most)):
+            yield FlushTask(state=state, histories=stored.histories[start : start + most], data_path=self.info.data_path)
+
+    def _write(self, state: WriteState, tasks: Iterator[FlushTask], *, on_executors: bool) -> list[FlushedFiles]:
         """What the tasks have written, in their order; when one fails, all their files are deleted."""
         execution = self.execution if on_executors else replace(self.execution, spark=None)
-        done: dict[int, FlushedFiles] = {}
+        done: list[FlushedFiles] = []
         any_lost = False
         try:
-            with closing(execution.outcomes(flush_files, tasks, BudgetMeter())) as outcomes:
-                for number, result, lost in outcomes:
-                    any_lost |= lost
-                    if isinstance(result, DuckLakeError):
-                        raise result
-                    done[number] = result
+            # The rows of so many tasks at a time are in the memory of this process.
+            while some := list(islice(tasks, _TASKS_AT_ONCE)):
+                found: dict[int, FlushedFiles] = {}
+                with closing(execution.outcomes(flush_files, some, BudgetMeter())) as outcomes:
+                    for number, result, lost in outcomes:
+                        any_lost |= lost
+                        if isinstance(result, DuckLakeError):
+                            raise result
+                        found[number] = result
+                done += (found[number] for number in range(len(some)))
         except BaseException:
             sweep(self.storage, state.directory, state.write_id, named=self._named)
             raise
         if any_lost:
-            sweep(self.storage, state.directory, state.write_id, keep=[path for one in done.values() for path in one.paths()])
-        return [done[number] for number in range(len(tasks))]
+            sweep(self.storage, state.directory, state.write_id, keep=[path for one in done for path in one.paths()])
+        return done
 
     def _state(self, table: TableState) -> WriteState:
         return WriteState(

@@ -13,7 +13,7 @@ from ducklake_core.engines.arrow.work import Work
 from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, UsageError
 from ducklake_core.format.state import Snapshot
 from ducklake_core.maintenance.budget import BudgetMeter
-from ducklake_core.maintenance.tables import is_about_lake
+from ducklake_core.maintenance.tables import is_about_lake, may_commit_apart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,30 +103,53 @@ class CarriedOut(Generic[R]):
     """What became of groups, by their numbers.
 
     Attributes:
-        done: What was committed.
+        done: What was committed, ``committed`` the snapshot that it is part of.
         failed: Why a group was not; its files are as they were.
         late: Numbers of the groups that were not begun when time was up.
-        snapshots: What the commits became.
-        refusal: Why the commit of all groups together failed.
+        refusals: Why commits failed.
     """
 
     done: Mapping[int, R]
+    committed: Mapping[int, Snapshot]
     failed: Mapping[int, DuckLakeError]
     late: frozenset[int] = frozenset()
-    snapshots: tuple[Snapshot, ...] = ()
-    refusal: DuckLakeError | None = None
+    refusals: tuple[DuckLakeError, ...] = ()
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """What the commits became."""
+        return tuple(sorted(set(self.committed.values()), key=lambda snapshot: snapshot.id))
+
+    @property
+    def refusal(self) -> DuckLakeError | None:
+        """Why the commit of all groups of a table together failed."""
+        return self.refusals[0] if self.refusals else None
+
+    def part(self, numbers: range) -> CarriedOut[R]:
+        """What became of some groups, counted from 0 on."""
+        failed = {number - numbers.start: error for number, error in self.failed.items() if number in numbers}
+        return CarriedOut(
+            done={number - numbers.start: result for number, result in self.done.items() if number in numbers},
+            committed={number - numbers.start: snapshot for number, snapshot in self.committed.items() if number in numbers},
+            failed=failed,
+            late=frozenset(number - numbers.start for number in self.late if number in numbers),
+            refusals=tuple(error for error in self.refusals if any(error is other for other in failed.values())),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWork(Generic[T, R]):
-    """The groups of one table.
+    """The groups of one table, or of several that are committed together.
 
     Attributes:
         work: Carries out a task.
         tasks: One for each group.
-        commit: Commits what became of some groups, by their numbers; when it fails surely, it deletes their files.
+        commit: Commits what became of some groups, by their numbers; when it fails surely it deletes their files, except where they may
+            be committed table by table (:func:`may_commit_apart`).
         sweep: Deletes all files of the write that the catalog does not name, except those of some results.
         ended: Told of each group that has ended, by its number.
+        tables: Of each task, the number of its table. Those of several tables are committed together, and table by table when that fails;
+            None when all are of one.
     """
 
     work: Work[T, R]
@@ -134,10 +157,18 @@ class TableWork(Generic[T, R]):
     commit: Callable[[Mapping[int, R]], Snapshot]
     sweep: Callable[[Sequence[R]], None]
     ended: Callable[[int], None]
+    tables: Sequence[int] | None = None
 
     def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
         """Carry out and commit the groups. What is committed when something interrupts it stays; all other files are deleted."""
         return _TableRun(self).run(execution, meter)
+
+    def by_table(self, results: dict[int, R]) -> list[dict[int, R]]:
+        """Results apart for each table."""
+        found: dict[int, dict[int, R]] = {}
+        for number, result in results.items():
+            found.setdefault(0 if self.tables is None else self.tables[number], {})[number] = result
+        return list(found.values())
 
 
 class _TableRun(Generic[T, R]):
@@ -146,13 +177,13 @@ class _TableRun(Generic[T, R]):
     def __init__(self, work: TableWork[T, R]) -> None:
         self._work = work
         self._done: dict[int, R] = {}
+        self._committed: dict[int, Snapshot] = {}
         self._failed: dict[int, DuckLakeError] = {}
-        self._snapshots: list[Snapshot] = []
+        self._refusals: list[DuckLakeError] = []
         self._uncertain: list[R] = []
 
     def run(self, execution: Execution, meter: BudgetMeter) -> CarriedOut[R]:
         written: dict[int, R] = {}
-        refusal: DuckLakeError | None = None
         any_lost = False
         try:
             with closing(execution.outcomes(self._work.work, self._work.tasks, meter)) as outcomes:
@@ -167,31 +198,42 @@ class _TableRun(Generic[T, R]):
                     self._work.ended(number)
             if written:
                 # In the order of the groups, in which they need not have ended.
-                refusal = self._commit(dict(sorted(written.items())))
+                self._commit(dict(sorted(written.items())))
         except BaseException:
             self._work.sweep(self._uncertain)
             raise
         if any_lost:
             self._work.sweep(self._uncertain)
         late = frozenset(range(len(self._work.tasks))) - self._done.keys() - self._failed.keys()
-        return CarriedOut(done=self._done, failed=self._failed, late=late, snapshots=tuple(self._snapshots), refusal=refusal)
+        refusals = () if execution.partial_progress else tuple(self._refusals)
+        return CarriedOut(done=self._done, committed=self._committed, failed=self._failed, late=late, refusals=refusals)
 
-    def _commit(self, results: dict[int, R]) -> DuckLakeError | None:
-        """Commit some groups; why they are not committed, if they are not."""
+    def _commit(self, results: dict[int, R]) -> None:
+        """Commit some groups, or note why they are not committed."""
         known = len(self._uncertain)
         # Until it is known what became of them, nobody may delete their files: a commit that was interrupted may yet be carried out.
         self._uncertain += results.values()
         try:
-            self._snapshots.append(self._work.commit(results))
-        except CommitOutcomeUnknownError as error:
-            self._failed.update(dict.fromkeys(results, error))
-            return error
+            snapshot = self._work.commit(results)
         except DuckLakeError as error:
-            self._failed.update(dict.fromkeys(results, error))
+            if isinstance(error, CommitOutcomeUnknownError):
+                self._refuse(results, error)
+                return
             del self._uncertain[known:]
             if is_about_lake(error):
                 raise
-            return error
+            apart = self._work.by_table(results)
+            if len(apart) == 1 or not may_commit_apart(error):
+                self._refuse(results, error)
+                return
+            # What is in the way of one table need not be in the way of the others.
+            for of_table in apart:
+                self._commit(of_table)
+            return
         del self._uncertain[known:]
+        self._committed.update(dict.fromkeys(results, snapshot))
         self._done.update(results)
-        return None
+
+    def _refuse(self, results: dict[int, R], error: DuckLakeError) -> None:
+        self._failed.update(dict.fromkeys(results, error))
+        self._refusals.append(error)

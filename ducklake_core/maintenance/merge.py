@@ -1,13 +1,14 @@
-"""Merge small files into larger ones (specification: Merge Files): plan all tables, then write and commit table by table.
+"""Merge small files into larger ones (specification: Merge Files): plan all tables, then write and commit them.
 
-One snapshot per table that has work, or one for each group of files. What goes wrong with one table, or one group, is reported and
-never stops the others.
+One snapshot per table that has work, or for several small ones, or one for each group of files. What goes wrong with one table, or one
+group, is reported and never stops the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, groupby, pairwise
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.known_files import named_files
@@ -19,17 +20,23 @@ from ducklake_core.format.files import paths
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot
-from ducklake_core.maintenance.groups import Execution, TableWork
+from ducklake_core.maintenance.groups import CarriedOut, Execution, TableWork
 from ducklake_core.maintenance.merge_plan import MergeGroup, MergeLimits, TableMergePlan, plan_table, within_budget
 from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
-from ducklake_core.maintenance.tables import Change, FailedTable, commit_table, name_of, plan_tables
+from ducklake_core.maintenance.tables import Change, FailedTable, commit_together, name_of, plan_tables
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.sweeping import sweep
 
 _VERB = "merge_adjacent_files"
+
+TOGETHER_BYTES = 64 << 20
+"""Bytes of files of several tables that are merged in one commit."""
+
+_TOGETHER_TABLES = 256
+"""Tables likewise: each takes about a hundredth of a second, however small it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +131,7 @@ def merge_adjacent_files(
 ) -> MergeResult:
     """Plan, and unless it is a dry run carry out, the merge. See ``DuckLake.merge_adjacent_files`` for the arguments."""
     bounds = limits or MergeLimits()
-    found = plan_tables(database, info, request.scope, lambda reader, state, base: plan_table(reader, state, base, bounds))
+    found = plan_tables(database, info, request, lambda reader, state, base: plan_table(reader, state, base, bounds))
     if bounds.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
         # It is the one table that was asked for, and its columns may be what is wrong.
         raise found.plans[0].error
@@ -133,11 +140,24 @@ def merge_adjacent_files(
     if groups and not request.dry_run:
         request.progress.begin(_VERB, "merge files", "groups", len(groups), weight=sum(group.bytes for group in groups))
     merger = _Merger(database, info, storage, request, execution or Execution())
-    done = [
-        _unplanned(plan) if isinstance(plan, FailedTable) else _planned(plan) if request.dry_run or not plan.groups else merger.run(plan)
-        for plan in plans
-    ]
+    due = [] if request.dry_run else [plan for plan in plans if isinstance(plan, TableMergePlan) and plan.groups]
+    ran = {one.table: one for together in _batches(due, merger.execution) for one in merger.run(together)}
+    done = [_unplanned(plan) if isinstance(plan, FailedTable) else ran.get(name_of(plan.table)) or _planned(plan) for plan in plans]
     return MergeResult(dry_run=request.dry_run, tables=tuple(done), unmatched=found.unmatched)
+
+
+def _batches(plans: Sequence[TableMergePlan], execution: Execution) -> Iterator[list[TableMergePlan]]:
+    """Plans of tables that are committed together: small ones, so that little is done again when something ends the process."""
+    batch: list[TableMergePlan] = []
+    for plan in plans:
+        size = sum(one.bytes for one in batch) + plan.bytes
+        is_full = size > TOGETHER_BYTES or len(batch) >= _TOGETHER_TABLES or execution.partial_progress
+        if batch and (is_full or plan.base != batch[0].base):
+            yield batch
+            batch = []
+        batch.append(plan)
+    if batch:
+        yield batch
 
 
 def _unplanned(failed: FailedTable) -> TableMerge:
@@ -177,9 +197,36 @@ def _planned(plan: TableMergePlan) -> TableMerge:
     )
 
 
+def _merged(plan: TableMergePlan, carried: CarriedOut[WrittenFile]) -> TableMerge:
+    """What became of the plan of a table."""
+    done = [(plan.groups[number], file) for number, file in sorted(carried.done.items())]
+    begun = plan.without_time_for(carried.late)
+    planned = _planned(begun)
+    single = [f"{plan.groups[number]}: {error}" for number, error in sorted(carried.failed.items()) if error is not carried.refusal]
+    return replace(
+        planned,
+        groups=tuple(str(group) for group, _ in done),
+        files_merged=sum(len(group.files) for group, _ in done),
+        files_created=len(done),
+        bytes_read=sum(group.bytes for group, _ in done),
+        bytes_written=sum(file.file_size_bytes for _, file in done),
+        snapshot=carried.snapshots[-1] if carried.snapshots else None,
+        snapshots=carried.snapshots,
+        failures=tuple(single if carried.refusal is None else [*single, str(carried.refusal)]),
+        steps=tuple(
+            _step(planned.table, str(carried.failed[number]), "failed", group)
+            if number in carried.failed
+            else _step(planned.table, str(group), "done", group)
+            for number, group in enumerate(plan.groups)
+            if number not in carried.late
+        )
+        + tuple(_left(begun)),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Merger:
-    """Carries out plans, one table after another."""
+    """Carries out plans."""
 
     database: Database
     info: LakeInfo
@@ -187,48 +234,31 @@ class _Merger:
     request: TableRequest
     execution: Execution
 
-    def run(self, plan: TableMergePlan) -> TableMerge:
-        self.request.progress.at(name_of(plan.table))
+    def run(self, plans: Sequence[TableMergePlan]) -> list[TableMerge]:
+        """Merge the files of some tables, and commit them together."""
+        self.request.progress.at(name_of(plans[0].table))
         write_id = paths.write_id()
-        directory = plan.table.path
+        groups = [(place, group) for place, plan in enumerate(plans) for group in plan.groups]
 
         def ended(number: int) -> None:
-            group = plan.groups[number]
-            self.request.progress.advance(rows=group.record_count, size=group.bytes, weight=group.bytes)
+            place, group = groups[number]
+            table = name_of(plans[place].table)
+            self.request.progress.advance(rows=group.record_count, size=group.bytes, weight=group.bytes, table=table)
 
         def clean(kept: Sequence[WrittenFile]) -> None:
-            sweep(self.storage, directory, write_id, named=self._named, keep=[file.path for file in kept])
+            for plan in plans:
+                sweep(self.storage, plan.table.path, write_id, named=self._named, keep=[file.path for file in kept])
 
         carried = TableWork(
             work=merge_files,
-            tasks=[self._task(plan, group, write_id) for group in plan.groups],
-            commit=lambda files: self._commit(plan, files),
+            tasks=[self._task(plans[place], group, write_id) for place, group in groups],
+            commit=lambda files: self._commit(plans, [(*groups[number], file) for number, file in files.items()]),
             sweep=clean,
             ended=ended,
+            tables=[place for place, _ in groups],
         ).run(self.execution, self.request.meter)
-        done = [(plan.groups[number], file) for number, file in sorted(carried.done.items())]
-        begun = plan.without_time_for(carried.late)
-        planned = _planned(begun)
-        single = [f"{plan.groups[number]}: {error}" for number, error in sorted(carried.failed.items()) if error is not carried.refusal]
-        return replace(
-            planned,
-            groups=tuple(str(group) for group, _ in done),
-            files_merged=sum(len(group.files) for group, _ in done),
-            files_created=len(done),
-            bytes_read=sum(group.bytes for group, _ in done),
-            bytes_written=sum(file.file_size_bytes for _, file in done),
-            snapshot=carried.snapshots[-1] if carried.snapshots else None,
-            snapshots=carried.snapshots,
-            failures=tuple(single if carried.refusal is None else [*single, str(carried.refusal)]),
-            steps=tuple(
-                _step(planned.table, str(carried.failed[number]), "failed", group)
-                if number in carried.failed
-                else _step(planned.table, str(group), "done", group)
-                for number, group in enumerate(plan.groups)
-                if number not in carried.late
-            )
-            + tuple(_left(begun)),
-        )
+        ends = list(accumulate((len(plan.groups) for plan in plans), initial=0))
+        return [_merged(plan, carried.part(range(*limits))) for plan, limits in zip(plans, pairwise(ends), strict=True)]
 
     def _task(self, plan: TableMergePlan, group: MergeGroup, write_id: str) -> MergeTask:
         table = plan.table
@@ -257,12 +287,20 @@ class _Merger:
         with self.database.read() as connection:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
-    def _commit(self, plan: TableMergePlan, written: Mapping[int, WrittenFile]) -> Snapshot:
+    def _commit(self, plans: Sequence[TableMergePlan], done: Sequence[tuple[int, MergeGroup, WrittenFile]]) -> Snapshot:
+        changes = [
+            self._change(plans[place], [(group, file) for _, group, file in of_table])
+            for place, of_table in groupby(done, key=lambda one: one[0])
+        ]
+        sources = sum(len(group.files) for _, group, _ in done)
+        message = f"{_VERB}: {sources} files of {len(changes)} tables into {len(done)}" if len(changes) > 1 else None
+        return commit_together(self.database, self.info, self.storage, changes, message=message)
+
+    def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]]) -> Change:
         table = plan.table
-        done = [(plan.groups[number], file) for number, file in written.items()]
         sources = sum(len(group.files) for group, _ in done)
-        merges = tuple(self._merged(group, file) for group, file in done)
-        change = Change(
+        merges = tuple(self._merge(group, file) for group, file in done)
+        return Change(
             table=table,
             base=plan.base,
             action=MergeFiles(table_id=table.id, schema=table.schema, merges=merges),
@@ -270,9 +308,8 @@ class _Merger:
             commit=self.request.commit,
             files=tuple((table.path + file.path, file.file_size_bytes) for _, file in done),
         )
-        return commit_table(self.database, self.info, self.storage, change)
 
-    def _merged(self, group: MergeGroup, output: WrittenFile) -> MergedFile:
+    def _merge(self, group: MergeGroup, output: WrittenFile) -> MergedFile:
         return MergedFile(
             sources=tuple((file.id, *paths.relative_to(self.info.data_path, file.path)) for file in group.files),
             output=output,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.reading.compaction import SchemaVersions, files_with_deletes, schema_at, schema_versions
@@ -19,7 +19,7 @@ from ducklake_core.maintenance.clustering import ClusteringGain, Statistics, clu
 from ducklake_core.maintenance.neighbours import file_kind, row_order
 from ducklake_core.maintenance.order import can_follow_order
 from ducklake_core.maintenance.sizes import format_bytes
-from ducklake_core.planning.planner import check_locations
+from ducklake_core.planning.planner import check_directory, check_location_of
 from ducklake_core.storage.parquet_writer import ROW_GROUP_ROWS
 
 
@@ -167,9 +167,10 @@ def plan_table(reader: CatalogReader, table: TableState, base: Snapshot, limits:
     left: dict[str, int] = {}
     candidates: list[DataFile] = []
     bounds: dict[int, Statistics] = {}
+    reach = Reach(reader.info, table)
     for file, statistics in data_files(reader, table, statistics_for=frozenset(column.id for column in columns)):
         bounds[file.id] = statistics
-        reason = _left_alone(file, file.id in deleted, options.target_file_size, limits) or out_of_reach(reader.info, table, file)
+        reason = _left_alone(file, file.id in deleted, options.target_file_size, limits) or reach.obstacle(file)
         if reason is None:
             candidates.append(file)
         else:
@@ -220,13 +221,30 @@ def _left_alone(file: DataFile, ever_deleted: bool, target: int, limits: MergeLi
     return None
 
 
-def out_of_reach(info: LakeInfo, table: TableState, file: DataFile) -> str | None:
-    """The reason why a file must not be read, None when it may."""
-    try:
-        check_locations(info, table, [file])
-    except UnsupportedFeatureError:
-        return "outside of the data path, in a place that allowed_paths does not name"
-    return None
+class Reach:
+    """Which files of a table the lake may name; the table's own directory, to which files are written too, is looked at once.
+
+    Args:
+        info: The lake's settings.
+        table: The table.
+    """
+
+    def __init__(self, info: LakeInfo, table: TableState) -> None:
+        self._info = info
+        self._table = table
+        self._directory = self._reason(lambda: check_directory(info, table))
+
+    def obstacle(self, file: DataFile) -> str | None:
+        """The reason why a file must not be read, or another written in its place, None when it may."""
+        return self._directory or self._reason(lambda: check_location_of(file, self._info, self._table))
+
+    @staticmethod
+    def _reason(check: Callable[[], None]) -> str | None:
+        try:
+            check()
+        except UnsupportedFeatureError:
+            return "outside of the data path, in a place that allowed_paths does not name"
+        return None
 
 
 class _Grouping:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from ducklake_core.catalog.reading.many_tables import SharedReading
 from ducklake_core.catalog.reading.reader import CatalogReader, similar_entries
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
@@ -101,6 +102,7 @@ class TableRequest:
         commit: What is said about the snapshots that it makes.
         progress: Who is told how far it is.
         dry_run: Whether to plan alone.
+        reading: What is read of the tables, for several verbs that plan one after the other; each reads by itself when None.
     """
 
     scope: TableScope = field(default_factory=TableScope)
@@ -108,6 +110,7 @@ class TableRequest:
     commit: CommitMessage = field(default_factory=CommitMessage)
     progress: ProgressMeter = field(default_factory=ProgressMeter)
     dry_run: bool = False
+    reading: SharedReading | None = None
 
     def __post_init__(self) -> None:
         # Before anything is done: every snapshot would be refused for it.

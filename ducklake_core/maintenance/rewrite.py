@@ -162,7 +162,7 @@ def rewrite_data_files(
 ) -> RewriteResult:
     """Plan, and unless it is a dry run carry out, the rewrite. See ``DuckLake.rewrite_data_files`` for the arguments."""
     rewriter = _Rewriter(database, info, storage, request, limits or RewriteLimits(), execution or Execution())
-    found = plan_tables(database, info, request.scope, rewriter.plan)
+    found = plan_tables(database, info, request, rewriter.plan)
     if rewriter.limits.cluster_by and len(found.plans) == 1 and isinstance(found.plans[0], FailedTable):
         # It is the one table that was asked for, and its columns may be what is wrong.
         raise found.plans[0].error

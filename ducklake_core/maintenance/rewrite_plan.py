@@ -18,7 +18,7 @@ from ducklake_core.format.state import Snapshot, TableState
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter, also_left
 from ducklake_core.maintenance.clustering import ClusteringGain, Statistics, clustered_columns, expected_gain
-from ducklake_core.maintenance.merge_plan import out_of_reach
+from ducklake_core.maintenance.merge_plan import Reach
 from ducklake_core.maintenance.neighbours import Neighbours, row_order
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.planning.plan import ScanProjection
@@ -204,11 +204,11 @@ class _Found:
 
 
 def _find(reader: CatalogReader, table: TableState, limit: float, columns: tuple[Field, ...]) -> _Found:
-    found = _Found(columns=columns)
+    found, reach = _Found(columns=columns), Reach(reader.info, table)
     for file, statistics in data_files(reader, table, statistics_for=frozenset(column.id for column in columns)):
         found.every.append((file, statistics))
         deleted = deleted_count(file)
-        unreadable = out_of_reach(reader.info, table, file)
+        unreadable = reach.obstacle(file)
         if unreadable is not None:
             found.out_of_reach.add(file.id)
             if deleted or columns:

@@ -15,10 +15,19 @@ from ducklake_core.commit.actions import Action
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.request import CommitMessage, CommitRequest, new_commit_id, stored_extra_info
-from ducklake_core.errors import CatalogVersionError, CommitOutcomeUnknownError, DuckLakeError, NotFoundError, StorageError
+from ducklake_core.errors import (
+    CatalogUnavailableError,
+    CatalogVersionError,
+    CommitOutcomeUnknownError,
+    CommitRetriesExhaustedError,
+    DuckLakeError,
+    NotFoundError,
+    StorageError,
+)
+from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.names import join_name
-from ducklake_core.maintenance.request import TableScope
+from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.storage.filesystems import Storage, printable
 
 T = TypeVar("T")
@@ -46,12 +55,12 @@ class PlannedTables(Generic[T]):
 
 
 def plan_tables(
-    database: Database, info: LakeInfo, scope: TableScope, plan: Callable[[CatalogReader, TableState, Snapshot], T]
+    database: Database, info: LakeInfo, request: TableRequest, plan: Callable[[CatalogReader, TableState, Snapshot], T]
 ) -> PlannedTables[T]:
     """Plan tables at the newest snapshot.
 
     Args:
-        scope: Which tables.
+        request: Which tables.
         plan: Plans one of them.
 
     Raises:
@@ -62,9 +71,11 @@ def plan_tables(
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
         base = reader.latest_snapshot()
-        selected = scope.select(reader, base.id)
-        many = ManyTablesReader(connection, info, database.tables, selected.names)
-        found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
+        selected = request.scope.select(reader, base.id)
+        ids = selected.names
+        many = request.reading.reader(reader, base, ids) if request.reading else ManyTablesReader(connection, info, database.tables, ids)
+        with paused_collector():
+            found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
     # One that failed may have spoiled the transaction, or the statement, for others: each is tried by itself.
     for number, name in selected.names.items():
         if isinstance(found[number], FailedTable):
@@ -169,21 +180,40 @@ def commit_table(database: Database, info: LakeInfo, storage: Storage, change: C
         CommitError: It did not become a snapshot.
         StorageError: The store does not have the files.
     """
-    commit_id = new_commit_id()
+    return commit_together(database, info, storage, [change])
+
+
+def commit_together(
+    database: Database, info: LakeInfo, storage: Storage, changes: Sequence[Change], *, message: str | None = None
+) -> Snapshot:
+    """Commit what became of several tables, planned at one snapshot, as one snapshot.
+
+    Where there surely is no snapshot with their files they are deleted, unless the changes may be committed one by one
+    (:func:`may_commit_apart`).
+
+    Args:
+        message: Stored with the snapshot, in place of that of the first change.
+
+    Raises:
+        CommitError: They did not become a snapshot.
+        StorageError: The store does not have the files.
+    """
+    first, commit_id = changes[0], new_commit_id()
+    files = [file for change in changes for file in change.files]
     request = CommitRequest(
-        base=change.base,
-        actions=(change.action,),
+        base=first.base,
+        actions=tuple(change.action for change in changes),
         commit_id=commit_id,
-        names={change.table.id: name_of(change.table)},
-        author=change.commit.get("author"),
-        message=change.commit.get("message") or change.message,
-        extra_info=_extra_info(commit_id, change),
+        names={change.table.id: name_of(change.table) for change in changes},
+        author=first.commit.get("author"),
+        message=first.commit.get("message") or message or first.message,
+        extra_info=_extra_info(commit_id, first),
     )
     committer = Committer(database)
     try:
         if info.encrypted:
             check_encrypted(request.actions)
-        check_made(storage, change.files)
+        check_made(storage, files)
         return committer.commit(request).snapshot
     except CommitOutcomeUnknownError:
         # The files may be part of the lake by now.
@@ -191,5 +221,12 @@ def commit_table(database: Database, info: LakeInfo, storage: Storage, change: C
     except BaseException as error:
         # Interrupted: nobody needs the files, unless their snapshot may be there.
         if isinstance(error, DuckLakeError) or not committer.may_have_committed:
-            storage.delete([path for path, _ in change.files])
+            apart = len(changes) > 1 and isinstance(error, DuckLakeError) and may_commit_apart(error)
+            if not apart:
+                storage.delete([path for path, _ in files])
         raise
+
+
+def may_commit_apart(error: DuckLakeError) -> bool:
+    """Whether changes that were refused together may be committed one by one: not where each would be refused like all of them."""
+    return not (isinstance(error, CommitRetriesExhaustedError | CatalogUnavailableError) or is_about_lake(error))

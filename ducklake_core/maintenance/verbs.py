@@ -44,7 +44,8 @@ class MaintenanceVerbs(RemovalVerbs):
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
     ) -> MergeResult:
-        """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work.
+        """Merge small files into larger ones, up to the option ``target_file_size``: one snapshot per table that has work, or for several
+        small ones together.
 
         Rows, row ids and what earlier snapshots show stay as they are; rows follow the table's sort order. The sources are scheduled
         for deletion at once, so run :meth:`cleanup_old_files` only with an age that running queries do not exceed. Files with deletes

@@ -138,7 +138,7 @@ def _tasks(
             features = replace(features, history=versions, misnamed=misnamed(read_schema, versions))
             check_locations(reader.info, table, [file])
         listed += 1
-        _check_location_of(file, reader.info, table)
+        check_location_of(file, reader.info, table)
         if reader.info.encrypted:
             _check_keys(file, table)
         known = statistics | virtual_statistics(file) if about_virtual else statistics
@@ -180,12 +180,18 @@ def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]
         UnsupportedFeatureError: One leaves the data path through ``..``, or is in another kind of store, and is not allowed.
     """
     if files:
-        info.checked_location(table.path, f"table {table.qualified_name}", table=table.qualified_name)
+        check_directory(info, table)
     for file in files:
-        _check_location_of(file, info, table)
+        check_location_of(file, info, table)
 
 
-def _check_location_of(file: DataFile, info: LakeInfo, table: TableState) -> None:
+def check_directory(info: LakeInfo, table: TableState) -> None:
+    """The same for the directory of a table."""
+    info.checked_location(table.path, f"table {table.qualified_name}", table=table.qualified_name)
+
+
+def check_location_of(file: DataFile, info: LakeInfo, table: TableState) -> None:
+    """The same for a data file and its delete files, where the directory of the table was looked at."""
     _check_location(info, table, file.path, f"data file {file.id}")
     for delete_file in file.delete_files:
         _check_location(info, table, delete_file.path, f"delete file {delete_file.id}")

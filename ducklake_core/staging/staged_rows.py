@@ -25,7 +25,8 @@ from itertools import chain
 
 import pyarrow as pa
 
-from ducklake_core.catalog.inlined.rows import ROW_ID, SNAPSHOT_ID, TABLE_NAME, stored_array
+from ducklake_core.catalog.inlined.cells import stored_array
+from ducklake_core.catalog.inlined.rows import ROW_ID, SNAPSHOT_ID, TABLE_NAME
 from ducklake_core.commit.actions import StagedDeleteFile
 from ducklake_core.engines.arrow.positions import Deletions
 from ducklake_core.format.evolution.promotion import bounds_hold

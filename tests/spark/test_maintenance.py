@@ -153,6 +153,27 @@ def test_groups_as_jobs(sqlite_address: LakeAddress, spark: SparkSession) -> Non
     lake.close()
 
 
+@pytest.mark.parametrize("concurrency", [None, 2])
+def test_a_job_that_fails_is_a_failure_of_its_groups(
+    sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, concurrency: int | None
+) -> None:
+    """Executors that are lost, or a job that somebody cancels, end the groups of that job, with table and group in the text."""
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INTEGER, p INTEGER)", "ALTER TABLE t SET PARTITIONED BY (p)")
+        duck.run(*["INSERT INTO t SELECT range, range % 2 FROM range(20)"] * 2)
+    on_disk, lake = files_on_disk(sqlite_address), DuckLake.connect(sqlite_address.url)
+    monkeypatch.setattr(work_units, "_runner", lambda *_: lambda batches: ((_ for _ in ()).throw(MemoryError(len(b))) for b in batches))
+    (done,) = lake.merge_adjacent_files("t", spark=spark, max_concurrency=concurrency).tables
+    monkeypatch.undo()
+    assert (done.files_created, done.snapshot, len(done.failures)) == (0, None, 2)
+    for part, failure in enumerate(done.failures):
+        assert f"2 files of partition ('{part}',) of main.t" in failure
+        assert failure.endswith("[job-failed]")
+    assert files_on_disk(sqlite_address) == on_disk
+    assert lake.merge_adjacent_files("t", spark=spark).files_created == 2
+    lake.close()
+
+
 def test_an_interrupted_run_leaves_no_file(sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit of a first group is interrupted before it begins: jobs are cancelled, their files go, and the next run does the rest."""
     from ducklake_core.maintenance import rewrite

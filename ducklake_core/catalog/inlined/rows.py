@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,37 +12,26 @@ from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
-from ducklake_core.catalog.inlined.nested_text import parse_leaf, parse_nested
-from ducklake_core.catalog.inlined.variants import NULL_VARIANT, holds_variants, plain_cell, plain_type, split_variant
+from ducklake_core.catalog.inlined.cells import cells_array
+from ducklake_core.catalog.inlined.variants import holds_variants, plain_cell
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.evolution.promotion import promote
+from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import InlinedTable, TableState
-from ducklake_core.format.types.arrow_types import ArrowArray, ArrowType, to_arrow_field, to_arrow_schema, to_arrow_type
-from ducklake_core.format.types.data_types import (
-    BOOLEAN,
-    FLOATS,
-    INTEGERS,
-    JSON,
-    VARCHAR,
-    VARIANT,
-    DecimalType,
-    Field,
-    ListType,
-    MapType,
-    PrimitiveType,
-    StructType,
-)
+from ducklake_core.format.types.arrow_types import ArrowArray, to_arrow_schema
+from ducklake_core.format.types.data_types import VARIANT, Field
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import ColumnRow, build_schema, type_text
 from ducklake_core.format.values.arrow_cast import constant_array
-from ducklake_core.format.values.leaf_cast import from_values
 
 ROW_ID = "rowid"
 SNAPSHOT_ID = "snapshot_id"
 TABLE_NAME = "inlined_table"
 END_SNAPSHOT = "end_snapshot"
+
+BATCH_ROWS = 65_536
+"""Rows of a batch where rows are read some at a time."""
 
 _UNDEFINED_TABLE = "42P01"
 
@@ -148,13 +137,13 @@ class TableVersions:
         return build_schema(row for row, end in self._history if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id))
 
 
-def stored_rows(reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema) -> pa.Table | None:
-    """All rows of one physical table as they were stored, ended ones too, None when there are none.
+def stored_batches(reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema) -> Iterator[pa.Table]:
+    """All rows of one physical table as they were stored, ended ones too, by row id and snapshot, some at a time.
 
     Args:
         stored: The columns that it has.
 
-    Returns:
+    Yields:
         Its columns in their logical Arrow types, then ``rowid``, ``snapshot_id`` and ``end_snapshot`` (NULL for live rows), all int64.
 
     Raises:
@@ -162,59 +151,103 @@ def stored_rows(reader: CatalogReader, table: TableState, source: InlinedTable, 
         CatalogCorruptError: A row id or a snapshot that is no number.
         CatalogUnavailableError: Another writer flushed the table meanwhile; read again in a new transaction.
     """
-    return _read(reader, table, source, stored, stored, EVERY_VERSION, with_end=True)
+    form = _StoredForm.of(reader, table, source, stored, stored, with_end=True)
+    # Elsewhere the driver itself asks for rows as they are wanted, and a buffer in between costs more than the rows.
+    streamed = {"yield_per": BATCH_ROWS} if reader.connection.dialect.supports_server_side_cursors else {}
+    with form.fetch(reader, EVERY_VERSION, **streamed) as found:
+        while True:
+            with paused_collector():
+                rows = found.fetchmany(BATCH_ROWS)
+                part = form.table_of(rows) if rows else None
+            if part is None:
+                return
+            yield part
 
 
 def _read(
-    reader: CatalogReader,
-    table: TableState,
-    source: InlinedTable,
-    stored: Schema,
-    wanted: Schema,
-    chosen: ChosenInlined,
-    *,
-    with_end: bool = False,
+    reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema, chosen: ChosenInlined
 ) -> pa.Table | None:
-    """Rows of one physical table."""
-    abilities = abilities_of(reader.connection.dialect)
-    by_id = {column.id: column for column in stored}
-    columns = [by_id[column.id] for column in wanted if column.id in by_id]
-    names = _stored_names(reader, source, stored)
-    physical = reader.catalog.inlined_data(source.name, (names[column.id] for column in columns))
-    rows = _fetch(reader, physical, columns, chosen)
-    if not rows:
-        return None
-    row_ids, snapshots, ends, *cells = (list(values) for values in zip(*rows, strict=True))
-    if not all(isinstance(number, int) for number in (*row_ids, *snapshots)) or not (
-        not with_end or all(end is None or isinstance(end, int) for end in ends)
-    ):
-        raise CatalogCorruptError(
-            f"{source.name}, inlined rows of {table.qualified_name}, has a row_id or begin_snapshot that is no number",
-            table=table.qualified_name,
-            inlined_table=source.name,
+    """Rows of one physical table, None when there are none."""
+    form = _StoredForm.of(reader, table, source, stored, wanted)
+    rows = form.fetch(reader, chosen).all()
+    return form.table_of(rows) if rows else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredForm:
+    """How rows are stored in a physical table, and how they are wanted.
+
+    Attributes:
+        physical: The table, with the columns that it has in common with those wanted.
+        columns: These, as they are stored.
+        wanted: Columns wanted.
+        with_end: Whether the snapshot that ended a row is wanted as well.
+    """
+
+    table: TableState
+    source: InlinedTable
+    physical: Table
+    columns: tuple[Field, ...]
+    wanted: Schema
+    abilities: Abilities
+    with_end: bool
+
+    @classmethod
+    def of(
+        cls, reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema, *, with_end: bool = False
+    ) -> _StoredForm:
+        by_id = {column.id: column for column in stored}
+        columns = tuple(by_id[column.id] for column in wanted if column.id in by_id)
+        names = _stored_names(reader, source, stored)
+        return cls(
+            table=table,
+            source=source,
+            physical=reader.catalog.inlined_data(source.name, (names[column.id] for column in columns)),
+            columns=columns,
+            wanted=wanted,
+            abilities=abilities_of(reader.connection.dialect),
+            with_end=with_end,
         )
-    values = dict(zip((column.id for column in columns), cells, strict=True))
-    arrays = []
-    for column in wanted:
-        old = by_id.get(column.id)
-        if old is None:
-            arrays.append(constant_array(column.initial_default, column, len(rows)))
-            continue
+
+    def fetch(self, reader: CatalogReader, chosen: ChosenInlined, **options: Any) -> CursorResult[Any]:
+        """The rows, by row id and snapshot: the system's three columns, then the others."""
+        source = self.physical
+        # By position: a user's column may have the name of a system column in other letters.
+        own = list(source.c)[INLINED_SYSTEM_COLUMNS:]
+        cells = [_cell(stored, column, self.abilities) for stored, column in zip(own, self.columns, strict=True)]
+        system = (source.c.row_id, source.c[chosen.snapshot], source.c.end_snapshot.label("ended_at"))
+        query = select(*system, *cells).where(chosen.condition(source)).order_by(source.c.row_id, source.c.begin_snapshot)
+        return _execute(reader, query, source.name, **options)
+
+    def table_of(self, rows: Sequence[Any]) -> pa.Table:
+        """Fetched rows as Arrow columns."""
+        row_ids, snapshots, ends, *cells = zip(*rows, strict=True)
+        if not {*map(type, row_ids), *map(type, snapshots)} <= {int} or (self.with_end and not set(map(type, ends)) <= {int, type(None)}):
+            raise CatalogCorruptError(
+                f"{self.source.name}, inlined rows of {self.table.qualified_name}, has a row_id or begin_snapshot that is no number",
+                table=self.table.qualified_name,
+                inlined_table=self.source.name,
+            )
+        stored = {column.id: (column, values) for column, values in zip(self.columns, cells, strict=True)}
+        arrays = [
+            self._array(column, *stored[column.id]) if column.id in stored else constant_array(column.initial_default, column, len(rows))
+            for column in self.wanted
+        ]
+        system = {ROW_ID: row_ids, SNAPSHOT_ID: snapshots} | ({END_SNAPSHOT: ends} if self.with_end else {})
+        schema = pa.schema([*to_arrow_schema(self.wanted), *(pa.field(name, pa.int64()) for name in system)])
+        return pa.Table.from_arrays([*arrays, *(pa.array(numbers, pa.int64()) for numbers in system.values())], schema=schema)
+
+    def _array(self, column: Field, old: Field, cells: Sequence[Any]) -> ArrowArray:
         try:
-            cells = values[column.id]
-            held = cells if _are_plain(cells, old) else [_decoded(cell, old, abilities) for cell in cells]
-            arrays.append(stored_array(held, old, column))
+            return cells_array(cells, old, column, self.abilities)
         except (SchemaError, pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
             reason = error.message if isinstance(error, SchemaError) else error
             raise UnsupportedFeatureError(
-                f"column {column.name!r} of {table.qualified_name} has an inlined value in {source.name} that cannot be read "
+                f"column {column.name!r} of {self.table.qualified_name} has an inlined value in {self.source.name} that cannot be read "
                 f"({reason}); flush the inlined rows with DuckDB, or delete them",
-                table=table.qualified_name,
+                table=self.table.qualified_name,
                 column=column.name,
             ) from error
-    system = {ROW_ID: row_ids, SNAPSHOT_ID: snapshots} | ({END_SNAPSHOT: ends} if with_end else {})
-    schema = pa.schema([*to_arrow_schema(wanted), *(pa.field(name, pa.int64()) for name in system)])
-    return pa.Table.from_arrays([*arrays, *(pa.array(numbers, pa.int64()) for numbers in system.values())], schema=schema)
 
 
 def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -> dict[int, str]:
@@ -232,19 +265,9 @@ def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -
     return dict(zip(names, found, strict=True))
 
 
-def _fetch(reader: CatalogReader, source: Table, columns: Sequence[Field], chosen: ChosenInlined) -> Sequence[Any]:
-    abilities = abilities_of(reader.connection.dialect)
-    # By position: a user's column may have the name of a system column in other letters.
-    own = list(source.c)[INLINED_SYSTEM_COLUMNS:]
-    cells = [_cell(stored, column, abilities) for stored, column in zip(own, columns, strict=True)]
-    system = (source.c.row_id, source.c[chosen.snapshot], source.c.end_snapshot.label("ended_at"))
-    query = select(*system, *cells).where(chosen.condition(source)).order_by(source.c.row_id)
-    return _execute(reader, query, source.name).all()
-
-
-def _execute(reader: CatalogReader, query: Select[Any], table_name: str) -> CursorResult[Any]:
+def _execute(reader: CatalogReader, query: Select[Any], table_name: str, **options: Any) -> CursorResult[Any]:
     try:
-        return reader.connection.execute(query)
+        return reader.connection.execute(query, execution_options=options)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != _UNDEFINED_TABLE:
             raise
@@ -258,93 +281,3 @@ def _cell(stored: Column[Any], column: Field, abilities: Abilities) -> ColumnEle
         plain = plain_cell(stored, column.type)
         return plain if column.type == VARIANT else cast(plain, String)
     return cast(stored, String) if kind in abilities.inlined_cast_to_text else stored
-
-
-def _are_plain(cells: list[Any], column: Field) -> bool:
-    """Whether all cells are values already: looking at each costs more than everything else."""
-    kinds = set(map(type, cells)) - {type(None)}
-    if column.type in (VARCHAR, JSON):
-        return kinds <= {str}
-    return (kinds <= {int} and column.type in INTEGERS) or (kinds <= {float} and column.type in FLOATS)
-
-
-def _decoded(cell: Any, column: Field, abilities: Abilities) -> object:
-    """The Python form of a cell as any of the databases stores it."""
-    match column.type, cell:
-        case _, None:
-            return None
-        case PrimitiveType(name="boolean"), 0 | 1:
-            return bool(cell)
-        case PrimitiveType(name="blob"), bytes() | memoryview():
-            return bytes(cell)
-        case PrimitiveType(name="varchar" | "json"), bytes() | memoryview():
-            return bytes(cell).decode()
-        case PrimitiveType(name="varchar" | "json"), str():
-            return cell
-        case PrimitiveType(name="variant"), {"metadata": bytes(), "value": bytes() as value}:
-            return None if value == NULL_VARIANT else cell
-        case PrimitiveType(name="variant"), bytes() | memoryview() if not abilities.inlined_as_is:
-            found = split_variant(bytes(cell))
-            return None if found["value"] == NULL_VARIANT else found
-        case PrimitiveType(name="variant" | "geometry"), _:
-            raise UnsupportedFeatureError(f"inlined values of type {column.type} are not supported", column=column.name)
-        case PrimitiveType(), int():
-            if column.type != BOOLEAN:
-                return cell
-            raise SchemaError(f"{cell} is neither true nor false")
-        case PrimitiveType(), float() if column.type in FLOATS or cell.is_integer():
-            return cell
-        case ((ListType() | MapType() | StructType()), str()):
-            held = plain_type(column.type) if abilities.inlined_as_is else column.type
-            return parse_nested(cell, held, literal_structs=not abilities.inlined_as_is)
-        case ((PrimitiveType() | DecimalType()), str()):
-            return parse_leaf(cell, column.type)
-        case _:
-            raise SchemaError(f"{cell!r} is not a value of type {column.type}")
-
-
-def stored_array(values: list[Any], old: Field, new: Field) -> ArrowArray:
-    """Values of a column as it was when they were stored, as an array of what the column is now; children are matched by id."""
-    match old.type, new.type:
-        case StructType(), StructType(fields=fields):
-            children = _children(old)
-            arrays = [_member(values, children.get(field.id), field) for field in fields]
-            nulls = pa.array([value is None for value in values], pa.bool_())
-            return pa.StructArray.from_arrays(arrays, fields=[to_arrow_field(field) for field in fields], mask=nulls)
-        case ListType(element=before), ListType(element=after):
-            flat = [item for value in values if value is not None for item in value]
-            return _list_array(pa.ListArray, _offsets(values), stored_array(flat, before, after), type=to_arrow_type(new.type))
-        case MapType(key=old_key, value=old_value), MapType(key=new_key, value=new_value):
-            pairs = [pair for value in values if value is not None for pair in value]
-            keys = stored_array([key for key, _ in pairs], old_key, new_key)
-            items = stored_array([value for _, value in pairs], old_value, new_value)
-            return _list_array(pa.MapArray, _offsets(values), keys, items, type=to_arrow_type(new.type))
-        case PrimitiveType(name="variant"), _:
-            return from_values([None if value is None or value["value"] == NULL_VARIANT else value for value in values], old.type)
-        case _:
-            array = from_values(values, old.type)
-            return array if old.type == new.type else promote(array, new)
-
-
-def _list_array(kind: Any, *parts: ArrowArray, type: ArrowType) -> ArrowArray:  # noqa: A002
-    return kind.from_arrays(*parts, type=type)
-
-
-def _children(field: Field) -> dict[int, Field]:
-    return {child.id: child for child in field.children}
-
-
-def _member(values: list[Any], old: Field | None, new: Field) -> ArrowArray:
-    if old is None:
-        return constant_array(new.initial_default, new, len(values))
-    return stored_array([None if value is None else value.get(old.name) for value in values], old, new)
-
-
-def _offsets(values: Iterable[Any]) -> ArrowArray:
-    """Where each list begins; a NULL offset makes the list NULL."""
-    found: list[int | None] = []
-    end = 0
-    for value in values:
-        found.append(None if value is None else end)
-        end += 0 if value is None else len(value)
-    return pa.array([*found, end], pa.int32())

@@ -25,7 +25,7 @@ from sqlalchemy import Select
 
 from ducklake_core.catalog.reading.file_queries import MOST_IDS, FileQueries
 from ducklake_core.catalog.reading.file_rows import StatementRunner, Streams, data_file_of, rows_of_one_row_group, statistics_of
-from ducklake_core.catalog.reading.held_files import held_files
+from ducklake_core.catalog.reading.many_tables import ManyTablesReader
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import Predicate
@@ -67,8 +67,8 @@ class DataFiles:
         self._returned = statistics_for
 
     def __iter__(self) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
-        if self._reader.holds_many and self._predicate is None and not self._wanted:
-            yield from ((file, {}) for file in held_files(self._reader, self._table))
+        if isinstance(self._reader, ManyTablesReader) and self._predicate is None and not self._wanted:
+            yield from ((file, {}) for file in self._reader.live_files(self._table))
             return
         queries = FileQueries(self._reader, self._table, self._predicate)
         total, by_partition = queries.totals()

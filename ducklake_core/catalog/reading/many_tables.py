@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,10 +10,12 @@ from sqlalchemy import Connection, Row, Select, String, cast, func, inspect, or_
 
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.reading.gauges import TERMS, all_of
+from ducklake_core.catalog.reading.held_files import held_files
 from ducklake_core.catalog.reading.holds import is_option
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.table_rows import LAKE_SETTINGS, Among, SettingRow
-from ducklake_core.format.state import LakeInfo, TableState
+from ducklake_core.format.files.data_files import DataFile
+from ducklake_core.format.state import LakeInfo, Snapshot, TableState, is_same_snapshot
 
 _MOST_LISTED = 500
 """Above this many tables a statement reads the rows of all of them."""
@@ -30,14 +32,47 @@ class ManyTablesReader(CatalogReader):
         info: The lake's settings.
         tables: The metadata tables, ``Database.tables``.
         table_ids: The tables.
+        keeps_values: Whether tables and files are made once, for several who plan from one reader.
     """
 
     holds_many = True
 
-    def __init__(self, connection: Connection, info: LakeInfo, tables: CatalogTables, table_ids: Collection[int]) -> None:
+    def __init__(
+        self, connection: Connection, info: LakeInfo, tables: CatalogTables, table_ids: Collection[int], *, keeps_values: bool = False
+    ) -> None:
         super().__init__(connection, info, tables)
         self._ids = frozenset(table_ids)
         self._held: dict[tuple[object, ...], dict[int, list[Row[Any]]]] = {}
+        self._states: dict[tuple[int, int], TableState] = {}
+        self._files: dict[tuple[int, int], tuple[DataFile, ...]] = {}
+        self._keeps_values = keeps_values
+
+    def table_by_id(self, table_id: int, snapshot_id: int) -> TableState:
+        """A table by id; made once where values are kept."""
+        if not self._keeps_values:
+            return super().table_by_id(table_id, snapshot_id)
+        key = (table_id, snapshot_id)
+        if key not in self._states:
+            self._states[key] = super().table_by_id(table_id, snapshot_id)
+        return self._states[key]
+
+    def at(self, connection: Connection) -> ManyTablesReader:
+        """The same reader over another connection: what it holds already is not read again."""
+        self.connection = connection
+        return self
+
+    def reads(self, table_ids: Collection[int]) -> bool:
+        """Whether it is about exactly these tables."""
+        return self._ids == frozenset(table_ids)
+
+    def live_files(self, table: TableState) -> Iterable[DataFile]:
+        """The live files of a table, by id; made once where values are kept."""
+        if not self._keeps_values:
+            return held_files(self, table)
+        key = (table.id, table.snapshot_id)
+        if key not in self._files:
+            self._files[key] = tuple(held_files(self, table))
+        return self._files[key]
 
     def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:
         """Rows of a table, of a statement for all tables."""
@@ -143,3 +178,18 @@ class ManyTablesReader(CatalogReader):
         for row in self.connection.execute(query).all():
             found.setdefault(row.table_id, []).append(row)
         return found
+
+
+class SharedReading:
+    """One reading of many tables for verbs that plan one after the other, as long as nobody commits in between."""
+
+    def __init__(self) -> None:
+        self._reader: ManyTablesReader | None = None
+        self._base: Snapshot | None = None
+
+    def reader(self, reader: CatalogReader, base: Snapshot, table_ids: Collection[int]) -> ManyTablesReader:
+        """A reader of the tables at a snapshot, over the connection of another reader."""
+        if self._reader is None or self._base is None or not is_same_snapshot(self._base, base) or not self._reader.reads(table_ids):
+            self._base = base
+            self._reader = ManyTablesReader(reader.connection, reader.info, reader.catalog, table_ids, keeps_values=True)
+        return self._reader.at(reader.connection)

@@ -18,17 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ducklake_core.engines.arrow.fitting import check_row_constraint, fitted
-from ducklake_core.engines.arrow.partition_buffer import PartitionBuffer
+from ducklake_core.engines.arrow.partition_buffer import PartitionBuffer, PartitionValues, partition_codes
 from ducklake_core.engines.arrow.sorting import sorted_rows
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.statistics import verify_written_file
-from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.storage.file_statistics import user_columns
 from ducklake_core.storage.parquet_writer import FileWriter
-
-PartitionValues = tuple[str | None, ...]
 
 MAX_OPEN_FILES = 100
 """Files of different partitions that one writer keeps open; rows of further partitions are gathered."""
@@ -183,7 +180,7 @@ class DatasetWriter:
             return
         self._steps += 1
         self._make_room()
-        codes, partitions = _coded(partition_arrays(self._state.partition_spec, self._state.schema, batch), batch.num_rows)
+        codes, partitions = partition_codes(self._state.partition_spec, self._state.schema, batch)
         is_open = np.array([self._has_file(values) for values in partitions], dtype=bool)
         for values, part in _parts(batch, codes, partitions, is_open):
             self._write_file(values, part)
@@ -298,16 +295,6 @@ class DatasetWriter:
         self._last_used.pop(values, None)
         self._written.append(file)
         verify_written_file(file, user_columns(self._state.schema), self._state.partition_spec)
-
-
-def _coded(keys: list[pa.Array], rows: int) -> tuple[npt.NDArray[np.int64], list[PartitionValues]]:
-    """For each row which partition it is in, and the values of these partitions."""
-    codes = np.zeros(rows, np.int64)
-    firsts = np.zeros(1, np.int64)
-    for key in keys:
-        encoded = key.dictionary_encode(null_encoding="encode")
-        _, firsts, codes = np.unique(codes * len(encoded.dictionary) + np.asarray(encoded.indices), return_index=True, return_inverse=True)
-    return codes, list(zip(*(key.take(pa.array(firsts)).to_pylist() for key in keys), strict=True))
 
 
 def _parts(

@@ -5,26 +5,28 @@ Which rows of a file have ended is known while it is written: nobody has to look
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from ducklake_core.commit.moved_rows import FlushedFile, GatheredDeletes
 from ducklake_core.engines.arrow.delete_history import gather_deletes, write_deletes
-from ducklake_core.engines.arrow.sorting import sorted_rows
-from ducklake_core.engines.arrow.work import Stopped
+from ducklake_core.engines.arrow.ordering import sorted_by
+from ducklake_core.engines.arrow.partition_buffer import PartitionBuffer, PartitionValues, partition_codes
+from ducklake_core.engines.arrow.sorting import is_sortable
+from ducklake_core.engines.arrow.work import Stopped, until_stopped
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.errors import StorageError
 from ducklake_core.format.files.data_files import ROW_ID_COLUMN, ROW_ID_FIELD_ID, SNAPSHOT_ID_COLUMN, SNAPSHOT_ID_FIELD_ID, WrittenFile
 from ducklake_core.format.files.delete_history import DeleteHistory
 from ducklake_core.format.files.statistics import verify_written_file
-from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import INT64, Field
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import cast_to
+from ducklake_core.storage.held_batches import HeldBatches
 from ducklake_core.storage.parquet_writer import FileWriter
 
 SYSTEM_FIELDS = (
@@ -33,6 +35,9 @@ SYSTEM_FIELDS = (
 )
 _END = "_ducklake_internal_end_snapshot"
 _SLICE_ROWS = 65_536
+
+GATHERED_BYTES = 128 * 1024 * 1024
+"""Arrow bytes of rows of several partitions that wait in memory; beyond that they go to the local disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,15 +64,20 @@ class FlushTask:
 
     Attributes:
         state: Where and how; its schema, partition spec and sort order are those of the rows.
-        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_rows` gives them, all with the same columns; None for none.
+        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_batches` gives them, all with the same columns; None for none. A table
+            where the task travels.
         histories: Deletes of data files, to be gathered in one file for each.
         data_path: The lake's, to which paths of the catalog are relative.
     """
 
     state: WriteState
-    rows: pa.Table | None = None
+    rows: pa.Table | HeldBatches | None = None
     histories: tuple[DeleteHistory, ...] = ()
     data_path: str = ""
+
+    def __str__(self) -> str:
+        rows = 0 if self.rows is None else self.rows.num_rows
+        return f"{rows} inlined rows and deletes of {len(self.histories)} files of {self.state.table}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +94,7 @@ class FlushedFiles:
 
 
 def flush_files(task: FlushTask, *, threads: bool = True, stopped: Stopped | None = None) -> FlushedFiles:  # noqa: ARG001 - as all work
-    """Write the rows to files, and for those that have ended, and for each history, a delete file.
+    """Write the rows to files, and for those that have ended, and for each history, a delete file; in memory that does not grow with rows.
 
     Raises:
         SchemaError: A value does not fit its column.
@@ -95,7 +105,7 @@ def flush_files(task: FlushTask, *, threads: bool = True, stopped: Stopped | Non
     state.check_version()
     made: list[str] = []
     try:
-        flushed = [] if task.rows is None else flush_rows(task.rows, state)
+        flushed = [] if task.rows is None else flush_rows(until_stopped(task.rows.to_batches(), stopped), state)
         made += [one.file.path for one in flushed]
         files = tuple(_with_deletes(one, state, made) for one in flushed)
         gathered = []
@@ -125,27 +135,32 @@ def _with_deletes(rows: FlushedRows, state: WriteState, made: list[str]) -> Flus
     )
 
 
-def flush_rows(rows: pa.Table, state: WriteState) -> list[FlushedRows]:
+def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[FlushedRows]:
     """Write all rows to files, split by partition, in the sort order of the state, else in that of row ids and snapshots.
 
     Where Arrow cannot sort by the keys, rows are in the order of row ids: a sort order is no promise to readers.
 
     Args:
-        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_rows` gives them.
+        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_batches` gives them.
         state: Where and how; its schema is the one of the rows.
 
     Raises:
         SchemaError: A value does not fit its column.
-        StorageError: A file cannot be written. In every case of failure the files of this call are deleted.
+        StorageError: A file cannot be written, or the local disk has no room for rows that are to be sorted or split. In every case of
+            failure the files of this call are deleted.
     """
     columns = relaxed(state.schema)
     writer = _Writer(replace(state, schema=Schema(columns=(*columns.columns, *SYSTEM_FIELDS))), columns)
+    orders = state.sort if all(order.column is not None and is_sortable(columns.column(order.column)) for order in state.sort) else ()
+    buffer = PartitionBuffer(encrypted=state.encrypted)
     try:
-        for values, part in _partitions(_in_row_order(rows, columns), columns, state):
-            writer.write(values, _sorted(part, columns, state))
+        for values, part in _partitions((_physical(batch, columns) for batch in rows), columns, state, buffer):
+            writer.write(values, sorted_by(part, orders, columns, state) if orders else part)
     except BaseException:
         writer.abort()
         raise
+    finally:
+        buffer.close()
     return writer.flushed
 
 
@@ -154,38 +169,65 @@ def relaxed(schema: Schema) -> Schema:
     return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
 
 
-def _in_row_order(rows: pa.Table, columns: Schema) -> pa.RecordBatch:
-    """The rows in the columns' physical form, then row id, snapshot and end."""
+def _physical(rows: pa.RecordBatch, columns: Schema) -> pa.RecordBatch:
+    """Rows in the columns' physical form, then row id, snapshot and end."""
     width = len(columns)
-    arrays = [column.combine_chunks() for column in rows.columns]
-    arrays = [array.chunk(0) if isinstance(array, pa.ChunkedArray) else array for array in arrays]
-    own = pa.RecordBatch.from_arrays(arrays[:width], schema=pa.schema(list(rows.schema)[:width]))
+    own = pa.RecordBatch.from_arrays(rows.columns[:width], schema=pa.schema(list(rows.schema)[:width]))
     system = [pa.field(ROW_ID_COLUMN, pa.int64()), pa.field(SNAPSHOT_ID_COLUMN, pa.int64()), pa.field(_END, pa.int64())]
     schema = pa.schema([*to_arrow_schema(columns, physical=True), *system])
-    batch = pa.RecordBatch.from_arrays([*cast_to(own, columns).columns, *arrays[width:]], schema=schema)
-    order = np.lexsort((arrays[width + 1].to_numpy(), arrays[width].to_numpy()))
-    return batch.take(pa.array(order))
+    return pa.RecordBatch.from_arrays([*cast_to(own, columns).columns, *rows.columns[width:]], schema=schema)
 
 
-def _partitions(rows: pa.RecordBatch, columns: Schema, state: WriteState) -> Iterator[tuple[tuple[str | None, ...], pa.RecordBatch]]:
+def _partitions(
+    rows: Iterable[pa.RecordBatch], columns: Schema, state: WriteState, buffer: PartitionBuffer
+) -> Iterator[tuple[PartitionValues, Iterable[pa.RecordBatch]]]:
+    """The rows of one partition after the other, each in the order in which they came."""
     if state.partition_spec is None:
         yield (), rows
         return
-    keys = [key.to_pylist() for key in partition_arrays(state.partition_spec, columns, rows)]
-    places: dict[tuple[str | None, ...], list[int]] = {}
-    for place, values in enumerate(zip(*keys, strict=True)):
-        places.setdefault(values, []).append(place)
-    for values, chosen in places.items():
-        yield values, rows if len(places) == 1 else rows.take(pa.array(chosen))
+    numbers: dict[PartitionValues, int] = {}
+    for batch in rows:
+        codes, partitions = partition_codes(state.partition_spec, columns, batch)
+        buffer.add(batch, np.array([numbers.setdefault(values, len(numbers)) for values in partitions], np.int64)[codes])
+        if buffer.bytes >= GATHERED_BYTES and not buffer.spill():
+            raise StorageError(
+                f"rows of {state.table} cannot be split by partition: the local disk took {buffer.spilled_bytes} bytes of them and no "
+                "more; name a directory with more room by TMPDIR"
+            )
+    found = list(numbers)
+    for number, pieces in buffer.partitions():
+        yield found[number], pieces
 
 
-def _sorted(rows: pa.RecordBatch, columns: Schema, state: WriteState) -> pa.RecordBatch:
-    if not state.sort:
-        return rows
-    try:
-        return sorted_rows(rows, state.sort, columns, state.table)
-    except UnsupportedFeatureError:
-        return rows
+@dataclass(slots=True)
+class _Described:
+    """What is known of the rows of a file while they come."""
+
+    rows: int = 0
+    row_ids: list[int] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
+    ended: list[np.ndarray] = field(default_factory=list)
+    ends: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        row_ids, begins, ends = rows.columns[-3:]
+        begun = begins.to_numpy()
+        self.row_ids.append(int(row_ids.to_numpy().min()))
+        self.begins += (int(begun.min()), int(begun.max()))
+        if ends.null_count < len(ends):
+            self.ended.append(np.flatnonzero(ends.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64) + self.rows)
+            self.ends.append(ends.drop_null().to_numpy())
+        self.rows += rows.num_rows
+
+    def of(self, file: WrittenFile) -> FlushedRows:
+        nothing = [np.array([], np.int64)]
+        return FlushedRows(
+            file=file,
+            row_id_start=min(self.row_ids),
+            begin_snapshot=min(self.begins),
+            partial_max=max(self.begins),
+            ended=(np.concatenate(self.ended or nothing), np.concatenate(self.ends or nothing)),
+        )
 
 
 class _Writer:
@@ -194,42 +236,42 @@ class _Writer:
     def __init__(self, state: WriteState, columns: Schema) -> None:
         self._state = state
         self._columns = columns
+        self._schema = to_arrow_schema(state.schema, physical=True)
         self._open: FileWriter | None = None
+        self._described = _Described()
         self.flushed: list[FlushedRows] = []
 
-    def write(self, values: tuple[str | None, ...], rows: pa.RecordBatch) -> None:
-        state, start = self._state, 0
-        while start < rows.num_rows:
-            first = start
-            self._open = writer = FileWriter(
-                state.storage,
-                state.directory,
-                state.file_path(values),
-                state.schema,
-                state.options,
-                partition_values=values,
-                encrypted=state.encrypted,
-            )
-            while start < rows.num_rows and (start == first or writer.estimated_size < state.options.target_file_size):
-                piece = rows.slice(start, _SLICE_ROWS)
-                writer.write(pa.RecordBatch.from_arrays(piece.columns[:-1], schema=to_arrow_schema(state.schema, physical=True)))
-                start += piece.num_rows
-            file, self._open = writer.close(), None
-            self.flushed.append(self._described(file, rows.slice(first, start - first)))
-            verify_written_file(file, self._columns, state.partition_spec)
+    def write(self, values: PartitionValues, rows: Iterable[pa.RecordBatch]) -> None:
+        """Write all rows of a partition."""
+        for batch in rows:
+            for start in range(0, batch.num_rows, _SLICE_ROWS):
+                piece = batch.slice(start, _SLICE_ROWS)
+                if self._open is not None and self._open.estimated_size >= self._state.options.target_file_size:
+                    self._close()
+                writer = self._open = self._open or self._new_file(values)
+                writer.write(pa.RecordBatch.from_arrays(piece.columns[:-1], schema=self._schema))
+                self._described.add(piece)
+        self._close()
 
-    @staticmethod
-    def _described(file: WrittenFile, rows: pa.RecordBatch) -> FlushedRows:
-        row_ids, begins, ends = rows.columns[-3:]
-        is_ended = ends.is_valid().to_numpy(zero_copy_only=False)
-        begun = begins.to_numpy()
-        return FlushedRows(
-            file=file,
-            row_id_start=int(row_ids.to_numpy().min()),
-            begin_snapshot=int(begun.min()),
-            partial_max=int(begun.max()),
-            ended=(np.flatnonzero(is_ended).astype(np.int64), ends.drop_null().to_numpy()),
+    def _new_file(self, values: PartitionValues) -> FileWriter:
+        state = self._state
+        return FileWriter(
+            state.storage,
+            state.directory,
+            state.file_path(values),
+            state.schema,
+            state.options,
+            partition_values=values,
+            encrypted=state.encrypted,
         )
+
+    def _close(self) -> None:
+        if self._open is None:
+            return
+        file, self._open = self._open.close(), None
+        self.flushed.append(self._described.of(file))
+        self._described = _Described()
+        verify_written_file(file, self._columns, self._state.partition_spec)
 
     def abort(self) -> None:
         if self._open is not None:

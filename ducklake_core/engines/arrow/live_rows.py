@@ -48,6 +48,9 @@ class RewriteTask:
     histories: tuple[DeleteHistory, ...] = ()
     cluster_by: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{len(self.files)} files of {self.state.table}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewrittenFiles:

@@ -23,12 +23,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.layout.transforms import partition_arrays
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.storage.spill_file import SpilledBatch, SpillFile
 
 BLOCK_BYTES = 1024 * 1024
 """Arrow bytes of a block: one of each run is in memory while runs are read."""
 
 Numbers = npt.NDArray[np.int64]
+PartitionValues = tuple[str | None, ...]
+
+
+def partition_codes(spec: PartitionSpec, schema: Schema, batch: pa.RecordBatch) -> tuple[Numbers, list[PartitionValues]]:
+    """For each row which partition it is in, and the values of these partitions."""
+    codes = np.zeros(batch.num_rows, np.int64)
+    firsts = np.zeros(1, np.int64)
+    keys = partition_arrays(spec, schema, batch)
+    for key in keys:
+        encoded = key.dictionary_encode(null_encoding="encode")
+        _, firsts, codes = np.unique(codes * len(encoded.dictionary) + np.asarray(encoded.indices), return_index=True, return_inverse=True)
+    return codes, list(zip(*(key.take(pa.array(firsts)).to_pylist() for key in keys), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

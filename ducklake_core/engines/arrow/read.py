@@ -34,6 +34,9 @@ from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.second_look import read_twice
 
 BATCH_ROWS = 65_536
+_THREADED_BYTES = 1 << 20
+"""Files from this size on are decoded by several threads: handing out the columns of smaller ones takes longer than decoding them."""
+
 # As in DuckDB, the physical table of an inlined row stands for the file, and its row id for the position in it.
 _STANDS_FOR: dict[str, InlinedColumn] = {
     "rowid": "rowid",
@@ -225,6 +228,7 @@ class _FileReader:
         order = {place: index for index, place in enumerate(wanted)} if distinct else {place: place for place in wanted}
         columns = [names[place] for place in wanted] if distinct else None
         only = chosen.positions if chosen.wanted else None
+        threads = threads and self.task.file.file_size_bytes >= _THREADED_BYTES
         for start, groups in row_group_runs(
             self.parquet.metadata, self.schema, self.shape.read_schema, places, predicate, rows=self.task.rows, only=only
         ):

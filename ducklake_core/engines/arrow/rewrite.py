@@ -59,6 +59,10 @@ class MergeTask:
     snapshot_id: int
     cluster_by: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        where = f" of partition {self.partition_values}" if self.partition_values else ""
+        return f"{len(self.files)} files{where} of {self.state.table}"
+
 
 def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | None = None) -> WrittenFile:
     """Write all rows of the sources into one file, each with the snapshot that it was committed in.

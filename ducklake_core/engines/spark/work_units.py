@@ -14,7 +14,7 @@ from ducklake_core.engines.spark.attempts import ATTEMPT_COLUMNS, attempt_column
 from ducklake_core.engines.spark.running import awaiting_tasks, end_jobs, new_tag, tagged
 from ducklake_core.engines.spark.sessions import is_connect
 from ducklake_core.engines.spark.task_ids import task_ids
-from ducklake_core.errors import DuckLakeError
+from ducklake_core.errors import DuckLakeError, JobFailedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+_REASON_CHARACTERS = 500
 _CONNECT_JOBS = 8
 """Jobs at a time where nobody tells how many cores there are."""
 
@@ -29,12 +30,27 @@ _CONNECT_JOBS = 8
 def run_in_one_job(work: Work[T, R], tasks: Sequence[T], session: SparkSession) -> tuple[list[R | DuckLakeError], bool]:
     """Carry out each task on an executor. When the job itself fails, or is interrupted, files of its tasks stay for the caller to sweep.
 
+    A job that fails, or that somebody cancels, is a :class:`JobFailedError` of each of its tasks, which are named by their texts.
+
     Returns:
         For each task, in order, what became of it, or why nothing did: a task that fails does not stop the others. Then whether
         attempts of tasks that Spark gave up may have left files behind.
     """
-    with awaiting_tasks(session):
-        return _job(work, tasks, session)
+    try:
+        with awaiting_tasks(session):
+            return _job(work, tasks, session)
+    except DuckLakeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever PySpark, py4j or the connection to a session that was stopped raises
+        return [_failure(task, error) for task in tasks], True
+
+
+def _failure(task: object, error: Exception) -> JobFailedError:
+    # What follows in the text are the stacks of Java.
+    reason = " ".join(line.strip() for line in f"{type(error).__name__}: {error}".splitlines()[:2])
+    failure = JobFailedError(f"the Spark job for {task} failed or was cancelled: {reason[:_REASON_CHARACTERS]}")
+    failure.__cause__ = error
+    return failure
 
 
 def run_in_jobs(
@@ -57,7 +73,7 @@ def run_in_jobs(
         if is_late():
             return [], False
         with tagged(session, tag):
-            return _job(work, [task], session)
+            return run_in_one_job(work, [task], session)
 
     pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="ducklake-job")
     try:

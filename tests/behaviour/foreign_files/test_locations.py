@@ -124,6 +124,24 @@ def test_cleanup_and_merge_leave_what_is_out_of_reach(oracle: OracleFactory, sql
     lake.close()
 
 
+def test_nothing_is_written_to_a_table_directory_out_of_reach(oracle: OracleFactory, sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    with oracle(sqlite_address, FILES) as duck:
+        duck.run(
+            "CREATE TABLE t (a INTEGER)", *["INSERT INTO t SELECT range FROM range(9)"] * 3, "DELETE FROM t WHERE a > 0 AND rowid > 17"
+        )
+    elsewhere = tmp_path / "elsewhere"
+    (Path(sqlite_address.data_path) / "main" / "t").rename(elsewhere)
+    change(sqlite_address, "UPDATE ducklake_table SET path = '../../elsewhere/' WHERE table_name = 't'")
+    change(sqlite_address, "UPDATE ducklake_data_file SET path = :place || path, path_is_relative = 0", place=f"{elsewhere}/")
+    before = sorted(elsewhere.iterdir())
+    lake = DuckLake.connect(sqlite_address.url)
+    for result in (lake.merge_adjacent_files("t"), lake.rewrite_data_files("t", delete_threshold=0)):
+        assert {step.outcome for step in result.steps} == {"skipped"}
+        assert "in a place that allowed_paths does not name" in str(result)
+    assert sorted(elsewhere.iterdir()) == before
+    lake.close()
+
+
 @pytest.mark.slow_on("postgresql")
 def test_every_level_relative_and_absolute(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
     """Schemas and tables moved by hand, as tools that copy lakes do; renames keep the directories."""

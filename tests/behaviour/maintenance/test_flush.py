@@ -11,11 +11,15 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import select
 
+from ducklake_core.catalog.inlined import rows
+from ducklake_core.engines.arrow import external_sort
+from ducklake_core.engines.arrow import flush as flushing
 from ducklake_core.errors import NotFoundError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import flush
 from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.request import TableRequest
+from ducklake_core.storage import held_batches
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, changes_told, copy_of, files_on_disk, readings, write_inlined
 from tests.support.oracle import LakeAddress, attached
 
@@ -35,6 +39,15 @@ def test_every_snapshot_and_the_feed_are_as_before(lake_address: LakeAddress, or
 
 @pytest.mark.takes_seconds
 def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
+
+
+@pytest.mark.takes_seconds
+def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In batches of three rows, of which none stays in memory."""
+    monkeypatch.setattr(rows, "BATCH_ROWS", 3)
+    for module, name in ((held_batches, "HELD_BYTES"), (flushing, "GATHERED_BYTES"), (external_sort, "RUN_BYTES")):
+        monkeypatch.setattr(module, name, 1)
     _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
 
 

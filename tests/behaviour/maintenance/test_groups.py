@@ -9,7 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ducklake_core.errors import UsageError
+from ducklake_core.commit.committer import Committer
+from ducklake_core.commit.request import CommitRequest
+from ducklake_core.errors import CommitRetriesExhaustedError, UsageError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import merge, rewrite
 from tests.behaviour.maintenance.lakes import NOW, changes_told, files_on_disk, readings
@@ -229,3 +231,79 @@ def test_neighbours_are_of_the_same_columns_and_next_to_it(sqlite_address: LakeA
     lake.close()
     after = readings(sqlite_address)
     assert {key: after[key] for key in before} == before
+
+
+def small_tables(address: LakeAddress) -> DuckLake:
+    """Three tables of four small files each, made by DuckDB."""
+    with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        for name in ("a", "b", "c"):
+            duck.run(f"CREATE TABLE {name} AS SELECT 0 AS n", *(f"INSERT INTO {name} VALUES ({n})" for n in range(1, 4)))
+    return DuckLake.connect(address.url)
+
+
+def test_small_tables_are_merged_in_one_commit(sqlite_address: LakeAddress) -> None:
+    lake = small_tables(sqlite_address)
+    before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
+    done = lake.merge_adjacent_files()
+    assert lake.snapshot().id == newest + 1
+    assert [(one.table, one.snapshot, one.files_created) for one in done.tables] == [
+        (f"main.{name}", lake.snapshot(), 1) for name in ("a", "b", "c")
+    ]
+    assert lake.snapshot().message == "merge_adjacent_files: 12 files of 3 tables into 3"
+    after = readings(sqlite_address)
+    assert {key: after[key] for key in before} == before
+    assert changes_told(sqlite_address) == told
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+
+
+def test_a_table_that_others_changed_does_not_stop_those_beside_it(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, other = small_tables(sqlite_address), DuckLake.connect(sqlite_address.url)
+    real, on_disk = merge.merge_files, files_on_disk(sqlite_address)
+
+    def meanwhile(task: Any, **how: Any) -> Any:
+        if task.state.table == "main.b":
+            other.table("b").delete("n = 1")
+        return real(task, **how)
+
+    monkeypatch.setattr(merge, "merge_files", meanwhile)
+    a, b, c = lake.merge_adjacent_files().tables
+    assert [one.files_created for one in (a, b, c)] == [1, 0, 1]
+    assert (len(b.failures), b.snapshot, a.failures, c.failures) == (1, None, (), ())
+    assert a.snapshot != c.snapshot, "each was committed by itself"
+    made = {path for path in files_on_disk(sqlite_address) - on_disk if "-delete" not in path}
+    assert len(made) == 2, "the file of the table that gave way is deleted"
+    assert lake.table("b").scan().to_arrow()["n"].to_pylist() == [0, 2, 3]
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+    other.close()
+
+
+def test_an_interrupted_commit_of_several_tables_leaves_no_file(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = small_tables(sqlite_address)
+    on_disk, newest = files_on_disk(sqlite_address), lake.snapshot()
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Committer, "commit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lake.merge_adjacent_files()
+    monkeypatch.undo()
+    assert (files_on_disk(sqlite_address), lake.snapshot()) == (on_disk, newest)
+    lake.close()
+
+
+def test_where_others_won_every_attempt_no_table_is_tried_alone(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, commits = small_tables(sqlite_address), []
+    on_disk = files_on_disk(sqlite_address)
+
+    def lost(_committer: Committer, request: CommitRequest) -> None:
+        commits.append(request)
+        raise CommitRetriesExhaustedError("lost")
+
+    monkeypatch.setattr(Committer, "commit", lost)
+    done = lake.merge_adjacent_files()
+    monkeypatch.undo()
+    assert (len(commits), len(done.failures), files_on_disk(sqlite_address)) == (1, 3, on_disk)
+    lake.close()

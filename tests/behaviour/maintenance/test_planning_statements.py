@@ -78,6 +78,8 @@ def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddres
             assert result.failed_steps == (), name
             numbers.append((name, len(statements)))
     assert numbers[:4] == numbers[4:]
+    of_verb = dict(numbers)
+    assert of_verb["checkpoint"] < of_verb["merge"] + of_verb["rewrite"] + of_verb["flush"], "they share what they read"
     assert all(count < 30 for name, count in numbers if name != "checkpoint")
     lake.close()
 
