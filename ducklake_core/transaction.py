@@ -262,7 +262,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb, VersionVerbs, Written
             yield
 
     def _write_rows(self, staged: StagedTable, frame: Frame, row_constraint: Predicate | None, inline: bool | None) -> AddRows:
-        state = self._coordinator.write_state(staged, row_constraint=row_constraint)
+        state = self._coordinator.write_state(staged, given=frame.schema.names, row_constraint=row_constraint)
         rows, frame = inlined_part(frame, state, inline)
         if rows is not None:
             return AddRows(inlined=rows)
