@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UnsupportedFeatureError
@@ -19,9 +20,22 @@ def new_instance() -> DuckDBPyConnection:
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
     """
-    try:
-        duckdb = import_module("duckdb")
-    except ImportError as error:
-        raise UnsupportedFeatureError("the package duckdb is not installed: pip install 'ducklake-dagster[duckdb]'") from error
-    connection: DuckDBPyConnection = duckdb.connect(":memory:", config=_SETTINGS)
+    connection: DuckDBPyConnection = require_duckdb().connect(":memory:", config=_SETTINGS)
     return connection
+
+
+def require_duckdb(otherwise: str | None = None) -> ModuleType:
+    """The package, which is no dependency.
+
+    Args:
+        otherwise: What needs it, and what does without it.
+
+    Raises:
+        UnsupportedFeatureError: It is not installed.
+    """
+    try:
+        return import_module("duckdb")
+    except ImportError as error:
+        missing = "the package duckdb is not installed: pip install 'ducklake-dagster[duckdb]'"
+        message = missing if otherwise is None else f"{otherwise}, or pip install 'ducklake-dagster[duckdb]'"
+        raise UnsupportedFeatureError(message, package="duckdb") from error

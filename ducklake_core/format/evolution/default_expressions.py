@@ -54,9 +54,10 @@ def statement_tree(column: Field, moment: datetime) -> exp.Expression:
         UnsupportedFeatureError: It cannot be parsed, or reads columns or tables.
     """
     try:
-        root: exp.Expression = sqlglot.parse_one(column.default or "", read="duckdb")
+        root = sqlglot.parse_one(column.default or "", read="duckdb")
     except SqlglotError as problem:
         raise refusal(column, "it cannot be parsed") from problem
+    assert isinstance(root, exp.Expression)
     if root.find(exp.Column, exp.Query):
         raise refusal(column, "it reads columns or tables")
     if _name(unwrapped(root)) in {*_MOMENTS, "CurrentTime"} and column.type in _OF_COLUMNS:

@@ -139,7 +139,7 @@ def test_spark(lake: DuckLake, sqlite_address: LakeAddress, spark: SparkSession,
     rows = [row for row in lake.table("t").to_arrow().to_pylist() if row["k"] >= 3]
     check_rows(rows, began)
     register(spark)
-    options = {"catalog": sqlite_address.url, "table": "t"}
-    spark.range(6, 9).withColumnRenamed("id", "k").write.format("ducklake").options(**options).mode("append").save()
+    options = {"catalogUrl": sqlite_address.url}
+    spark.range(6, 9).withColumnRenamed("id", "k").write.format("ducklake").options(**options).mode("append").save("t")
     rows = [row for row in lake.table("t").to_arrow().to_pylist() if row["k"] >= 6]
     check_rows(rows, began)
