@@ -16,7 +16,7 @@ from ducklake_core.engines.duckdb.instance import new_instance
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.macro_text import MacroImplementation
-from ducklake_core.format.types.data_types import GEOMETRY, INT128, INTERVAL, UINT128, VARIANT
+from ducklake_core.format.types.data_types import GEOMETRY, INT128, INTERVAL, TIMETZ, UINT128, VARIANT
 from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.format.types.type_names import duckdb_type, parse_leaf_type
 from ducklake_core.format.view_text import PLACEHOLDER
@@ -115,8 +115,11 @@ def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_na
 
 def cast_text(text: str, column: Field) -> str:
     """An expression cast to what a column holds, where that has a plain type."""
-    plain = column.is_leaf and column.type not in (VARIANT, GEOMETRY, INTERVAL, INT128, UINT128)
-    return f"CAST({text} AS {duckdb_type(column.type)})" if plain else text
+    if not column.is_leaf or column.type in (VARIANT, GEOMETRY):
+        return text
+    cast = f"CAST({text} AS {duckdb_type(column.type)})"
+    # What DuckDB gives Arrow of these has lost digits or the offset; writers take their texts.
+    return f"CAST({cast} AS VARCHAR)" if column.type in (TIMETZ, INTERVAL, INT128, UINT128) else cast
 
 
 def _batches(reader: pa.RecordBatchReader, connection: DuckDBPyConnection, failures: Failures, sql: str) -> Iterator[pa.RecordBatch]:
