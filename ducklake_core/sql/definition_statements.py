@@ -61,7 +61,9 @@ def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[st
 
 def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
     """The texts in the brackets that follow a place."""
-    opened = next(at for at in range(place, len(tokens)) if tokens[at].token_type == TokenType.L_PAREN)
+    opened = next((at for at in range(place, len(tokens)) if tokens[at].token_type == TokenType.L_PAREN), None)
+    if opened is None:
+        raise UsageError("cannot parse the SQL: PARTITIONED BY and SORTED BY take keys in brackets")
     return comma_separated(sql, tokens[opened + 1 : bracketed(tokens, opened) - 1])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.reading.views import views
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path
 from ducklake_core.sql.query import Query
 from ducklake_core.staging.arguments import At, resolve_at
@@ -17,8 +17,16 @@ if TYPE_CHECKING:
     from ducklake_core.staging.context import LakeContext
 
 
-def register(lake: LakeContext, session: SparkSession, schema: str | None, tables: Sequence[str] | None, at: At) -> dict[str, str | None]:
-    """Make the views; see :meth:`DuckLake.register`."""
+def register(
+    lake: LakeContext, session: SparkSession | None, schema: str | None, tables: Sequence[str] | None, at: At
+) -> dict[str, str | None]:
+    """Make the views; see :meth:`DuckLake.register`.
+
+    Raises:
+        UsageError: There is no session.
+    """
+    if session is None:
+        raise UsageError("register needs a Spark session")
     with lake.reader() as reader:
         snapshot = resolve_at(reader, at).id
         owner = reader.schema(schema or DEFAULT_SCHEMA, snapshot)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.sql.names import Names, ScanTable
     from ducklake_core.staging.arguments import FrameLike
+    from ducklake_core.staging.context import LakeContext
+    from ducklake_core.staging.namespace import StagedCatalog
     from ducklake_core.staging.reads import TransactionTable
 
 
@@ -51,12 +53,28 @@ class StatementVerbs(RowVerbs, DefinitionVerbs):
         """
         from ducklake_core.sql.time_travel import is_query
 
+        rows = StagedQueries(lake=self._lake, catalog=lambda: self._catalog, table=self.table)
         if is_query(sql):
             if spark is not None:
                 raise UnsupportedFeatureError("a query in a transaction runs in this process: leave spark out, or use lake.sql")
-            return StagedQuery(self, sql)
-        _Statement(self, sql, spark).carry_out()
+            return StagedQuery(rows, sql)
+        _Statement(self, rows, sql, spark).carry_out()
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedQueries:
+    """Queries over what a transaction has made.
+
+    Attributes:
+        lake: The lake.
+        catalog: What is staged; it refuses when the block has ended.
+        table: Reads of a table inside the transaction.
+    """
+
+    lake: LakeContext
+    catalog: Callable[[], StagedCatalog]
+    table: Callable[[str], TransactionTable]
 
     def rows_of(
         self, query: str, target: Sequence[tuple[str, Field]] | None = None, *, by_name: bool = False, spark: SparkSession | None = None
@@ -76,7 +94,7 @@ class StatementVerbs(RowVerbs, DefinitionVerbs):
         if spark is not None:
             return self._rows_on_spark(query, target, spark, by_name=by_name)
         require_duckdb("rows of a query need an engine: pass spark=session")
-        text, found = sources(self._lake, self._names(), query)
+        text, found = sources(self.lake, self._names(), query)
         rows: FrameLike = run(text, found, target=target, by_name=by_name)
         return rows
 
@@ -85,10 +103,10 @@ class StatementVerbs(RowVerbs, DefinitionVerbs):
         from ducklake_core.sql.time_travel import identifiers
 
         mentioned = identifiers(query)
-        changed = next((one.name for one in self._catalog.tables if one.steps and folded(one.state.name) in mentioned), None)
+        changed = next((one.name for one in self.catalog().tables if one.steps and folded(one.state.name) in mentioned), None)
         if changed is not None:
             raise UnsupportedFeatureError(f"Spark does not see what the transaction has done to {changed}: leave spark out", table=changed)
-        frame = Query(self._lake, query, self._catalog.base.id, spark).to_spark()
+        frame = Query(self.lake, query, self.catalog().base.id, spark).to_spark()
         if target is None or by_name:
             return frame
         if len(frame.columns) != len(target):
@@ -97,39 +115,38 @@ class StatementVerbs(RowVerbs, DefinitionVerbs):
 
     def has(self, name: str) -> bool:
         """Whether there is a table or view of a name, as the transaction has made it."""
-        return self._catalog.find_table(name) is not None or self._catalog.find_view(name) is not None
+        return self.catalog().find_table(name) is not None or self.catalog().find_view(name) is not None
 
     def _names(self) -> Names:
         """What the transaction sees: the base snapshot, with what is staged in place of it."""
         from ducklake_core.sql.names import NamedTable, lake_names
 
-        catalog = self._catalog
-        with self._lake.reader() as reader:
-            names = lake_names(self._lake, reader, catalog.base.id)
+        catalog = self.catalog()
+        with self.lake.reader() as reader:
+            names = lake_names(self.lake, reader, catalog.base.id)
         staged = {one.state.id: one for one in catalog.tables}
         kept = [one for one in names.tables if one.id not in staged and not catalog.is_dropped(one.id)]
         own = [
-            NamedTable(id=one.state.id, schema_name=one.state.schema_name, name=one.state.name, open=_opener(self, one.name))
+            NamedTable(id=one.state.id, schema_name=one.state.schema_name, name=one.state.name, open=self._opener(one.name))
             for one in staged.values()
         ]
         views = {one.state.id: one.state for one in catalog.views}
         base_views = tuple(one for one in names.views if one.id not in views)
         return replace(names, tables=(*kept, *own), views=(*base_views, *views.values()))
 
+    def _opener(self, name: str) -> Callable[[], tuple[Schema, ScanTable]]:
+        def opened() -> tuple[Schema, ScanTable]:
+            table = self.table(name)
+            return table.schema, lambda columns, where: table.scan(columns=columns, where=where)
 
-def _opener(tx: StatementVerbs, name: str) -> Any:
-    def opened() -> tuple[Schema, ScanTable]:
-        table = tx.table(name)
-        return table.schema, lambda columns, where: table.scan(columns=columns, where=where)
-
-    return opened
+        return opened
 
 
 class StagedQuery(Readable):
     """Rows of a query as a transaction has made them. Made by :meth:`Transaction.sql`."""
 
-    def __init__(self, tx: StatementVerbs, sql: str) -> None:
-        self._tx = tx
+    def __init__(self, queries: StagedQueries, sql: str) -> None:
+        self._queries = queries
         self._sql = sql
 
     def __repr__(self) -> str:
@@ -137,7 +154,7 @@ class StagedQuery(Readable):
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream, computed anew each time, inside the transaction's block."""
-        rows = self._tx.rows_of(self._sql)
+        rows = self._queries.rows_of(self._sql)
         assert isinstance(rows, pa.RecordBatchReader)
         return rows
 
@@ -145,10 +162,11 @@ class StagedQuery(Readable):
 class _Statement:
     """One statement that changes something."""
 
-    def __init__(self, tx: StatementVerbs, sql: str, spark: SparkSession | None) -> None:
+    def __init__(self, tx: StatementVerbs, queries: StagedQueries, sql: str, spark: SparkSession | None) -> None:
         from ducklake_core.sql.time_travel import tokens_of
 
         self._tx = tx
+        self._queries = queries
         self._tokens = tokens_of(sql)
         self._sql = sql[: self._tokens[-1].end + 1]
         self._spark = spark
@@ -202,14 +220,14 @@ class _Statement:
         insert = insert_of(self._sql, node)
         schema = self._tx.table(insert.table).schema
         target = [(name, schema.column(name)) for name in insert.given(schema)]
-        rows = self._tx.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
+        rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
         self._tx.append(insert.table, rows)
 
     def _merge(self, node: exp.Merge) -> None:
         from ducklake_core.sql.row_statements import merge_of
 
         statement = merge_of(self._sql, node)
-        rows = self._tx.rows_of(statement.source, spark=self._spark)
+        rows = self._queries.rows_of(statement.source, spark=self._spark)
         merge = self._tx.merge(statement.table, rows, on=statement.on)
         statement.add_branches(merge, self._tx.table(statement.table).schema)
         merge.execute()
@@ -220,8 +238,8 @@ class _Statement:
 
         only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")
         name = table_name(node.this)
-        if node.args.get("exists") and self._tx.has(name):
+        if node.args.get("exists") and self._queries.has(name):
             return
-        rows = self._tx.rows_of(text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1), spark=self._spark)
+        rows = self._queries.rows_of(text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1), spark=self._spark)
         keys = partition_keys(self._sql, self._tokens, node)
         self._tx.create_table_as(name, rows, partition_by=keys, or_replace=bool(node.args.get("replace")))
