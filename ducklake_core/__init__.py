@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ducklake_core.engines.arrow.frame_input import ArrowData as ArrowData
     from ducklake_core.engines.arrow.frame_input import arrow_data as arrow_data
     from ducklake_core.engines.arrow.readable import DtypeBackend as DtypeBackend
+    from ducklake_core.engines.arrow.readable import Readable as Readable
     from ducklake_core.engines.frame import columns_of as columns_of
     from ducklake_core.format.changes import Changes as Changes
     from ducklake_core.format.changes import QualifiedName as QualifiedName
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
     from ducklake_core.scan import PlannedFeed as PlannedFeed
     from ducklake_core.scan import PlannedScan as PlannedScan
     from ducklake_core.scan import Scan as Scan
+    from ducklake_core.sql.query import Query as Query
     from ducklake_core.staging.adding import Paths as Paths
     from ducklake_core.staging.arguments import ArrowArrayable as ArrowArrayable
     from ducklake_core.staging.arguments import ArrowStreamable as ArrowStreamable
@@ -241,6 +243,8 @@ _EXPORTS = {
     "ProgressUnit": "ducklake_core.maintenance.progress",
     "PrunedBy": "ducklake_core.planning.explanation",
     "QualifiedName": "ducklake_core.format.changes",
+    "Query": "ducklake_core.sql.query",
+    "Readable": "ducklake_core.engines.arrow.readable",
     "RestoredColumns": "ducklake_core.staging.arguments",
     "Result": "ducklake_core.merge_builder",
     "RewriteResult": "ducklake_core.maintenance.rewrite",

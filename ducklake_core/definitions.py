@@ -10,7 +10,8 @@ from ducklake_core.errors import AlreadyExistsError, CommitConflictError
 from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.inspection import Listings
 from ducklake_core.maintenance import lake_options
-from ducklake_core.results import WriteResult, single_result
+from ducklake_core.results import TransactionResult, WriteResult, single_result
+from ducklake_core.sql.verbs import SqlVerbs
 from ducklake_core.staging.arguments import At, CommitOptions, FrameLike
 from ducklake_core.transaction import Transaction
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ducklake_core.view import View
 
 
-class Definitions(Listings):
+class Definitions(Listings, SqlVerbs):
     """Verbs that create and drop the objects of a lake, and set its options. Part of :class:`~ducklake_core.lake.DuckLake`.
 
     ``commit`` takes author, message, extra_info and commit_id, as in :meth:`DuckLake.transaction`; several definitions become one
@@ -326,10 +327,15 @@ class Definitions(Listings):
         self.table_cache.forget_options()
         return was_set
 
-    def _define(self, verb: Callable[[Transaction], None], commit: Mapping[str, Any]) -> Snapshot | None:
-        with self.transaction(**commit) as tx:
+    def _carry_out(self, verb: Callable[[Transaction], object], commit: Mapping[str, Any]) -> TransactionResult:
+        """Call a verb of a transaction of its own."""
+        transaction = self.transaction(**commit)
+        with transaction as tx:
             verb(tx)
-        return tx.result.snapshot
+        return transaction.result
+
+    def _define(self, verb: Callable[[Transaction], None], commit: Mapping[str, Any]) -> Snapshot | None:
+        return self._carry_out(verb, commit).snapshot
 
     @abstractmethod
     def transaction(

@@ -221,7 +221,7 @@ class Listings(ABC):
             return View(self._context, view(reader, *split_name(name), resolve_at(reader, at).id))
 
     def macros(self, *, at: At = None) -> list[Macro]:
-        """All macros by schema and name, with their definitions. They are DuckDB's to call; nothing here runs them."""
+        """All macros by schema and name, with their definitions. DuckDB runs them, also in process for :meth:`DuckLake.sql`."""
         with self.reader() as reader:
             return macros(reader, resolve_at(reader, at).id)
 

@@ -20,6 +20,7 @@ from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.results import TransactionResult, WriteResult, single_result
+from ducklake_core.sql.statements import StatementVerbs
 from ducklake_core.staging.arguments import FrameLike, Partitions, SchemaEvolution, Where, WriteMode, check_keys, check_mode
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.inlining import inlined_part
@@ -29,8 +30,6 @@ from ducklake_core.staging.publish import CommitCoordinator
 from ducklake_core.staging.reads import TransactionTable
 from ducklake_core.staging.staged_table import AddRows, DeleteByKeys, DeleteWhere, StagedTable
 from ducklake_core.staging.verbs.files import AdditionVerb
-from ducklake_core.staging.verbs.rows import RowVerbs
-from ducklake_core.staging.verbs.tables import DefinitionVerbs
 from ducklake_core.staging.verbs.versions import VersionVerbs
 from ducklake_core.staging.verbs.written import WrittenFilesVerbs
 from ducklake_core.staging.write_target import Target, check_replaceable
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @checked
-class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs):
+class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs):
     """Changes staged against one snapshot. Made by :meth:`DuckLake.transaction`.
 
     Rows are written to files at once, by each call, or kept for the catalog when they are few; nothing is visible before
@@ -262,7 +261,7 @@ class Transaction(RowVerbs, DefinitionVerbs, AdditionVerb, VersionVerbs, Written
             yield
 
     def _write_rows(self, staged: StagedTable, frame: Frame, row_constraint: Predicate | None, inline: bool | None) -> AddRows:
-        state = self._coordinator.write_state(staged, row_constraint=row_constraint)
+        state = self._coordinator.write_state(staged, given=frame.schema.names, row_constraint=row_constraint)
         rows, frame = inlined_part(frame, state, inline)
         if rows is not None:
             return AddRows(inlined=rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.reading.tags import object_tags
@@ -10,19 +9,15 @@ from ducklake_core.catalog.reading.views import ViewState
 from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.checked_calls import checked
-from ducklake_core.format.state import TableState
 from ducklake_core.format.types.message_text import visible
-from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.names import join_name, quoted_path
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from ducklake_core.scan import Scan
     from ducklake_core.staging.context import LakeContext
-    from ducklake_core.view_sql.selection import Selection
-    from ducklake_core.view_sql.translation import Translation
 
 
 @checked
@@ -106,25 +101,37 @@ class View(Readable):
             return object_tags(reader, self._state.id, self.snapshot_id)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream with a known schema, in no particular order, computed in this process.
+        """The rows as a stream with a known schema, computed in this process.
+
+        Columns of one table under a condition are read as a scan; any other query by DuckDB, where it is installed, over scans of this
+        library at :attr:`snapshot_id`.
 
         Raises:
-            UnsupportedFeatureError: The query is more than columns of one table under a condition; :meth:`to_spark` reads more.
+            UnsupportedFeatureError: The query needs an engine, and DuckDB is not installed; :meth:`to_spark` does without it.
+            UsageError: DuckDB refuses the query, or fails while it runs.
         """
-        import pyarrow as pa
-
+        from ducklake_core.sql.query import renamed
+        from ducklake_core.sql.spark_query import selected_scan
         from ducklake_core.view_sql.selection import selection
 
         try:
             with self._lake.reader() as reader:
                 selected = selection(reader, self._state)
         except UnsupportedFeatureError as problem:
-            message = f"{problem.message} without an engine; view.to_spark(session) reads more"
-            raise UnsupportedFeatureError(message, **problem.details) from problem
-        rows = self._selected(selected).to_reader()
-        schema = pa.schema([rows.schema.field(base).with_name(name) for name, base in selected.columns])
-        batches = (pa.RecordBatch.from_arrays([batch.column(base) for _, base in selected.columns], schema=schema) for batch in rows)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+            return self._computed(problem)
+        return renamed(selected_scan(self._lake, selected).to_reader(), selected)
+
+    def _computed(self, problem: UnsupportedFeatureError) -> pa.RecordBatchReader:
+        """The rows as DuckDB computes them."""
+        from ducklake_core.engines.duckdb.instance import require_duckdb
+        from ducklake_core.engines.duckdb.query import run
+        from ducklake_core.sql.names import lake_names, sources
+
+        require_duckdb(f"{problem.message}; view.to_spark(session) reads more")
+        with self._lake.reader() as reader:
+            names = lake_names(self._lake, reader, self.snapshot_id)
+        name = quoted_path((self._state.schema_name, self._state.name))
+        return run(*sources(self._lake, names, f"FROM {name}"))
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a lazy DataFrame of a session, classic or Connect.
@@ -136,6 +143,7 @@ class View(Readable):
             UnsupportedFeatureError: Something in the query is not translated; the message names it.
             UsageError: The session does not follow ANSI SQL.
         """
+        from ducklake_core.sql.spark_query import selected_frame, translated_frame
         from ducklake_core.view_sql.selection import selection
         from ducklake_core.view_sql.translation import translate
 
@@ -145,25 +153,5 @@ class View(Readable):
             except UnsupportedFeatureError:
                 translated = translate(reader, self._state)
             else:
-                frame = self._selected(selected).to_spark(session)
-                return frame.select(*(frame["`" + base.replace("`", "``") + "`"].alias(name) for name, base in selected.columns))
-        return self._translated(translated, session)
-
-    def _selected(self, selected: Selection) -> Scan:
-        columns = list(dict.fromkeys(base for _, base in selected.columns))
-        return self._scan(selected.table, columns, selected.where)
-
-    def _scan(self, table: TableState, columns: Sequence[str], where: str | None) -> Scan:
-        from ducklake_core.scan import Scan
-
-        return Scan(table=table, columns=columns, where=where, reader=self._lake.reader, storage=self._lake.storage)
-
-    def _translated(self, translated: Translation, session: SparkSession) -> DataFrame:
-        from ducklake_core.engines.spark.query import run_query, scanned
-
-        frames = {}
-        for scan in translated.scans:
-            # A query calculates with its columns, which a text in place of a number would not let it do.
-            frame = self._scan(scan.table, scan.columns, scan.where).to_spark(session, exact=False)
-            frames[scan.key] = scanned(frame, scan.types, scan.identifiers, self.name)
-        return run_query(translated.sql, frames, translated.identifiers, translated.schema, session, self.name)
+                return selected_frame(self._lake, selected, session)
+        return translated_frame(self._lake, translated, session)

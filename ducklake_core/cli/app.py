@@ -24,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-_READING = (reading.snapshots, reading.tables, reading.files, reading.info, reading.changes, reading.query)
+_READING = (reading.snapshots, reading.tables, reading.files, reading.info, reading.changes, reading.query, reading.sql)
 _MAINTAINING = (
     maintaining.expire,
     maintaining.cleanup,

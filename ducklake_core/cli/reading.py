@@ -9,7 +9,9 @@ import typer
 from ducklake_core.cli.options import At, Columns, Json, TableName, Where
 from ducklake_core.cli.output import plain, print_json, print_rows, print_table
 from ducklake_core.cli.session import opened, reporting, snapshot_at
+from ducklake_core.engines.arrow.readable import first_rows
 from ducklake_core.maintenance.sizes import format_bytes
+from ducklake_core.sql.query import Query
 
 _ROWS_FOR_PEOPLE = 100
 
@@ -129,6 +131,29 @@ def query(
         scan = lake.table(table, at=snapshot_at(at)).scan(columns=_names(columns), where=where)
         reader = (scan if most is None else scan.limit(most)).to_reader()
         count = print_rows(reader, reader.schema.names, as_json=as_json)
+        if not as_json and limit is None and count == _ROWS_FOR_PEOPLE:
+            typer.echo(f"the first {count} rows; --limit gives more", err=True)
+
+
+def sql(
+    context: typer.Context,
+    *,
+    text: Annotated[str, typer.Argument(metavar="SQL", help="One statement in DuckDB's dialect.")],
+    at: At = None,
+    message: Annotated[str | None, typer.Option("--message", help="Commit message of a statement that changes something.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows; 100 by default, with --json all.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Run a query and print its rows, or a statement and print what it did. Most queries need DuckDB."""
+    with reporting(), opened(context, read_only=False) as lake:
+        found = lake.sql(text, at=snapshot_at(at)) if message is None else lake.sql(text, at=snapshot_at(at), message=message)
+        if not isinstance(found, Query):
+            print_json(found) if as_json else typer.echo(str(found))
+            return
+        most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
+        reader = found.to_reader()
+        batches = iter(reader) if most is None else first_rows(iter(reader), most)
+        count = print_rows(batches, reader.schema.names, as_json=as_json)
         if not as_json and limit is None and count == _ROWS_FOR_PEOPLE:
             typer.echo(f"the first {count} rows; --limit gives more", err=True)
 

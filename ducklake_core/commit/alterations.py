@@ -99,7 +99,7 @@ def set_default(state: TableState, *, path: ColumnPath, value: object) -> TableS
 
 
 def set_default_expression(state: TableState, *, path: ColumnPath, expression: str) -> TableState:
-    """With a default that DuckDB computes for each row."""
+    """With a default that is computed when rows lack the column."""
     with about(state):
         _check_top(path, "can have an expression as its default")
         return replace(state, schema=edit_node(state.schema, path, lambda field: with_expression(field, expression)))

@@ -227,6 +227,6 @@ def _insert_partition_spec(builder: SnapshotBuilder, table_id: int, spec: Partit
 def _new_version(builder: SnapshotBuilder, table_id: int, schema: Schema, *, inlined: bool) -> None:
     """Give a table with new columns, keys or names its schema version and a fresh table of inlined rows."""
     builder.schema_changed = True
-    builder.insert("schema_versions", begin_snapshot=builder.snapshot_id, schema_version=builder.schema_version, table_id=table_id)
+    builder.new_schema_version(table_id)
     if inlined:
         builder.new_inlined_table(table_id, schema)

@@ -91,7 +91,10 @@ def _inlined_table(builder: SnapshotBuilder, table_id: int, action: InsertInline
     newest = builder.head.inlined_tables.get(table_id, action.inlined_table)
     # Columns may have changed while inlining was off, which leaves a table without them behind.
     if newest is None or newest.schema_version < action.columns_version:
-        return builder.new_inlined_table(table_id, action.schema)
+        name = builder.new_inlined_table(table_id, action.schema)
+        # DuckDB takes the columns of such rows from the table as it was at this version.
+        builder.new_schema_version(table_id)
+        return name
     return newest.name
 
 

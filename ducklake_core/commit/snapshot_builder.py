@@ -137,6 +137,12 @@ class SnapshotBuilder:
         self.next_file_id += 1
         return self.next_file_id - 1
 
+    def new_schema_version(self, table_id: int) -> None:
+        """Note that a table is of the snapshot's schema version from now on."""
+        row = {"begin_snapshot": self.snapshot_id, "schema_version": self.schema_version, "table_id": table_id}
+        if row not in self.inserts["schema_versions"]:
+            self.insert("schema_versions", **row)
+
     def new_inlined_table(self, table_id: int, schema: Schema) -> str:
         """A fresh table for inlined rows of these columns: its name. One in a transaction and table, with the columns given last."""
         known = self.inlined_tables.get(table_id)

@@ -103,7 +103,10 @@ def _fraction(name: str, value: object) -> float:
 def _seconds(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise _refused(name, "a number of seconds", value)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise _refused(name, "a number of seconds", value) from error
 
 
 def _callable(name: str, value: object) -> object:

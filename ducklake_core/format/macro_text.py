@@ -23,7 +23,7 @@ from ducklake_core.format.expressions.sql_constants import QuotedText, constant_
 from ducklake_core.format.expressions.sql_trees import parse_text
 from ducklake_core.format.types.data_types import GEOMETRY, JSON, VARCHAR, VARIANT, DataType, PrimitiveType
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.types.type_names import type_text
+from ducklake_core.format.types.type_names import duckdb_type, type_text
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.values.value_text import to_cast_text
 
@@ -157,17 +157,10 @@ def _default(text: str, kind: DataType | None) -> Constant:
         raise UnsupportedFeatureError(f"the default {text!r} is no constant, or NULL: only constants with a value are read again by DuckDB")
     if kind is None or constant.type == kind or (promotes(constant.type, kind) and kind != JSON):
         return constant
-    cast = constant_of(parse_text(f"CAST({text} AS {_sql_type(kind)})", "default"))
+    cast = constant_of(parse_text(f"CAST({text} AS {duckdb_type(kind)})", "default"))
     if not isinstance(cast, Constant) or cast.value != constant.value:
         raise UsageError(f"the default {text} is not a value of type {kind}")
     return cast
-
-
-def _sql_type(kind: DataType) -> str:
-    names = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "int128": "HUGEINT"}
-    unsigned = {"uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "uint128": "UHUGEINT"}
-    floats = {"float32": "FLOAT", "float64": "DOUBLE"}
-    return (names | unsigned | floats).get(type_text(kind), type_text(kind))
 
 
 def _body(sql: str, kind: MacroKind, parameters: Sequence[MacroParameter]) -> str:

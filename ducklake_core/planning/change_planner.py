@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ducklake_core.catalog import feed
 from ducklake_core.catalog.feed import Bound, FeedRange
 from ducklake_core.catalog.reading.files import may_match
+from ducklake_core.catalog.reading.macros_in_conditions import without_macro_calls
 from ducklake_core.catalog.reading.mappings import name_mappings
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
@@ -64,7 +65,8 @@ def plan_changes(
     """
     whole = feed_schema(table, kind)
     wanted = feed_columns(table, kind, columns)
-    predicate = None if where is None else parse_predicate(where, whole)
+    condition = without_macro_calls(reader, where, table.snapshot_id)
+    predicate = None if condition is None else parse_predicate(condition, whole)
     pushed, rest = _divided(predicate, kind)
     read = _read_shape(table, whole, wanted, pushed, rest)
     covered = feed.feed_range(reader, table, start, deletions=kind != "insertions")

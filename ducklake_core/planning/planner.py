@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ducklake_core.catalog.inlined.rows import inlined_rows
 from ducklake_core.catalog.reading import files as catalog_files
+from ducklake_core.catalog.reading.macros_in_conditions import without_macro_calls
 from ducklake_core.catalog.reading.mappings import name_mappings
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import CatalogCorruptError, UsageError
@@ -68,7 +69,8 @@ def plan_scan(
     schema, named_virtual = scan_columns(table.schema, columns)
     wanted_virtual = (*named_virtual, *(name for name in virtual if name not in named_virtual))
     _check_projection((*schema.names, *named_virtual), virtual)
-    predicate = None if where is None else as_filter(parse_predicate(where, with_virtual(table.schema)))
+    condition = without_macro_calls(reader, where, table.snapshot_id)
+    predicate = None if condition is None else as_filter(parse_predicate(condition, with_virtual(table.schema)))
     read_schema = _read_schema(table.schema, schema, predicate)
     tasks, lives, report = _tasks(reader, table, read_schema, predicate)
     return ScanPlan(

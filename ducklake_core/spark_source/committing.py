@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import NullType, StructType
@@ -18,6 +19,7 @@ from ducklake_core.format.types.names import split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.spark_source.sealed_options import SealedWriteOptions
 from ducklake_core.spark_source.writing import FilesMessage, WritePlan, reported
+from ducklake_core.staging.computed_defaults import computed_defaults
 from ducklake_core.staging.new_objects import evolve, new_table
 from ducklake_core.staging.write_target import new_write_state
 from ducklake_core.storage.sweeping import NamedFiles
@@ -62,7 +64,8 @@ def plan_write(
     is_new = state.id < 0
     if not is_new:
         evolve(state, _frame_columns(frame, state.schema), "strict")
-    written = new_write_state(state, lake.info, lake.storage)
+    defaults = computed_defaults(state.schema, frame.names, datetime.now(UTC).astimezone())
+    written = new_write_state(state, lake.info, lake.storage, defaults=defaults)
     note_left = SealedWriteOptions.store(note)
     return WritePlan(
         state=written,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, assert_never
@@ -23,6 +24,7 @@ from ducklake_core.format.files.inlined_rows import InlinedRows
 from ducklake_core.format.layout.flushing import flush_rule
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.schema import committed_at
+from ducklake_core.staging.computed_defaults import computed_defaults, inserted_columns
 from ducklake_core.staging.inlining import are_usable, inlined_part
 from ducklake_core.staging.not_null import check_no_nulls
 from ducklake_core.staging.staged_rows import StagedInlined, StagedRows
@@ -65,6 +67,8 @@ class StepExecutor:
 
     def __init__(self, lake: LakeContext) -> None:
         self._lake = lake
+        # DuckDB's now() is when its transaction began, in the time zone of the machine.
+        self._began = datetime.now(UTC).astimezone()
         self.targets: dict[int, DeleteTarget] = {}
 
     def apply(self, staged: StagedTable, step: Step, base: Snapshot) -> list[str]:
@@ -155,7 +159,8 @@ class StepExecutor:
         self, staged: StagedTable, step: ChangeRows | RestoreRows, base: Snapshot, target: DeleteTarget
     ) -> tuple[ChangedRows, StagedRows]:
         """Find the rows that a change is about, and write what becomes of them."""
-        storage, write = self._lake.storage, self.write_state(staged, write_id=target.write_id)
+        given = inserted_columns(step.request) if isinstance(step, ChangeRows) else None
+        storage, write = self._lake.storage, self.write_state(staged, given=given, write_id=target.write_id)
         where = step.narrowing() if isinstance(step, ChangeRows) else None
         state = readable(staged, base)
         if isinstance(step, RestoreRows) and staged.committed is not None and not (staged.rows.files or staged.rows.inlined):
@@ -194,9 +199,23 @@ class StepExecutor:
             return inlined, ()
         return None, write_updated(rows, write) if is_updated else write_table(rows, write)
 
-    def write_state(self, staged: StagedTable, *, row_constraint: Predicate | None = None, write_id: str | None = None) -> WriteState:
-        """Build the settings that the files of a table are written with."""
-        state = new_write_state(staged.state, self._lake.info, self._lake.storage, row_constraint=row_constraint, write_id=write_id)
+    def write_state(
+        self,
+        staged: StagedTable,
+        *,
+        given: Collection[str] | None = None,
+        row_constraint: Predicate | None = None,
+        write_id: str | None = None,
+    ) -> WriteState:
+        """Build the settings that the files of a table are written with, for rows that have the given columns, or all when None."""
+        state = new_write_state(
+            staged.state,
+            self._lake.info,
+            self._lake.storage,
+            defaults=() if given is None else computed_defaults(staged.state.schema, given, self._began),
+            row_constraint=row_constraint,
+            write_id=write_id,
+        )
         abilities = self._lake.database.abilities
         if abilities.inlined_as_is:
             return state

@@ -40,9 +40,9 @@ def inlined_part(frame: Frame, state: WriteState, inline: bool | None = None) ->
     few, frame = frame.few_rows(limit, MOST_BYTES)
     if few is None or not few.num_rows:
         return None, frame
-    from ducklake_core.engines.arrow.fitting import check_row_constraint, fitted
+    from ducklake_core.engines.arrow.fitting import check_row_constraint, fitted, with_computed_defaults
 
-    logical = fitted(few, state, physical=False)
+    logical = fitted(with_computed_defaults(few, state), state, physical=False)
     if state.row_constraint is not None:
         check_row_constraint(logical, state, state.row_constraint)
     rows = inlined_rows_of(logical, state.schema)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -146,9 +146,11 @@ class CommitCoordinator:
             raise
         staged.steps = (*staged.steps, step)
 
-    def write_state(self, staged: StagedTable, *, row_constraint: Predicate | None = None) -> WriteState:
-        """Build the settings that the files of a table are written with."""
-        return self._rows.write_state(staged, row_constraint=row_constraint)
+    def write_state(
+        self, staged: StagedTable, *, given: Collection[str] | None = None, row_constraint: Predicate | None = None
+    ) -> WriteState:
+        """Build the settings that the files of a table are written with, for rows that have the given columns, or all when None."""
+        return self._rows.write_state(staged, given=given, row_constraint=row_constraint)
 
     def named(self, files: Sequence[str]) -> frozenset[str]:
         """Find which of some files the catalog names; a sweep must not delete them."""

@@ -16,6 +16,7 @@ from ducklake_core.format.types.names import join_name
 
 if TYPE_CHECKING:
     from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.format.expressions.scalars import Scalar
     from ducklake_core.format.state import LakeInfo, TableState
     from ducklake_core.storage.filesystems import Storage
 
@@ -69,7 +70,13 @@ def check_replaceable(table: TableState, inline: bool | None) -> None:
 
 
 def new_write_state(
-    table: TableState, info: LakeInfo, storage: Storage, *, row_constraint: Predicate | None = None, write_id: str | None = None
+    table: TableState,
+    info: LakeInfo,
+    storage: Storage,
+    *,
+    defaults: tuple[tuple[int, Scalar], ...] = (),
+    row_constraint: Predicate | None = None,
+    write_id: str | None = None,
 ) -> WriteState:
     """Build the settings for the writers of a table's new files.
 
@@ -77,6 +84,7 @@ def new_write_state(
         table: The table as the write leaves it behind.
         info: The lake.
         storage: How to reach its files.
+        defaults: What columns that rows lack get, by column id, where it is computed.
         row_constraint: What every row must satisfy.
         write_id: Mark of the write, a new one when None.
 
@@ -93,6 +101,7 @@ def new_write_state(
         encrypted=info.encrypted,
         format_version=table.format_version,
         options=options,
+        defaults=defaults,
         row_constraint=row_constraint,
         sort=sort_orders(table.sort_keys, table.schema, name) if options.sort_on_insert else (),
         write_id=write_id or paths.write_id(),

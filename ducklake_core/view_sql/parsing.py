@@ -18,6 +18,13 @@ CATALOG = "__ducklake_catalog_of_the_view"
 """The identifier that takes the place of the placeholder while a text is parsed."""
 
 
+def _substring(parser: Any) -> exp.Expression:
+    """``substring(x FROM 1 FOR 2)`` as ``substring(x, 1, 2)``."""
+    parsed = parser._parse_substring()  # noqa: SLF001 - sqlglot's parsers are made to be extended
+    parts = [parsed.this, parsed.args.get("start"), parsed.args.get("length")]
+    return exp.Anonymous(this="substring", expressions=[part for part in parts if part is not None])
+
+
 class WrittenDuckDB(DuckDB):
     """DuckDB's dialect without the meanings that sqlglot gives functions, so that a list of names can be a list of names."""
 
@@ -31,7 +38,7 @@ class WrittenDuckDB(DuckDB):
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
             name: parser for name, parser in DuckDB.Parser.FUNCTION_PARSERS.items() if name in ("CAST", "TRY_CAST", "EXTRACT")
-        }
+        } | {"SUBSTRING": _substring}
 
 
 def parse_query(sql: str) -> exp.Expression:

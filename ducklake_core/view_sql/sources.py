@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ducklake_core.catalog.reading.macros import macros
@@ -14,6 +15,9 @@ from ducklake_core.format.types.type_parser import without_ids
 from ducklake_core.planning.virtual import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.view_sql.scopes import OutputColumn, Relation
 from ducklake_core.view_sql.typed import Refused
+
+OTHER_SNAPSHOTS = "__ducklake_at"
+"""The schema of names that stand for tables at other snapshots."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,7 +40,8 @@ class TableSource:
 class Sources:
     """Everything that a view reads, at its snapshot."""
 
-    def __init__(self, reader: CatalogReader, snapshot_id: int) -> None:
+    def __init__(self, reader: CatalogReader, snapshot_id: int, then: Mapping[str, TableState] | None = None) -> None:
+        self._then = then or {}
         self._reader = reader
         self._snapshot_id = snapshot_id
         self._count = 0
@@ -54,6 +59,8 @@ class Sources:
         Raises:
             Refused: None, or one in each.
         """
+        if schema == OTHER_SNAPSHOTS and name in self._then:
+            return self._then[name]
         schemas = [schema] if schema else list({folded(one): one for one in (own_schema, DEFAULT_SCHEMA)}.values())
         found = [source for one in schemas if (source := self._named(one, name)) is not None]
         if len(found) != 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ducklake_core.catalog.reading.reader import CatalogReader
@@ -43,23 +44,31 @@ class Translation:
     Attributes:
         sql: A query over ``{key}`` of each scan; its columns are ``identifiers``.
         schema: Its columns as DuckDB names and types them.
+        subject: What it is, for messages.
     """
 
-    view: str
+    subject: str
     sql: str
     identifiers: tuple[str, ...]
     schema: Schema
     scans: tuple[TableScan, ...]
 
 
-def translate(reader: CatalogReader, view: ViewState) -> Translation:
+def translate(
+    reader: CatalogReader, view: ViewState, subject: str | None = None, then: Mapping[str, TableState] | None = None
+) -> Translation:
     """The view's query in Spark SQL.
+
+    Args:
+        view: The view, or a query as if it were one.
+        subject: What messages call it, the view by its name when None.
+        then: Tables at other snapshots, by the names that stand for them.
 
     Raises:
         UnsupportedFeatureError: Something in it is not translated; the message names it.
     """
-    sources = Sources(reader, view.snapshot_id)
-    name = join_name(view.schema_name, view.name)
+    sources = Sources(reader, view.snapshot_id, then)
+    name = f"view {join_name(view.schema_name, view.name)}" if subject is None else subject
     try:
         query = Queries(sources=sources, view=view).whole_view()
         names = [column.name for column in query.columns]
@@ -71,11 +80,11 @@ def translate(reader: CatalogReader, view: ViewState) -> Translation:
         if twice is not None:
             raise Refused(f"it has two columns {twice!r}")
     except Refused as problem:
-        raise UnsupportedFeatureError(f"cannot read view {name}: {problem}; docs/views.md lists what is understood", view=name) from problem
+        raise UnsupportedFeatureError(f"cannot read {name}: {problem}; docs/views.md lists what is understood", view=name) from problem
     except RecursionError as problem:
-        raise UnsupportedFeatureError(f"cannot read view {name}: its SQL is nested too deep", view=name) from problem
+        raise UnsupportedFeatureError(f"cannot read {name}: its SQL is nested too deep", view=name) from problem
     return Translation(
-        view=name,
+        subject=name,
         sql=query.sql,
         identifiers=tuple(column.sql for column in query.columns),
         schema=Schema(columns=fields),

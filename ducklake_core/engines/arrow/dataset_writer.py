@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ducklake_core.engines.arrow.fitting import check_row_constraint, fitted
+from ducklake_core.engines.arrow.fitting import check_row_constraint, fitted, with_computed_defaults
 from ducklake_core.engines.arrow.partition_buffer import PartitionBuffer, PartitionValues, partition_codes
 from ducklake_core.engines.arrow.sorting import sorted_rows
 from ducklake_core.engines.arrow.write_state import WriteState
@@ -95,6 +95,8 @@ class DatasetWriter:
             return
         if not batch.num_columns:
             raise self._state.without_columns()
+        if self._state.defaults:
+            batch = with_computed_defaults(batch, self._state)
         if self._incoming and self._incoming[0].schema != batch.schema:
             self._take_incoming()
         # However large a batch is, it must not become one step: files would grow beyond the target.

@@ -42,6 +42,24 @@ def fitted(data: Data, state: WriteState, *, physical: bool = True, first_row: i
         raise
 
 
+def with_computed_defaults(data: Data, state: WriteState) -> Data:
+    """The rows with the columns that they lack and whose defaults are computed.
+
+    Raises:
+        SchemaError: A default does not fit its column.
+    """
+    from ducklake_core.engines.arrow.scalars import assigned
+
+    given = {name.casefold() for name in data.schema.names}
+    by_id = {column.id: column for column in state.schema}
+    rows = pa.RecordBatch.from_arrays([pa.nulls(data.num_rows)], names=["rows"])
+    for column_id, scalar in state.defaults:
+        column = by_id.get(column_id)
+        if column is not None and column.name.casefold() not in given:
+            data = data.append_column(column.name, assigned(scalar, column, rows))
+    return data
+
+
 def _first_refused(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> int | None:
     """The first row that does not fit; None when it is the columns that do not."""
     low, high = 0, data.num_rows

@@ -15,6 +15,8 @@ from ducklake_core.engines.arrow.evaluate import column_of, compared, evaluate
 from ducklake_core.engines.arrow.partition_keys import has_key_value
 from ducklake_core.engines.arrow.scalar_arithmetic import arithmetic, number_function
 from ducklake_core.engines.arrow.scalar_cast import cast_scalar
+from ducklake_core.engines.arrow.scalar_random import FUNCTIONS as random_functions
+from ducklake_core.engines.arrow.scalar_random import random_values
 from ducklake_core.engines.arrow.scalar_text import joined, of_text, with_constants
 from ducklake_core.engines.arrow.scalar_values import TypedArray, as_type, nulls, repeated, unified_type, without
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
@@ -219,6 +221,8 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
     function, rows = call.function, batch.num_rows
     if function == "coalesce":
         return _coalesce(call.arguments, batch)
+    if function in random_functions:
+        return random_values(function, rows)
     values = [_eval(argument, batch) for argument in call.arguments]
     match function:
         case "+" | "-" | "*" | "/" | "//" | "%":

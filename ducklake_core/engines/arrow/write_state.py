@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.expressions.scalars import Scalar
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.layout.flushing import FlushRule
@@ -31,6 +32,7 @@ class WriteState:
         write_id: Mark in the names of all files of this write (``format.paths.write_id``).
         storage: Where the directory is.
         options: The table's options: encoding, target size, hive directories.
+        defaults: What columns that the rows lack get instead of a constant, by column id.
         row_constraint: When given, every row must satisfy it, else the write fails.
         encrypted: Whether each file is encrypted, under a key that its writer makes.
         sort: What the rows of each file are sorted by.
@@ -47,6 +49,7 @@ class WriteState:
     write_id: str = field(default_factory=paths.write_id)
     storage: Storage = field(default_factory=Storage)
     options: Options = field(default_factory=Options)
+    defaults: tuple[tuple[int, Scalar], ...] = ()
     row_constraint: Predicate | None = None
     encrypted: bool = False
     sort: tuple[SortOrder, ...] = ()

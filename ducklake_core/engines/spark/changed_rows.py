@@ -267,7 +267,7 @@ class _Join:
 def _writer(change: RowChange, state: WriteState, merging: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     flat = change.flat
     width = len(flat)
-    positions_state = replace(state, schema=_POSITIONS, partition_spec=None, row_constraint=None, sort=())
+    positions_state = replace(state, schema=_POSITIONS, partition_spec=None, defaults=(), row_constraint=None, sort=())
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with serialize_errors(), ChangeWriter(change, state) as writer, DatasetWriter(positions_state) as noted:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _ANSI = "spark.sql.ansi.enabled"
 
 
-def scanned(frame: DataFrame, types: Sequence[DataType], identifiers: Sequence[str], view: str) -> DataFrame:
+def scanned(frame: DataFrame, types: Sequence[DataType], identifiers: Sequence[str], subject: str) -> DataFrame:
     """A scan with the columns that the query knows.
 
     Raises:
@@ -26,16 +26,16 @@ def scanned(frame: DataFrame, types: Sequence[DataType], identifiers: Sequence[s
         if field.dataType != to_spark_type(expected):
             kind = field.dataType.simpleString()
             raise UnsupportedFeatureError(
-                f"cannot read view {view}: this session reads column {field.name!r} of type {expected} as {kind}; "
+                f"cannot read {subject}: this session reads column {field.name!r} of type {expected} as {kind}; "
                 "set spark.sql.legacy.parquet.nanosAsLong to false",
-                view=view,
+                subject=subject,
                 column=field.name,
             )
     return frame.toDF(*identifiers)
 
 
 def run_query(
-    sql: str, frames: Mapping[str, DataFrame], identifiers: Sequence[str], schema: Schema, session: SparkSession, view: str
+    sql: str, frames: Mapping[str, DataFrame], identifiers: Sequence[str], schema: Schema, session: SparkSession, subject: str
 ) -> DataFrame:
     """The rows of a query over frames, classic or Connect; nothing runs before an action.
 
@@ -51,7 +51,7 @@ def run_query(
 
     if str(session.conf.get(_ANSI, "true")).lower() != "true":
         raise UsageError(
-            f"cannot read view {view}: set {_ANSI} to true, as wrong numbers would come out where DuckDB reports an overflow", view=view
+            f"cannot read {subject}: set {_ANSI} to true, as wrong numbers would come out where DuckDB reports an overflow", subject=subject
         )
     try:
         # mypy takes the names for `args`.
@@ -59,7 +59,7 @@ def run_query(
         found = frame.schema
     except AnalysisException as problem:
         reason = str(problem).splitlines()[0]
-        raise UnsupportedFeatureError(f"cannot read view {view}: Spark does not run its query: {reason}", view=view) from problem
+        raise UnsupportedFeatureError(f"cannot read {subject}: Spark does not run its query: {reason}", subject=subject) from problem
     columns = []
     for identifier, column in zip(identifiers, schema, strict=True):
         wanted = to_spark_type(column.type)

@@ -63,7 +63,7 @@ def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = Non
     frame = for_python(df)
     if state.partition_spec is not None and state.distribute and not state.options.per_thread_output:
         frame = distribute(frame, names, state.partition_spec, state.schema)
-    if state.sort:
+    if state.sort and not _sorts_by_defaults(state):
         in_order = sort_within_partitions(frame, names, state.sort, state.schema, state.table)
         frame, state = (frame, state) if in_order is None else (in_order, replace(state, sort=()))
     report = frame.mapInArrow(_partition_writer(state, names), _REPORT)
@@ -78,6 +78,12 @@ def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = Non
     if may_have_lost(rows, df.sparkSession):
         sweep(state.storage, state.directory, state.write_id, named=named, keep=[file.path for file in files])
     return files
+
+
+def _sorts_by_defaults(state: WriteState) -> bool:
+    """Whether a key of the order is computed by the writer alone, who then sorts as well."""
+    computed = {state.schema.by_id()[column_id].name for column_id, _ in state.defaults}
+    return any(computed.intersection(order.columns) for order in state.sort)
 
 
 def _partition_writer(state: WriteState, names: Sequence[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

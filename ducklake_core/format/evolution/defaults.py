@@ -49,7 +49,7 @@ def with_default(field: Field, value: object) -> Field:
 
 
 def with_expression(field: Field, sql: str) -> Field:
-    """The column with a default that DuckDB computes for each new row, such as ``now()``.
+    """The column with a default that is computed for new rows that lack it, such as ``now()``.
 
     Raises:
         UsageError: Not one expression, or one that reads columns or tables.

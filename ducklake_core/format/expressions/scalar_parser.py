@@ -68,6 +68,19 @@ def constant_expression(value: Literal) -> Expression:
     return Expression(text=repr(value.value), sql="", scalar=value)
 
 
+def scalar_of(root: exp.Expression, text: str) -> Scalar:
+    """A parsed expression without columns as a scalar.
+
+    Raises:
+        UnsupportedFeatureError: Only a SQL engine can evaluate it; the message is the part that is not understood.
+        UsageError: A constant that cannot be read.
+    """
+    try:
+        return _Parser(text, Schema(columns=())).scalar(root)
+    except _Obstacle as obstacle:
+        raise UnsupportedFeatureError(str(obstacle)) from obstacle
+
+
 def _column_paths(root: exp.Expression) -> list[tuple[str, ...]]:
     return [tuple(part.name for part in column.parts) for column in root.find_all(exp.Column)]
 
@@ -120,6 +133,12 @@ class _Parser:
             case exp.Substring() if node.args.get("start") is not None:
                 sizes = [node.args["start"], node.args.get("length")]
                 return self.call("substring", node.this, *(size for size in sizes if size is not None))
+            case exp.Uuid():
+                return self.call("uuid")
+            case exp.Rand() if node.this is None:
+                return self.call("random")
+            case exp.Anonymous() if not node.expressions and node.name.lower() in ("uuidv4", "uuidv7"):
+                return self.call("uuidv7" if node.name.lower() == "uuidv7" else "uuid")
             case _:
                 raise _Obstacle(node.sql(dialect="duckdb"))
 

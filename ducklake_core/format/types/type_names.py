@@ -49,6 +49,23 @@ def type_text(data_type: DataType) -> str:
             return "struct"
 
 
+_DUCKDB_TYPES = {
+    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "int128": "HUGEINT",
+    "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "uint128": "UHUGEINT",
+    "float32": "FLOAT", "float64": "DOUBLE",
+}  # fmt: skip
+
+
+def duckdb_type(data_type: DataType) -> str:
+    """The name of a type without children in DuckDB's SQL.
+
+    >>> duckdb_type(PrimitiveType(name="int8")), duckdb_type(DecimalType(precision=10, scale=2))
+    ('TINYINT', 'decimal(10,2)')
+    """
+    text = type_text(data_type)
+    return _DUCKDB_TYPES.get(text, text)
+
+
 def parse_leaf_type(text: str) -> DataType:
     """The type that a text without children stands for.
 

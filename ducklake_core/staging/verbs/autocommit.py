@@ -61,7 +61,7 @@ class TableAlterations(ABC):
     def set_default(
         self, column: ColumnName, value: object = None, *, expression: str | None = None, **commit: Unpack[CommitOptions]
     ) -> Snapshot | None:
-        """Give a column another default for new rows: a value, or SQL that DuckDB computes for each row it inserts."""
+        """Give a column another default for new rows: a value, or SQL that is computed when rows lack it."""
         return self._alter(lambda tx: tx.set_default(self.name, column, value, expression=expression), commit)
 
     def drop_default(self, column: ColumnName, **commit: Unpack[CommitOptions]) -> Snapshot | None:

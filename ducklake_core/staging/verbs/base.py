@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ducklake_core.commit.operations import operation
 from ducklake_core.staging.namespace import StagedCatalog
+
+Given = TypeVar("Given")
 
 if TYPE_CHECKING:
     from ducklake_core.format.state import Snapshot
@@ -48,6 +50,15 @@ class OpenTransaction(ABC):
     @abstractmethod
     def _whole_or_nothing(self) -> AbstractContextManager[None]:
         """A call that fails leaves nothing staged."""
+
+    def _without_macros(self, given: Given) -> Given | str:
+        """A condition or expression with macros of the base snapshot in place of their calls."""
+        from ducklake_core.catalog.reading.macros_in_conditions import without_macro_calls
+
+        if not isinstance(given, str):
+            return given
+        with self._lake.reader() as reader:
+            return without_macro_calls(reader, given, self._catalog.base.id)
 
     def _stage(self, staged: StagedTable, step: Step) -> None:
         self._coordinator.stage(staged, step, self._catalog.base)

@@ -95,8 +95,8 @@ class AlterationVerbs(OpenTransaction):
             table: The table.
             column: The column.
             value: The value, None for none.
-            expression: Instead of a value, SQL that DuckDB computes for each row it inserts, such as ``now()``. This library
-                refuses to write rows that lack such a column.
+            expression: Instead of a value, SQL that is computed when rows lack the column, such as ``now()`` or ``uuid()``
+                (docs/definitions.md).
         """
         path = column_path(column)
         if expression is None:

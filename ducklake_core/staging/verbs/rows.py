@@ -32,7 +32,8 @@ class RowVerbs(OpenTransaction):
             return
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
-            predicate = None if where is None else parse_predicate(where, with_virtual(staged.state.schema))
+            condition = self._without_macros(where)
+            predicate = None if condition is None else parse_predicate(condition, with_virtual(staged.state.schema))
             self._select(staged, DeleteWhere(where=predicate, session=spark))
 
     def update(self, name: str, values: Mapping[str, object], *, where: Where = None, spark: SparkSession | None = None) -> None:
@@ -43,7 +44,8 @@ class RowVerbs(OpenTransaction):
             return
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
-            request = update_request(staged.name, staged.state.schema, values, where)
+            plain = {column: self._without_macros(value) for column, value in values.items()}
+            request = update_request(staged.name, staged.state.schema, plain, self._without_macros(where))
             self._select(staged, ChangeRows(request=request, session=spark))
 
     def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str]) -> Merge[None]:

@@ -207,3 +207,16 @@ def test_which_lake(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "ducklake.toml").write_text(f'[lakes.mine]\ncatalog = "{sqlite_address.url}"\n')
     assert len(answer(run("--lake mine tables --json"))) == 2
     assert len(answer(run(f"--lake '{sqlite_address.attach}' tables --json", DUCKLAKE_URL="sqlite:///elsewhere"))) == 2
+
+
+@pytest.mark.takes_seconds
+def test_sql(lake: DuckLake, run: Run) -> None:
+    assert lines(run('sql "SELECT b, count(*) AS n FROM t WHERE a >= 148 GROUP BY b ORDER BY n, b" --json')) == [
+        {"b": "v148", "n": 1},
+        {"b": "v149", "n": 1},
+        {"b": "w", "n": 50},
+    ]
+    assert "the first 100 rows" in run('sql "SELECT a, a + 1 AS c FROM t"').stderr
+    assert "1 rows deleted" in run('sql "DELETE FROM t WHERE a = 30" --message "one less"').stdout
+    assert lake.snapshot().message == "one less"
+    assert "not supported" in run('sql "VACUUM"', code=FAILED).stderr

@@ -326,3 +326,15 @@ def test_refusals_are_those_of_files(small: DuckLake) -> None:
     with pytest.raises(SchemaError, match="nanoseconds"):
         small.write("i", pa.table({"i": pa.array([pa.MonthDayNano([1, 2, 3])])}))
     assert small.table("t").scan().to_arrow()["a"].to_pylist() == [1]
+
+
+def test_rows_after_a_new_default_keep_their_values(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", pa.table({"k": [1]}))
+    lake.table("t").add_column("z", "int32", default=3)
+    lake.table("t").set_default("z", 4)
+    lake.table("t").append(pa.table({"k": [2]}))
+    lake.table("t").drop_default("z")
+    with attached(sqlite_address) as duck:
+        assert duck.rows("FROM t ORDER BY k") == [(1, 3), (2, 4)]
+    assert lake.table("t").to_arrow().column("z").to_pylist() == [3, 4]

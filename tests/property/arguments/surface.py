@@ -94,6 +94,8 @@ _VALID: Mapping[str, Mapping[str, Any]] = {
     "set_sorted_by": {"keys": ["id"]},
     "upsert": {"on": ["id"]},
     "merge": {"on": ["id"]},
+    "sql": {"sql": "DELETE FROM t WHERE id = 1"},
+    "register": {"spark": None},
     "delete": {"where": "id = 1"},
     "update": {"values": {"b": "'z'"}},
     "restore": {"at": 1},

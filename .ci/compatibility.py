@@ -1,0 +1,276 @@
+"""Writes docs/compatibility.md: DuckDB's functions and options of lakes with all of their parameters, and what stands for each here.
+
+Every name on our side is looked up in the code, every test in its file; what is not there any more is an error. ``--check`` compares the
+page with what would be written. tests/project/test_compatibility.py also compares the rows with the installed extension.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import ducklake_core
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "compatibility.md"
+FIRST = {
+    "DuckLake.snapshots",
+    "DuckLake.snapshot",
+    "DuckLake.tables",
+    "DuckLake.table",
+    "DuckLake.transaction",
+    "DuckLake.connect",
+    "DuckLake.create",
+    "DuckLake.set_option",
+    "DuckLake.expire_snapshots",
+    "DuckLake.cleanup_old_files",
+    "DuckLake.merge_adjacent_files",
+    "TransactionResult.snapshot",
+}
+"""What release 0.1.0 had."""
+
+
+class Row(NamedTuple):
+    """One parameter, or a function itself (``""``).
+
+    Attributes:
+        theirs: The parameter's name in DuckDB; parameters by place have the names of the documentation.
+        ours: ``Class.method`` or ``Class.method(parameter)`` of :mod:`ducklake_core`, or words.
+        test: ``folder/file::test`` below tests, empty where words say why there is none.
+    """
+
+    theirs: str
+    ours: str
+    test: str = ""
+
+
+_CATALOG = Row("catalog", "the object `lake` itself")
+
+
+def _maintained(verb: str, test: str) -> list[Row]:
+    return [Row("dry_run", f"DuckLake.{verb}(dry_run)", test), Row("older_than", f"DuckLake.{verb}(older_than)", test)]
+
+
+def _feed(verb: str) -> list[Row]:
+    test = "behaviour/change_feed/test_histories.py::test_every_range_tells_what_happened"
+    return [
+        _CATALOG,
+        Row("schema_name", "DuckLake.table(name)", test),
+        Row("table_name", "DuckLake.table(name)", test),
+        Row("start_snapshot", f"Table.{verb}(start)", test),
+        Row("end_snapshot", f"Table.{verb}(end)", test),
+    ]
+
+
+_MERGE = "behaviour/maintenance/test_merge.py::test_limits_and_options"
+_REWRITE = "behaviour/maintenance/test_rewrite.py::test_thresholds_and_scopes"
+_FLUSH = "behaviour/maintenance/test_flush.py::test_only_what_is_asked_for"
+_ADD = "behaviour/lake/adding/test_same_catalog.py::test_the_catalog_is_the_reference_s"
+_REFUSE = "behaviour/lake/adding/test_refusals.py::test_refusals"
+_LIST = "behaviour/lake/test_listings.py::test_listings_through_history"
+_OPTIONS = "behaviour/lake/test_listings.py::test_options_and_settings"
+_COMMIT = "behaviour/lake/test_face.py::test_commit_messages_can_be_required"
+_OPEN = "behaviour/lake/test_opening.py::test_open_creates_once"
+
+_DATA_PATH = "unit/catalog/test_bootstrap.py::test_data_path_must_be_the_stored_one_unless_overridden"
+
+FUNCTIONS: dict[str, list[Row]] = {
+    "ducklake_snapshots": [_CATALOG, Row("", "DuckLake.snapshots", _LIST)],
+    "ducklake_current_snapshot": [_CATALOG, Row("", "DuckLake.snapshot", _LIST)],
+    "ducklake_last_committed_snapshot": [
+        _CATALOG,
+        Row("", "TransactionResult.snapshot", "behaviour/lake/test_face.py::test_several_tables_in_one_snapshot"),
+    ],
+    "ducklake_table_info": [_CATALOG, Row("", "DuckLake.tables", "behaviour/lake/test_inspection.py::test_listings_are_those_of_duckdb")],
+    "ducklake_table_insertions": _feed("insertions"),
+    "ducklake_table_deletions": _feed("deletions"),
+    "ducklake_table_changes": _feed("changes"),
+    "ducklake_list_files": [
+        _CATALOG,
+        Row("table_name", "DuckLake.table(name)", _LIST),
+        Row("schema", "DuckLake.table(name)", _LIST),
+        Row("snapshot_version", "DuckLake.table(at)", _LIST),
+        Row("snapshot_time", "DuckLake.table(at)", "behaviour/lake/test_face.py::test_time_travel_and_history"),
+        Row("", "Table.list_files", _LIST),
+    ],
+    "ducklake_options": [_CATALOG, Row("", "DuckLake.scoped_options", _OPTIONS)],
+    "ducklake_settings": [_CATALOG, Row("", "DuckLake.settings", _OPTIONS)],
+    "ducklake_set_option": [
+        _CATALOG,
+        Row("name", "DuckLake.set_option(name)", _OPTIONS),
+        Row("value", "DuckLake.set_option(value)", _OPTIONS),
+        Row("schema", "DuckLake.set_option(schema)", "behaviour/lake/test_options_taken_away.py::test_the_wider_scope_is_in_force_again"),
+        Row(
+            "table_name", "DuckLake.set_option(table)", "behaviour/lake/test_options_taken_away.py::test_the_wider_scope_is_in_force_again"
+        ),
+    ],
+    "ducklake_set_commit_message": [
+        _CATALOG,
+        Row("author", "DuckLake.transaction(author)", _COMMIT),
+        Row("commit_message", "DuckLake.transaction(message)", _COMMIT),
+        Row("extra_info", "DuckLake.transaction(extra_info)", "behaviour/lake/test_commit_ids.py::test_keys_that_are_kept_for_commits"),
+    ],
+    "ducklake_commit": [
+        _CATALOG,
+        Row("snapshot", "not offered: a transaction commits when its block ends"),
+        Row("max_retry_count", "no parameter: conflicts are planned again, see docs/row-changes.md"),
+        Row("retry_wait_ms", "as above"),
+        Row("retry_backoff", "as above"),
+    ],
+    "ducklake_add_data_files": [
+        _CATALOG,
+        Row("table_name", "DuckLake.add_data_files(table)", _ADD),
+        Row("files", "DuckLake.add_data_files(paths)", _ADD),
+        Row("schema", "DuckLake.add_data_files(table)", _ADD),
+        Row("hive_partitioning", "DuckLake.add_data_files(hive_partitioning)", _ADD),
+        Row("allow_missing", "DuckLake.add_data_files(allow_missing)", _REFUSE),
+        Row("ignore_extra_columns", "DuckLake.add_data_files(ignore_extra_columns)", _REFUSE),
+    ],
+    "ducklake_cleanup_old_files": [
+        _CATALOG,
+        Row("cleanup_all", "DuckLake.cleanup_old_files(cleanup_all)", "behaviour/maintenance/test_cleanup.py::test_floor"),
+        *_maintained("cleanup_old_files", "behaviour/maintenance/test_cleanup.py::test_floor"),
+    ],
+    "ducklake_delete_orphaned_files": [
+        _CATALOG,
+        Row("cleanup_all", "DuckLake.delete_orphaned_files(cleanup_all)", "behaviour/maintenance/test_orphans.py::test_floor_and_option"),
+        *_maintained("delete_orphaned_files", "behaviour/maintenance/test_orphans.py::test_floor_and_option"),
+    ],
+    "ducklake_expire_snapshots": [
+        _CATALOG,
+        Row(
+            "versions", "DuckLake.expire_snapshots(versions)", "behaviour/maintenance/test_expire.py::test_newest_snapshot_is_never_expired"
+        ),
+        Row("dry_run", "DuckLake.expire_snapshots(dry_run)", "behaviour/maintenance/test_expire.py::test_dry_run_changes_nothing"),
+        Row(
+            "older_than", "DuckLake.expire_snapshots(older_than)", "behaviour/maintenance/test_expire.py::test_times_are_compared_as_times"
+        ),
+    ],
+    "ducklake_merge_adjacent_files": [
+        _CATALOG,
+        Row("table_name", "DuckLake.merge_adjacent_files(table)", _MERGE),
+        Row("schema", "DuckLake.merge_adjacent_files(schema)", _MERGE),
+        Row("max_compacted_files", "DuckLake.merge_adjacent_files(max_compacted_files)", _MERGE),
+        Row("min_file_size", "DuckLake.merge_adjacent_files(min_file_size)", _MERGE),
+        Row("max_file_size", "DuckLake.merge_adjacent_files(max_file_size)", _MERGE),
+    ],
+    "ducklake_rewrite_data_files": [
+        _CATALOG,
+        Row("table_name", "DuckLake.rewrite_data_files(table)", _REWRITE),
+        Row("schema", "DuckLake.rewrite_data_files(schema)", _REWRITE),
+        Row("delete_threshold", "DuckLake.rewrite_data_files(delete_threshold)", _REWRITE),
+    ],
+    "ducklake_flush_inlined_data": [
+        _CATALOG,
+        Row("table_name", "DuckLake.flush_inlined_data(table)", _FLUSH),
+        Row("schema_name", "DuckLake.flush_inlined_data(schema)", _FLUSH),
+    ],
+}
+"""By function of the extension; ``ducklake_scan`` is DuckDB's own way of reading files and takes no call by users."""
+
+ATTACH: list[Row] = [
+    Row("DATA_PATH", "DuckLake.connect(data_path)", _DATA_PATH),
+    Row("OVERRIDE_DATA_PATH", "DuckLake.connect(override_data_path)", _DATA_PATH),
+    Row(
+        "METADATA_SCHEMA",
+        "DuckLake.connect(metadata_schema)",
+        "behaviour/lake/test_metadata_schema.py::test_both_write_a_lake_in_any_schema",
+    ),
+    Row(
+        "READ_ONLY",
+        "DuckLake.connect(read_only)",
+        "behaviour/lake/test_opening.py::test_a_lake_that_only_reads_refuses_every_verb_that_writes",
+    ),
+    Row("ENCRYPTED", "DuckLake.create(encrypted)", "behaviour/lake/test_encrypted_writes.py::test_both_write_in_turns"),
+    Row("CREATE_IF_NOT_EXISTS", "DuckLake.open(create)", _OPEN),
+    Row("SNAPSHOT_VERSION", "DuckLake.at(at)", "behaviour/lake/test_opening.py::test_a_whole_lake_at_one_snapshot"),
+    Row("SNAPSHOT_TIME", "DuckLake.at(at)", "behaviour/lake/test_opening.py::test_a_whole_lake_at_one_snapshot"),
+    Row("DATA_INLINING_ROW_LIMIT", "DuckLake.set_option(name)", "behaviour/lake/test_inlining.py::test_which_writes_are_inlined"),
+    Row(
+        "AUTOMATIC_MIGRATION",
+        "DuckLake.migrate",
+        "behaviour/maintenance/test_migrate.py::test_every_snapshot_shows_the_same_rows_afterwards",
+    ),
+    Row("METADATA_CATALOG", "no parameter: nothing is attached"),
+    Row("METADATA_PATH", "DuckLake.connect(catalog)", _OPEN),
+    Row("METADATA_PARAMETERS", "parameters of the database's address"),
+]
+
+STATEMENTS: list[Row] = [
+    Row("FROM t AT (VERSION => 3)", "DuckLake.sql(sql)", "behaviour/sql/test_queries.py::test_answers"),
+    Row("INSERT, UPDATE, DELETE, MERGE", "DuckLake.sql(sql)", "behaviour/sql/test_statements.py::test_statements_do_what_duckdb_does"),
+    Row("CREATE, DROP, ALTER, COMMENT", "DuckLake.sql(sql)", "behaviour/sql/test_statements.py::test_statements_do_what_duckdb_does"),
+    Row("BEGIN ... COMMIT", "Transaction.sql(sql)", "behaviour/sql/test_statements.py::test_several_in_a_transaction"),
+    Row("DEFAULT now()", "Table.append(data)", "behaviour/lake/test_computed_defaults.py::test_rows_in_process"),
+    Row("macro(x) in a condition", "Table.scan(where)", "behaviour/lake/test_macros_in_conditions.py::test_conditions"),
+]
+
+
+def page() -> str:
+    """The page.
+
+    Raises:
+        LookupError: A name on our side, or a test, that is not there.
+    """
+    lines = [
+        "# Functions of DuckDB and ours",
+        "",
+        "Written by `.ci/compatibility.py` from the code: every name of ours is looked up in it, every test exists, and the functions and their",
+        "parameters are those of the installed extension. Tests are below `tests`. Behaviour that is not the same is in [differences](differences.md).",
+        "",
+    ]
+    for title, rows in {**FUNCTIONS, "ATTACH": ATTACH, "SQL": STATEMENTS}.items():
+        lines += [f"## {title}", "", "| DuckDB | here | since | tested by |", "|---|---|---|---|"]
+        lines += [_line(row) for row in rows] + [""]
+    return "\n".join(lines)
+
+
+def _line(row: Row) -> str:
+    known = _is_known(row.ours)
+    here = f"`{row.ours}`" if known else row.ours
+    since = "" if not known else "0.1.0" if _split(row.ours)[0] in FIRST else "unreleased"
+    test = f"`{_checked_test(row.test)}`" if row.test else ""
+    return f"| {f'`{row.theirs}`' if row.theirs else 'what it returns'} | {here} | {since} | {test} |"
+
+
+def _is_known(text: str) -> bool:
+    """Whether it is a name of ours, which then has to exist; words are not."""
+    name, parameter = _split(text)
+    owner, _, method = name.partition(".")
+    if not method.isidentifier() or not hasattr(ducklake_core, owner):
+        return False
+    found = inspect.getattr_static(getattr(ducklake_core, owner), method, None)
+    if found is None:
+        raise LookupError(f"ducklake_core has no {name}")
+    if parameter and parameter not in inspect.signature(getattr(getattr(ducklake_core, owner), method)).parameters:
+        raise LookupError(f"{name} has no parameter {parameter}")
+    return True
+
+
+def _split(text: str) -> tuple[str, str]:
+    name, _, parameter = text.rstrip(")").partition("(")
+    return name, parameter
+
+
+def _checked_test(test: str) -> str:
+    file, _, name = test.partition("::")
+    if name not in _tests_of(file):
+        raise LookupError(f"tests/{file} has no test {name}")
+    return test
+
+
+@cache
+def _tests_of(file: str) -> frozenset[str]:
+    tree = ast.parse((ROOT / "tests" / file).read_text())
+    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+
+
+if __name__ == "__main__":
+    text = page()
+    if "--check" in sys.argv and PAGE.read_text() != text:
+        sys.exit("docs/compatibility.md is not what the code says: run python .ci/compatibility.py")
+    PAGE.write_text(text)

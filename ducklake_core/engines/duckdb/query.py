@@ -1,0 +1,209 @@
+"""Queries run in this process by DuckDB, over scans of this library.
+
+A new instance gets what the query may name: tables as views over datasets, the lake's views and macros with the texts that the catalog
+has. So names mean what they mean in DuckDB, and files are read, decrypted and left out as everywhere else in this library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from ducklake_core.engines.duckdb.instance import new_instance
+from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
+from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
+from ducklake_core.format.macro_text import MacroImplementation
+from ducklake_core.format.types.data_types import GEOMETRY, INT128, INTERVAL, TIMETZ, UINT128, VARIANT
+from ducklake_core.format.types.names import folded, quoted_path
+from ducklake_core.format.types.type_names import duckdb_type, parse_leaf_type
+from ducklake_core.format.view_text import PLACEHOLDER
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+    from ducklake_core.format.types.data_types import Field
+
+_CATALOG = "memory"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewSource:
+    """A view that queries may name; ``sql`` is as the catalog has it."""
+
+    schema_name: str
+    name: str
+    sql: str
+    column_aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroSource:
+    """A macro that queries may call."""
+
+    schema_name: str
+    name: str
+    implementations: tuple[MacroImplementation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What a query may name."""
+
+    tables: tuple[TableSource, ...] = ()
+    views: tuple[ViewSource, ...] = ()
+    macros: tuple[MacroSource, ...] = ()
+
+
+Target: TypeAlias = "Sequence[tuple[str, Field]]"
+"""Columns that rows are for, by their names."""
+
+
+def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bool = False) -> pa.RecordBatchReader:
+    """The rows of a query, as a stream.
+
+    Args:
+        sql: The query.
+        sources: What it may name.
+        target: Columns that the rows are for, in their order: they get the names and, where those have no children, the types of these.
+        by_name: Whether the query's own names say which of the columns they are for.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed.
+        UsageError: DuckDB refuses the query, or fails while it runs; the message is its own.
+        DuckLakeError: A table cannot be read.
+    """
+    connection, failures = new_instance(), Failures()
+    try:
+        prepared = _prepared(connection, sources, failures)
+        reader = _reader(connection, sql, prepared, target, by_name=by_name)
+    except BaseException as problem:
+        connection.close()
+        raise _told(problem, failures, sql) from problem
+    return pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, connection, failures, sql))
+
+
+def _reader(
+    connection: DuckDBPyConnection, sql: str, refused: Sequence[str], target: Target | None, *, by_name: bool
+) -> pa.RecordBatchReader:
+    import duckdb
+
+    try:
+        text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
+        return connection.execute(text).to_arrow_reader()
+    except duckdb.CatalogException as problem:
+        raise NotFoundError("; ".join([_line(problem), *refused])) from problem
+
+
+def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:
+    """The query with its columns cast to those that they are for, as DuckDB casts what is inserted."""
+    own = [row[0] for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
+    if by_name:
+        known = {folded(name): (name, column) for name, column in target}
+        unknown = [name for name in own if folded(name) not in known]
+        if unknown:
+            raise UsageError(f"the table has no column {', '.join(map(repr, unknown))}", columns=unknown)
+        target = [known[folded(name)] for name in own]
+    if len(own) != len(target):
+        raise UsageError(f"the query has {len(own)} columns, for {len(target)} of the table")
+    columns = [f"{cast_text(f'c{place}', column)} AS {quoted_path((name,))}" for place, (name, column) in enumerate(target)]
+    names = ", ".join(f"c{place}" for place in range(len(own)))
+    return f"SELECT {', '.join(columns)} FROM ({sql}) AS __ducklake_rows({names})"  # noqa: S608 - names are quoted
+
+
+def cast_text(text: str, column: Field) -> str:
+    """An expression cast to what a column holds, where that has a plain type."""
+    if not column.is_leaf or column.type in (VARIANT, GEOMETRY):
+        return text
+    cast = f"CAST({text} AS {duckdb_type(column.type)})"
+    # What DuckDB gives Arrow of these has lost digits or the offset; writers take their texts.
+    return f"CAST({cast} AS VARCHAR)" if column.type in (TIMETZ, INTERVAL, INT128, UINT128) else cast
+
+
+def _batches(reader: pa.RecordBatchReader, connection: DuckDBPyConnection, failures: Failures, sql: str) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from reader
+    except Exception as problem:
+        raise _told(problem, failures, sql) from problem
+    finally:
+        reader.close()
+        connection.close()
+
+
+def _told(problem: BaseException, failures: Failures, sql: str) -> BaseException:
+    """The error of a scan where there is one, else DuckDB's own."""
+    if failures.first is not None:
+        return failures.first
+    if not isinstance(problem, Exception) or isinstance(problem, DuckLakeError):
+        return problem
+    return UsageError(f"DuckDB does not run the query: {_line(problem)}", sql=sql)
+
+
+def _line(problem: BaseException) -> str:
+    return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
+
+
+def _prepared(connection: DuckDBPyConnection, sources: Sources, failures: Failures) -> list[str]:
+    """Make what the query may name; what cannot be made is told."""
+    named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
+    for schema in dict.fromkeys(folded(one.schema_name) for one in named):
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema,))}")
+    connection.execute("SET schema = 'main'")
+    for number, source in enumerate(sources.tables):
+        key = f"__ducklake_scan_{number}"
+        connection.register(key, TableDataset(source, failures))
+        connection.execute(f"CREATE VIEW {_path(source.schema_name, source.name)} AS {view_of(source, f'temp.main.{key}')}")
+    waiting = [(f"view {one.name}", _view_text(one)) for one in sources.views]
+    waiting += [(f"macro {one.name}", _macro_text(one)) for one in sources.macros]
+    return _made(connection, waiting)
+
+
+def _made(connection: DuckDBPyConnection, waiting: list[tuple[str, str]]) -> list[str]:
+    """Run statements that may need each other, in whichever order they can run."""
+    import duckdb
+
+    while waiting:
+        refused: list[tuple[str, str]] = []
+        reasons: list[str] = []
+        for name, statement in waiting:
+            try:
+                connection.execute(statement)
+            except duckdb.Error as problem:
+                refused.append((name, statement))
+                reasons.append(f"the {name} cannot be made: {_line(problem)}")
+        if len(refused) == len(waiting):
+            return reasons
+        waiting = refused
+    return []
+
+
+def _view_text(view: ViewSource) -> str:
+    names = f" ({', '.join(quoted_path((name,)) for name in view.column_aliases)})" if view.column_aliases else ""
+    return f"CREATE VIEW {_path(view.schema_name, view.name)}{names} AS {view.sql.replace(PLACEHOLDER, _CATALOG)}"
+
+
+def _macro_text(macro: MacroSource) -> str:
+    parts = []
+    for one in macro.implementations:
+        body = one.sql.replace(PLACEHOLDER, _CATALOG)
+        parameters = ", ".join(_parameter(parameter) for parameter in one.parameters)
+        parts.append(f"({parameters}) AS {'TABLE ' if one.kind == 'table' else ''}{body}")
+    return f"CREATE MACRO {_path(macro.schema_name, macro.name)}{', '.join(parts)}"
+
+
+def _parameter(parameter: object) -> str:
+    name, kind = getattr(parameter, "name", ""), getattr(parameter, "type", None)
+    default, default_type = getattr(parameter, "default", None), getattr(parameter, "default_type", None)
+    text = quoted_path((name,))
+    if kind is not None:
+        text += f" {duckdb_type(parse_leaf_type(kind))}"
+    if default is not None and default_type is not None:
+        escaped = default.replace("'", "''")
+        text += f" := CAST('{escaped}' AS {duckdb_type(parse_leaf_type(default_type))})"
+    return text
+
+
+def _path(schema: str, name: str) -> str:
+    return quoted_path((folded(schema), name))

@@ -1,0 +1,141 @@
+"""Tables as DuckDB scans them: it says which columns it needs and which rows, and gets a stream of Arrow batches.
+
+Columns go by their places (``c0``, ``c1`` ...), so that the text of a filter has no names in it that could be taken for something else::
+
+    c0 INTEGER   c1 VARCHAR   c2 DOUBLE      what is scanned: a dataset, only of the columns and files that are asked for
+    SELECT c0 AS "day", c1 AS "carrier", CASE ... c2 END AS "delay"     the view under the table's own name
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.dataset as pds
+
+from ducklake_core.engines.arrow.other_libraries import with_narrow_decimals
+from ducklake_core.engines.duckdb.pushed_filters import pruning_predicate
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.format.types.data_types import (
+    BOOLEAN,
+    DATE,
+    INT128,
+    INTEGERS,
+    TIMESTAMPS,
+    UINT128,
+    VARCHAR,
+    VARIANT,
+    DecimalType,
+    Field,
+)
+from ducklake_core.format.types.names import quoted_path
+from ducklake_core.format.types.schema import Schema
+
+ReadRows: TypeAlias = Callable[[Sequence[str], Predicate | None], pa.RecordBatchReader]
+"""Reads columns of a table, in this order; rows for which the predicate is not true may be left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSource:
+    """A table that queries may name."""
+
+    schema_name: str
+    name: str
+    columns: Schema
+    read: ReadRows
+
+
+@dataclass(slots=True)
+class Failures:
+    """Errors of scans, which DuckDB turns into texts."""
+
+    first: BaseException | None = None
+
+    def watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches; an error on the way is noted."""
+        try:
+            yield from batches
+        except Exception as error:
+            self.first = self.first or error
+            raise
+
+
+class TableDataset(pds.Dataset):  # type: ignore[misc]
+    """A table as DuckDB knows datasets of Arrow: its schema, and scans with columns and a filter."""
+
+    def __init__(self, source: TableSource, failures: Failures) -> None:
+        self._source = source
+        self._failures = failures
+        self._fields = tuple(source.columns)
+        self._schema = _narrow_schema(source.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns by their places."""
+        return self._schema
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: Any = None, **_: Any) -> TableScanner:  # noqa: A002 - Arrow's name
+        """A scan of some columns."""
+        names = list(self._schema.names if columns is None else columns)
+        return TableScanner(dataset=self, columns=names, filter=filter)
+
+    def read(self, columns: Sequence[str], filter: Any) -> pa.RecordBatchReader:  # noqa: A002
+        """The rows that a scan gives."""
+        try:
+            predicate = None if filter is None else pruning_predicate(str(filter), self._fields)
+            reader = with_narrow_decimals(self._source.read([self._fields[int(name[1:])].name for name in columns], predicate))
+        except Exception as error:
+            self._failures.first = self._failures.first or error
+            raise
+        schema = pa.schema([self._schema.field(name) for name in columns])
+        batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in self._failures.watched(iter(reader)))
+        return pa.RecordBatchReader.from_batches(schema, batches if filter is None else (batch.filter(filter) for batch in batches))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableScanner:
+    """One scan, as DuckDB asks for it."""
+
+    dataset: TableDataset
+    columns: Sequence[str]
+    filter: Any = field(default=None)
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The columns of the scan."""
+        return pa.schema([self.dataset.schema.field(name) for name in self.columns])
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows."""
+        return self.dataset.read(self.columns, self.filter)
+
+
+def view_of(source: TableSource, key: str) -> str:
+    """The query that gives a dataset the table's own names."""
+    columns = [f"{_output(column, place)} AS {quoted_path((column.name,))}" for place, column in enumerate(source.columns)]
+    return f"SELECT {', '.join(columns)} FROM {key}"  # noqa: S608 - names are quoted
+
+
+def _output(column: Field, place: int) -> str:
+    own = f"c{place}"
+    if any(node.type == VARIANT for node in column.walk()):
+        message = f"column {column.name} is a variant, which is not read in process: use DuckDB itself, or Spark".replace("'", "''")
+        return f"error('{message}')"
+    if column.type in (INT128, UINT128):
+        return f"CAST({own} AS {'U' if column.type == UINT128 else ''}HUGEINT)"
+    # Arrow orders NaN in another way, and knows no filters of its extension types: such filters stay with DuckDB.
+    return own if _is_comparable(column) else f"CASE WHEN {own} IS NULL THEN NULL ELSE {own} END"
+
+
+def _is_comparable(column: Field) -> bool:
+    return isinstance(column.type, DecimalType) or column.type in (*INTEGERS, *TIMESTAMPS, VARCHAR, BOOLEAN, DATE)
+
+
+def _narrow_schema(columns: Schema) -> pa.Schema:
+    plain = to_arrow_schema(columns, physical=False)
+    nothing = pa.RecordBatchReader.from_batches(plain, iter(()))
+    narrow = with_narrow_decimals(nothing).schema
+    return pa.schema([one.with_name(f"c{place}").with_nullable(True) for place, one in enumerate(narrow)])

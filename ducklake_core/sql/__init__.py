@@ -1,0 +1,1 @@
+"""Queries and statements in SQL over a lake."""

@@ -1,0 +1,229 @@
+"""CREATE, DROP, ALTER and COMMENT as the verbs that do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlglot import TokenType, exp
+
+from ducklake_core.errors import UsageError
+from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.sql.parts import (
+    bracketed,
+    column_of,
+    comma_separated,
+    constant_text,
+    find_word,
+    only,
+    refuse,
+    table_name,
+    text_between,
+)
+from ducklake_core.staging.verbs.tables import DefinitionVerbs
+
+_FLAGS = ("exists", "replace", "kind", "this", "refresh")
+
+
+def create(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any], node: exp.Create) -> None:
+    """CREATE SCHEMA, VIEW, or TABLE without a query."""
+    or_replace, if_not_exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
+    match node.kind:
+        case "SCHEMA":
+            only(node, "exists", "kind", "this")
+            tx.create_schema(schema_name(node.this), if_not_exists=if_not_exists)
+        case "VIEW":
+            only(node, *_FLAGS, "expression")
+            columns = [one.name for one in node.this.expressions] if isinstance(node.this, exp.Schema) else []
+            query = text_between(sql, tokens, find_word(tokens, "AS") + 1)
+            tx.create_view(table_name(node.this), query, columns=columns, or_replace=or_replace, if_not_exists=if_not_exists)
+        case "TABLE":
+            only(node, *_FLAGS, "properties")
+            if not isinstance(node.this, exp.Schema):
+                refuse("CREATE TABLE without columns")
+            schema = Schema(columns=tuple(column_of(one) for one in node.this.expressions))
+            name, keys = table_name(node.this), partition_keys(sql, tokens, node)
+            tx.create_table(name, schema, partition_by=keys, or_replace=or_replace, if_not_exists=if_not_exists)
+        case kind:
+            refuse(f"CREATE {kind}")
+
+
+def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[str]:
+    """The keys of PARTITIONED BY; other properties are refused."""
+    properties = node.args.get("properties")
+    for one in properties.expressions if properties is not None else ():
+        if not isinstance(one, exp.PartitionedByProperty):
+            refuse(f"{one.sql('duckdb')} in CREATE TABLE")
+    place = next((at for at, token in enumerate(tokens) if token.text.upper().startswith("PARTITIONED")), None)
+    return [] if properties is None or place is None else _keys(sql, tokens, place)
+
+
+def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
+    """The texts in the brackets that follow a place."""
+    opened = next((at for at in range(place, len(tokens)) if tokens[at].token_type == TokenType.L_PAREN), None)
+    if opened is None:
+        raise UsageError("cannot parse the SQL: PARTITIONED BY and SORTED BY take keys in brackets")
+    return comma_separated(sql, tokens[opened + 1 : bracketed(tokens, opened) - 1])
+
+
+def create_macro(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> None:
+    """CREATE MACRO with one definition."""
+    words = [token.text.upper() for token in tokens]
+    start = find_word(tokens, "MACRO", "FUNCTION") + 1
+    if_not_exists = words[start : start + 3] == ["IF", "NOT", "EXISTS"]
+    start += 3 if if_not_exists else 0
+    opened = next((place for place in range(start, len(tokens)) if tokens[place].token_type == TokenType.L_PAREN), len(tokens))
+    closed = bracketed(tokens, opened)
+    body = find_word(tokens, "AS", start=closed) + 1
+    if body != closed + 1 or body >= len(tokens):
+        raise UsageError("cannot parse the SQL: CREATE MACRO is name(parameters) AS expression")
+    is_table = words[body] == "TABLE"
+    body += is_table
+    if len(comma_separated(sql, tokens[body:])) > 1 and not is_table:
+        refuse("CREATE MACRO with several definitions", "lake.create_macro does it")
+    parameters = text_between(sql, tokens, opened + 1, closed - 1) if closed - 1 > opened + 1 else ""
+    tx.create_macro(
+        _name(tokens[start:opened]),
+        {parameters: text_between(sql, tokens, body)},
+        kind="table" if is_table else "scalar",
+        or_replace=words[1] == "OR",
+        if_not_exists=if_not_exists,
+    )
+
+
+def drop(tx: DefinitionVerbs, tokens: Sequence[Any], node: exp.Drop) -> None:
+    """DROP TABLE, VIEW, SCHEMA or MACRO."""
+    only(node, "exists", "tables", "this", "kind", "cascade", "restrict")
+    named = node.args.get("tables") or [node.this]
+    if len(named) != 1:
+        refuse("DROP of several at once")
+    (target,), if_exists = named, bool(node.args.get("exists"))
+    match node.args.get("kind"):
+        case "TABLE":
+            tx.drop_table(table_name(target), if_exists=if_exists)
+        case "VIEW":
+            tx.drop_view(table_name(target), if_exists=if_exists)
+        case "SCHEMA":
+            tx.drop_schema(schema_name(target), cascade=bool(node.args.get("cascade")), if_exists=if_exists)
+        case "MACRO" | "FUNCTION":
+            is_table = tokens[2].text.upper() == "TABLE"
+            tx.drop_macro(table_name(target), kind="table" if is_table else "scalar", if_exists=if_exists)
+        case kind:
+            refuse(f"DROP {kind}")
+
+
+def alter(tx: DefinitionVerbs, node: exp.Alter) -> None:
+    """ALTER TABLE or VIEW with one action."""
+    only(node, "this", "kind", "actions")
+    name, actions = table_name(node.this), node.args["actions"]
+    if len(actions) != 1:
+        refuse("ALTER with several actions")
+    (action,) = actions
+    match action:
+        case exp.AlterRename():
+            new_name = _renamed(name, action.this)
+            if node.args.get("kind") == "VIEW":
+                tx.rename_view(name, new_name)
+            else:
+                tx.rename_table(name, new_name)
+        case exp.ColumnDef():
+            added = column_of(action)
+            if not added.nullable or added.default_is_expression:
+                refuse("ADD COLUMN with NOT NULL or a computed default", "rows that are there have none; alter the column afterwards")
+            tx.add_column(name, (added.name,), added.type, default=added.default, if_not_exists=bool(action.args.get("exists")))
+        case exp.Drop() if action.args.get("kind") == "COLUMN":
+            (column,) = action.args.get("tables") or [action.this]
+            tx.drop_column(name, _path(column), if_exists=bool(action.args.get("exists")))
+        case exp.RenameColumn():
+            tx.rename_column(name, _path(action.this), action.args["to"].name)
+        case exp.AlterColumn():
+            _alter_column(tx, name, action)
+        case _:
+            refuse(f"ALTER ... {action.sql('duckdb')}")
+
+
+def _alter_column(tx: DefinitionVerbs, name: str, action: exp.AlterColumn) -> None:
+    column, args = (action.this.name,), action.args
+    if args.get("using"):
+        refuse("ALTER COLUMN ... USING")
+    if args.get("dtype") is not None:
+        tx.set_column_type(name, column, args["dtype"].sql("duckdb"))
+    elif args.get("default") is not None:
+        text = constant_text(args["default"])
+        if text is None and not isinstance(args["default"], exp.Null):
+            tx.set_default(name, column, expression=args["default"].sql("duckdb"))
+        else:
+            tx.set_default(name, column, text)
+    elif args.get("allow_null") is not None:
+        (tx.drop_not_null if args["allow_null"] else tx.set_not_null)(name, column)
+    elif args.get("drop"):
+        tx.drop_default(name, column)
+    else:
+        refuse(action.sql("duckdb"))
+
+
+_LAYOUTS = ("RESET PARTITIONED BY", "RESET SORTED BY", "SET PARTITIONED BY", "SET SORTED BY")
+
+
+def alter_layout(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> bool:
+    """ALTER TABLE t SET or RESET PARTITIONED BY or SORTED BY; False when the statement is none of these."""
+    words = [token.text.upper() for token in tokens]
+    place = next((at for at in range(2, len(words)) if words[at] in ("SET", "RESET")), len(words))
+    kind = next((one for one in _LAYOUTS if " ".join(words[place : place + 3]).startswith(one)), None)
+    if words[:2] != ["ALTER", "TABLE"] or kind is None:
+        return False
+    name = _name(tokens[2:place])
+    if kind == "RESET PARTITIONED BY":
+        tx.reset_partitioned_by(name)
+    elif kind == "RESET SORTED BY":
+        tx.reset_sorted_by(name)
+    elif kind == "SET PARTITIONED BY":
+        tx.set_partitioned_by(name, _keys(sql, tokens, place))
+    else:
+        tx.set_sorted_by(name, _keys(sql, tokens, place))
+    return True
+
+
+def comment(tx: DefinitionVerbs, tokens: Sequence[Any]) -> None:
+    """COMMENT ON TABLE, VIEW, COLUMN or SCHEMA name IS 'text' or NULL."""
+    end = find_word(tokens, "IS")
+    kind, value = tokens[2].text.upper(), tokens[end + 1 :]
+    if len(value) != 1 or not (value[0].token_type == TokenType.STRING or value[0].text.upper() == "NULL"):
+        raise UsageError("cannot parse the SQL: COMMENT ON TABLE name IS 'text', or NULL")
+    text = value[0].text if value[0].token_type == TokenType.STRING else None
+    parts = [token.text for token in tokens[3:end] if token.token_type != TokenType.DOT]
+    match kind:
+        case "TABLE" | "VIEW":
+            tx.set_comment(_name(tokens[3:end]), text)
+        case "COLUMN" if len(parts) in (2, 3):
+            tx.set_comment(join_name(*(["main", *parts] if len(parts) == 2 else parts)[:2]), text, column=(parts[-1],))
+        case "SCHEMA" if len(parts) == 1:
+            tx.set_schema_comment(parts[0], text)
+        case _:
+            refuse(f"COMMENT ON {kind}")
+
+
+def schema_name(node: exp.Expression) -> str:
+    """The name of a schema."""
+    if not isinstance(node, exp.Table) or node.catalog or not (node.db or node.name):
+        refuse(f"{node.sql('duckdb')} as the name of a schema")
+    return str(node.db or node.name)
+
+
+def _renamed(name: str, target: exp.Expression) -> str:
+    schema = split_name(name)[0]
+    if isinstance(target, exp.Table) and target.db and target.db != schema:
+        refuse("RENAME TO another schema")
+    return str(target.name)
+
+
+def _path(column: exp.Expression) -> tuple[str, ...]:
+    return tuple(part.name for part in column.parts) if isinstance(column, exp.Column) else (column.name,)
+
+
+def _name(tokens: Sequence[Any]) -> str:
+    parts = [token.text for token in tokens if token.token_type != TokenType.DOT]
+    if not 1 <= len(parts) <= 2:
+        refuse(f"the name {'.'.join(parts)}")
+    return join_name(*(parts if len(parts) == 2 else ["main", *parts]))

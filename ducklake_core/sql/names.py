@@ -1,0 +1,167 @@
+"""Which tables, views and macros of a lake a text may name: those whose names are in it, and in what they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from ducklake_core.catalog.reading.macros import Macro, macros
+from ducklake_core.catalog.reading.views import ViewState, find_view, views
+from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource
+from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.types.message_text import shown
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded
+from ducklake_core.scan import Scan
+from ducklake_core.sql.time_travel import TableAt, identifiers, without_time_travel
+from ducklake_core.staging.arguments import resolve_at
+from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
+
+if TYPE_CHECKING:
+    from ducklake_core.catalog.reading.reader import CatalogReader
+    from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.format.state import TableState
+    from ducklake_core.format.types.schema import Schema
+    from ducklake_core.staging.context import LakeContext
+
+
+ScanTable: TypeAlias = "Callable[[Sequence[str], Predicate | None], Scan]"
+"""Makes a scan of columns; rows for which the predicate is not true are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedTable:
+    """A table by its name; ``open`` gives what it can be read by, ``schema`` its columns."""
+
+    id: int
+    schema_name: str
+    name: str
+    open: Callable[[], tuple[Schema, ScanTable]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """Everything that can be named.
+
+    Attributes:
+        tables: The tables.
+        views: The views, ``macros`` the macros.
+        snapshot_id: The snapshot of all of them.
+    """
+
+    tables: tuple[NamedTable, ...]
+    views: tuple[ViewState, ...]
+    macros: tuple[Macro, ...]
+    snapshot_id: int
+
+
+def lake_names(lake: LakeContext, reader: CatalogReader, snapshot_id: int) -> Names:
+    """What there is at a snapshot: three statements."""
+    return Names(
+        tables=tuple(
+            NamedTable(id=table_id, schema_name=schema, name=name, open=partial(_opened, lake, schema, name, snapshot_id))
+            for table_id, (schema, name) in reader.table_names(snapshot_id).items()
+        ),
+        views=tuple(views(reader, snapshot_id)),
+        macros=tuple(macros(reader, snapshot_id)),
+        snapshot_id=snapshot_id,
+    )
+
+
+def _opened(lake: LakeContext, schema: str, name: str, snapshot_id: int) -> tuple[Schema, ScanTable]:
+    with lake.reader() as reader:
+        state = reader.table(schema, name, snapshot_id)
+    return state.schema, lambda columns, where: scan_of(lake, state, columns, where)
+
+
+def scan_of(lake: LakeContext, state: TableState, columns: Sequence[str], where: str | Predicate | None) -> Scan:
+    """A scan of a table at its snapshot."""
+    return Scan(table=state, columns=columns, where=where, reader=lake.reader, storage=lake.storage)
+
+
+def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
+    """A text as DuckDB runs it, and what it may name.
+
+    Raises:
+        UsageError: The text cannot be read.
+        NotFoundError: A table or snapshot of AT that does not exist.
+        UnsupportedFeatureError: AT on a view.
+    """
+    text, then = without_time_travel(sql)
+    mentioned = identifiers(text)
+    chosen: dict[tuple[str, str], ViewSource] = {}
+    called: dict[int, MacroSource] = {}
+    while True:
+        views_now = [view for view in names.views if folded(view.name) in mentioned and (view.schema_name, view.name) not in chosen]
+        macros_now = [macro for macro in names.macros if folded(macro.name) in mentioned and macro.id not in called]
+        if not views_now and not macros_now:
+            break
+        for view in views_now:
+            body, inner = without_time_travel(_body(view), len(then))
+            then = (*then, *inner)
+            mentioned |= identifiers(body)
+            chosen[view.schema_name, view.name] = ViewSource(
+                schema_name=view.schema_name, name=view.name, sql=body, column_aliases=view.column_aliases
+            )
+        for macro in macros_now:
+            mentioned |= {name for one in macro.implementations for name in identifiers(one.sql)}
+            called[macro.id] = MacroSource(schema_name=macro.schema_name, name=macro.name, implementations=macro.implementations)
+    tables = [_source(one) for one in names.tables if folded(one.name) in mentioned]
+    tables += [_source_then(lake, one) for one in then]
+    return text, Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
+
+
+def _body(view: ViewState) -> str:
+    if view.dialect.lower() != "duckdb":
+        raise UnsupportedFeatureError(f"cannot read view {view.schema_name}.{view.name}: its dialect is {view.dialect!r}", view=view.name)
+    return view.sql
+
+
+def _source(table: NamedTable) -> TableSource:
+    schema, scan = table.open()
+    return TableSource(schema_name=table.schema_name, name=table.name, columns=schema, read=reading(scan))
+
+
+def reading(scan: ScanTable) -> ReadRows:
+    """How DuckDB reads a table: in the order of the columns that it asks for."""
+    return lambda columns, where: scan(columns, where).to_reader()
+
+
+def _source_then(lake: LakeContext, wanted: TableAt) -> TableSource:
+    with lake.reader() as reader:
+        state = table_then(reader, wanted)
+    return TableSource(
+        schema_name=OTHER_SNAPSHOTS,
+        name=wanted.key,
+        columns=state.schema,
+        read=reading(lambda columns, where: scan_of(lake, state, columns, where)),
+    )
+
+
+def table_then(reader: CatalogReader, wanted: TableAt) -> TableState:
+    """The table that AT names.
+
+    Raises:
+        NotFoundError: There is none then, or no such snapshot.
+        UnsupportedFeatureError: It is a view.
+        UsageError: Its name has more than two parts.
+    """
+    if len(wanted.parts) > 2:
+        raise UsageError(f"{shown('.'.join(wanted.parts))} names a catalog: say schema.table")
+    schema, name = wanted.parts if len(wanted.parts) == 2 else (DEFAULT_SCHEMA, *wanted.parts)
+    snapshot = resolve_at(reader, wanted.at)
+    try:
+        return reader.table(schema, name, snapshot.id)
+    except NotFoundError:
+        if find_view(reader, schema, name, snapshot.id) is None:
+            raise
+    raise UnsupportedFeatureError(
+        f"{schema}.{name} is a view, and AT is for tables: in Python, lake.sql(..., at=...)", view=f"{schema}.{name}"
+    )
+
+
+def all_then(reader: CatalogReader, wanted: Iterable[TableAt]) -> dict[str, TableState]:
+    """The tables that AT names, by the names that stand for them."""
+    return {one.key: table_then(reader, one) for one in wanted}

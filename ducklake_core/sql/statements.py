@@ -1,0 +1,245 @@
+"""Statements within a transaction."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ducklake_core.engines.arrow.readable import Readable
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.types.message_text import shown
+from ducklake_core.format.types.names import folded
+from ducklake_core.staging.verbs.rows import RowVerbs
+from ducklake_core.staging.verbs.tables import DefinitionVerbs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ducklake_core.format.types.data_types import Field
+    from ducklake_core.format.types.schema import Schema
+    from ducklake_core.sql.names import Names, ScanTable
+    from ducklake_core.staging.arguments import FrameLike
+    from ducklake_core.staging.context import LakeContext
+    from ducklake_core.staging.namespace import StagedCatalog
+    from ducklake_core.staging.reads import TransactionTable
+
+
+class StatementVerbs(RowVerbs, DefinitionVerbs):
+    """SQL staged by a :class:`Transaction`."""
+
+    @abstractmethod
+    def table(self, name: str) -> TransactionTable:
+        """Reads of a table as the transaction has made it so far."""
+
+    @abstractmethod
+    def append(self, name: str, data: FrameLike) -> None:
+        """Add rows to a table."""
+
+    def sql(self, sql: str, *, spark: SparkSession | None = None) -> Readable | None:
+        """Run one statement of SQL in DuckDB's dialect: it sees what the transaction has done, and is committed with it.
+
+        Args:
+            sql: A statement as :meth:`DuckLake.sql` takes it. A query gives rows as the transaction has made them, until its block ends.
+            spark: A session for the work; queries on it see the committed tables only, and are refused where the transaction changed one.
+
+        Raises:
+            UsageError: The text is not one statement, or the engine refuses it.
+            UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
+        """
+        from ducklake_core.sql.time_travel import is_query
+
+        rows = StagedQueries(lake=self._lake, catalog=lambda: self._catalog, table=self.table)
+        if is_query(sql):
+            if spark is not None:
+                raise UnsupportedFeatureError("a query in a transaction runs in this process: leave spark out, or use lake.sql")
+            return StagedQuery(rows, sql)
+        _Statement(self, rows, sql, spark).carry_out()
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedQueries:
+    """Queries over what a transaction has made.
+
+    Attributes:
+        lake: The lake.
+        catalog: What is staged; it refuses when the block has ended.
+        table: Reads of a table inside the transaction.
+    """
+
+    lake: LakeContext
+    catalog: Callable[[], StagedCatalog]
+    table: Callable[[str], TransactionTable]
+
+    def rows_of(
+        self, query: str, target: Sequence[tuple[str, Field]] | None = None, *, by_name: bool = False, spark: SparkSession | None = None
+    ) -> FrameLike:
+        """The rows of a query, as a stream or as a DataFrame of a session.
+
+        Args:
+            query: The query; it sees what the transaction has done.
+            target: Columns that the rows are for, in their order; values are cast to them as DuckDB casts what is inserted.
+            by_name: Whether the names of the query's columns say which of them they are for.
+            spark: The session.
+        """
+        from ducklake_core.engines.duckdb.instance import require_duckdb
+        from ducklake_core.engines.duckdb.query import run
+        from ducklake_core.sql.names import sources
+
+        if spark is not None:
+            return self._rows_on_spark(query, target, spark, by_name=by_name)
+        require_duckdb("rows of a query need an engine: pass spark=session")
+        text, found = sources(self.lake, self._names(), query)
+        rows: FrameLike = run(text, found, target=target, by_name=by_name)
+        return rows
+
+    def _rows_on_spark(self, query: str, target: Sequence[tuple[str, Field]] | None, spark: SparkSession, *, by_name: bool) -> FrameLike:
+        from ducklake_core.sql.query import Query
+        from ducklake_core.sql.time_travel import identifiers
+
+        mentioned = identifiers(query)
+        changed = next((one.name for one in self.catalog().tables if one.steps and folded(one.state.name) in mentioned), None)
+        if changed is not None:
+            raise UnsupportedFeatureError(f"Spark does not see what the transaction has done to {changed}: leave spark out", table=changed)
+        frame = Query(self.lake, query, self.catalog().base.id, spark).to_spark()
+        if target is None or by_name:
+            return frame
+        if len(frame.columns) != len(target):
+            raise UsageError(f"the query has {len(frame.columns)} columns, for {len(target)} of the table")
+        return frame.toDF(*(name for name, _ in target))
+
+    def has(self, name: str) -> bool:
+        """Whether there is a table or view of a name, as the transaction has made it."""
+        return self.catalog().find_table(name) is not None or self.catalog().find_view(name) is not None
+
+    def _names(self) -> Names:
+        """What the transaction sees: the base snapshot, with what is staged in place of it."""
+        from ducklake_core.sql.names import NamedTable, lake_names
+
+        catalog = self.catalog()
+        with self.lake.reader() as reader:
+            names = lake_names(self.lake, reader, catalog.base.id)
+        staged = {one.state.id: one for one in catalog.tables}
+        kept = [one for one in names.tables if one.id not in staged and not catalog.is_dropped(one.id)]
+        own = [
+            NamedTable(id=one.state.id, schema_name=one.state.schema_name, name=one.state.name, open=self._opener(one.name))
+            for one in staged.values()
+        ]
+        views = {one.state.id: one.state for one in catalog.views}
+        base_views = tuple(one for one in names.views if one.id not in views)
+        return replace(names, tables=(*kept, *own), views=(*base_views, *views.values()))
+
+    def _opener(self, name: str) -> Callable[[], tuple[Schema, ScanTable]]:
+        def opened() -> tuple[Schema, ScanTable]:
+            table = self.table(name)
+            return table.schema, lambda columns, where: table.scan(columns=columns, where=where)
+
+        return opened
+
+
+class StagedQuery(Readable):
+    """Rows of a query as a transaction has made them. Made by :meth:`Transaction.sql`."""
+
+    def __init__(self, queries: StagedQueries, sql: str) -> None:
+        self._queries = queries
+        self._sql = sql
+
+    def __repr__(self) -> str:
+        return f"<StagedQuery {shown(self._sql)}>"
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream, computed anew each time, inside the transaction's block."""
+        rows = self._queries.rows_of(self._sql)
+        assert isinstance(rows, pa.RecordBatchReader)
+        return rows
+
+
+class _Statement:
+    """One statement that changes something."""
+
+    def __init__(self, tx: StatementVerbs, queries: StagedQueries, sql: str, spark: SparkSession | None) -> None:
+        from ducklake_core.sql.time_travel import tokens_of
+
+        self._tx = tx
+        self._queries = queries
+        self._tokens = tokens_of(sql)
+        self._sql = sql[: self._tokens[-1].end + 1]
+        self._spark = spark
+
+    def carry_out(self) -> None:
+        from ducklake_core.sql import definition_statements as definitions
+        from ducklake_core.sql.parts import parse_statement, refuse
+
+        words = [token.text.upper() for token in self._tokens[:4]]
+        if words[0] == "COMMENT":
+            definitions.comment(self._tx, self._tokens)
+        elif words[0] == "CREATE" and {"MACRO", "FUNCTION"} & set(words[1:]):
+            definitions.create_macro(self._tx, self._sql, self._tokens)
+        elif words[0] == "ALTER" and definitions.alter_layout(self._tx, self._sql, self._tokens):
+            pass
+        elif words[0] in ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "MERGE", "CREATE", "DROP", "ALTER"):
+            self._parsed(parse_statement(self._sql))
+        else:
+            refuse(words[0])
+
+    def _parsed(self, node: exp.Expression) -> None:
+        from ducklake_core.sql import definition_statements as definitions
+        from ducklake_core.sql.parts import refuse
+        from ducklake_core.sql.row_statements import delete_of, update_of
+
+        match node:
+            case exp.Insert():
+                self._insert(node)
+            case exp.Update():
+                table, values, where = update_of(node)
+                self._tx.update(table, values, where=where, spark=self._spark)
+            case exp.Delete() | exp.TruncateTable():
+                table, where = delete_of(node)
+                self._tx.delete(table, where, spark=self._spark)
+            case exp.Merge():
+                self._merge(node)
+            case exp.Create(kind="TABLE") if node.expression is not None:
+                self._create_as(node)
+            case exp.Create():
+                definitions.create(self._tx, self._sql, self._tokens, node)
+            case exp.Drop():
+                definitions.drop(self._tx, self._tokens, node)
+            case exp.Alter():
+                definitions.alter(self._tx, node)
+            case _:
+                refuse(" ".join(token.text for token in self._tokens[:6]))
+
+    def _insert(self, node: exp.Insert) -> None:
+        from ducklake_core.sql.row_statements import insert_of
+
+        insert = insert_of(self._sql, node)
+        schema = self._tx.table(insert.table).schema
+        target = [(name, schema.column(name)) for name in insert.given(schema)]
+        rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
+        self._tx.append(insert.table, rows)
+
+    def _merge(self, node: exp.Merge) -> None:
+        from ducklake_core.sql.row_statements import merge_of
+
+        statement = merge_of(self._sql, node)
+        rows = self._queries.rows_of(statement.source, spark=self._spark)
+        merge = self._tx.merge(statement.table, rows, on=statement.on)
+        statement.add_branches(merge, self._tx.table(statement.table).schema)
+        merge.execute()
+
+    def _create_as(self, node: exp.Create) -> None:
+        from ducklake_core.sql.definition_statements import partition_keys
+        from ducklake_core.sql.parts import find_word, only, table_name, text_between
+
+        only(node, "this", "kind", "expression", "replace", "exists", "properties", "refresh")
+        name = table_name(node.this)
+        if node.args.get("exists") and self._queries.has(name):
+            return
+        rows = self._queries.rows_of(text_between(self._sql, self._tokens, find_word(self._tokens, "AS") + 1), spark=self._spark)
+        keys = partition_keys(self._sql, self._tokens, node)
+        self._tx.create_table_as(name, rows, partition_by=keys, or_replace=bool(node.args.get("replace")))

@@ -1,0 +1,177 @@
+"""``t AT (VERSION => 3)`` and ``t AT (TIMESTAMP => ...)``: found in a text, and replaced by names that stand for the table then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
+from typing import Any
+
+from sqlglot import TokenType
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import SqlglotError
+
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.format.expressions.predicates import Literal
+from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of
+from ducklake_core.format.expressions.sql_trees import parse_text
+from ducklake_core.format.types.data_types import DATE, TIMESTAMP, TIMESTAMPTZ
+from ducklake_core.format.types.names import quoted_path
+from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
+
+_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableAt:
+    """A table or view at another snapshot.
+
+    Attributes:
+        key: Its name in :data:`~ducklake_core.view_sql.sources.OTHER_SNAPSHOTS`.
+        parts: Its name as it was written.
+        at: A snapshot's id, or a time.
+    """
+
+    key: str
+    parts: tuple[str, ...]
+    at: int | datetime
+
+
+def tokens_of(sql: str) -> list[Any]:
+    """The tokens of a text in DuckDB's dialect.
+
+    Raises:
+        UsageError: It has none, or they cannot be told apart.
+    """
+    try:
+        found = list(DuckDB().tokenize(sql))
+    except SqlglotError as problem:
+        raise UsageError(f"cannot read the SQL: {str(problem).splitlines()[0]}") from problem
+    while found and found[-1].token_type == TokenType.SEMICOLON:
+        found.pop()
+    if not found:
+        raise UsageError("the SQL is empty")
+    if any(token.token_type == TokenType.SEMICOLON for token in found):
+        raise UsageError("one statement at a time: several become one commit in a transaction, by tx.sql(...) each")
+    return found
+
+
+def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, ...]]:
+    """The text with other names for tables at other snapshots, and what they stand for.
+
+    >>> text, (found,) = without_time_travel("SELECT t.a FROM s.t AT (VERSION => 3) WHERE a > 1")
+    >>> text
+    'SELECT t.a FROM "__ducklake_at"."t0" AS "t" WHERE a > 1'
+    >>> found.parts, found.at
+    (('s', 't'), 3)
+
+    Args:
+        sql: A query.
+        first: Number of the first such name.
+
+    Raises:
+        UsageError: What stands in the brackets is no snapshot.
+    """
+    tokens = tokens_of(sql)
+    parts: list[str] = []
+    found: list[TableAt] = []
+    done = place = 0
+    while place < len(tokens):
+        end = _clause_end(tokens, place)
+        if end is None:
+            place += 1
+            continue
+        begin = _name_start(tokens, place - 1)
+        named = tuple(token.text for token in tokens[begin:place] if token.token_type != TokenType.DOT)
+        key = f"t{first + len(found)}"
+        found.append(TableAt(key=key, parts=named, at=_moment(tokens[place + 2 : end], sql)))
+        has_alias = end + 1 < len(tokens) and tokens[end + 1].token_type in (TokenType.ALIAS, *_NAMES)
+        alias = "" if has_alias else f" AS {quoted_path(named[-1:])}"
+        parts += [sql[done : tokens[begin].start], quoted_path((OTHER_SNAPSHOTS, key)), alias]
+        done, place = tokens[end].end + 1, end + 1
+    return "".join([*parts, sql[done:]]), tuple(found)
+
+
+def _clause_end(tokens: Sequence[Any], place: int) -> int | None:
+    """Place of the bracket that closes AT (...), None where no such clause begins."""
+    if place < 1 or place + 4 >= len(tokens) or tokens[place].text.upper() != "AT" or tokens[place - 1].token_type not in _NAMES:
+        return None
+    is_clause = tokens[place + 1].token_type == TokenType.L_PAREN and tokens[place + 2].text.upper() in ("VERSION", "TIMESTAMP")
+    if not is_clause or not tokens[place + 3].text.startswith("="):
+        return None
+    depth = 0
+    for end in range(place + 1, len(tokens)):
+        depth += (tokens[end].token_type == TokenType.L_PAREN) - (tokens[end].token_type == TokenType.R_PAREN)
+        if not depth:
+            return end
+    return None
+
+
+def _name_start(tokens: Sequence[Any], last: int) -> int:
+    while last >= 2 and tokens[last - 1].token_type == TokenType.DOT and tokens[last - 2].token_type in _NAMES:
+        last -= 2
+    return last
+
+
+def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
+    """The snapshot or time of ``VERSION => expression``."""
+    start = next(place for place in range(1, len(tokens)) if ">" in tokens[place].text) + 1
+    text = sql[tokens[start].start : tokens[-1].end + 1] if start < len(tokens) else ""
+    is_version = tokens[0].text.upper() == "VERSION"
+    constant = constant_of(parse_text(text, "snapshot"))
+    value = constant.text if isinstance(constant, QuotedText) else None if constant is None else constant.value
+    if is_version:
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise UsageError(f"AT (VERSION => {text}) needs the number of a snapshot")
+    return _time(constant, text)
+
+
+def _time(constant: QuotedText | Literal | None, text: str) -> datetime:
+    """A time; without a zone it is meant in that of the machine, as in DuckDB."""
+    try:
+        if isinstance(constant, QuotedText):
+            return datetime.fromisoformat(constant.text).astimezone()
+        if isinstance(constant, Literal) and isinstance(constant.value, int) and constant.type in (DATE, TIMESTAMP, TIMESTAMPTZ):
+            moment = datetime.fromtimestamp(0, UTC) + _since_epoch(constant)
+            return moment if constant.type == TIMESTAMPTZ else moment.replace(tzinfo=None).astimezone()
+    except (ValueError, OverflowError):
+        pass
+    raise UsageError(
+        f"AT (TIMESTAMP => {text}) needs a constant, such as TIMESTAMP '2026-01-31 12:00:00'; in Python: lake.sql(..., at=...)"
+    )
+
+
+def _since_epoch(constant: Literal) -> timedelta:
+    assert isinstance(constant.value, int)
+    return timedelta(days=constant.value) if constant.type == DATE else timedelta(microseconds=constant.value)
+
+
+def identifiers(sql: str) -> set[str]:
+    """Everything in a text that may be a name, folded."""
+    return {token.text.lower() for token in tokens_of(sql) if token.token_type not in (TokenType.STRING, TokenType.NUMBER)}
+
+
+_QUERIES = ("SELECT", "FROM", "VALUES", "WITH", "(", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE")
+_CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
+
+
+def is_query(sql: str) -> bool:
+    """Whether a text asks for rows, rather than changing something.
+
+    >>> is_query("WITH a AS (SELECT 1) FROM a"), is_query("DELETE FROM t")
+    (True, False)
+
+    Raises:
+        UnsupportedFeatureError: WITH before a statement that changes rows.
+    """
+    tokens = tokens_of(sql)
+    words = [token.text.upper() for token in tokens]
+    if words[0] == "WITH":
+        depths = accumulate((token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN) for token in tokens)
+        outside = [word for word, depth in zip(words, depths, strict=True) if not depth]
+        found = next((word for word in outside if word in (*_QUERIES[:3], *_CHANGES)), None)
+        if found in _CHANGES:
+            raise UnsupportedFeatureError(f"WITH before {found} is not supported: write it inside of the query; docs/sql.md lists what is")
+    return words[0] in _QUERIES

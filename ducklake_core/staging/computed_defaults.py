@@ -1,0 +1,63 @@
+"""Which columns of a write get computed defaults, and what computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.evolution.default_expressions import default_scalar, refusal, statement_tree
+
+if TYPE_CHECKING:
+    from ducklake_core.engines.arrow.row_request import ChangeRequest
+    from ducklake_core.format.expressions.scalars import Scalar
+    from ducklake_core.format.types.data_types import Field
+    from ducklake_core.format.types.schema import Schema
+
+
+def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) -> tuple[tuple[int, Scalar], ...]:
+    """What columns that some rows lack get, by column id, for those whose default is an expression.
+
+    Args:
+        schema: The table's columns.
+        given: Names of the columns that every row has.
+        moment: The time of the statement, in the zone that times without a zone are meant in.
+
+    Raises:
+        UnsupportedFeatureError: A default that neither this library evaluates nor DuckDB, where it is installed, computes once.
+        UsageError: DuckDB refuses to compute it.
+        SchemaError: Its value does not fit the column.
+    """
+    names = {name.casefold() for name in given}
+    wanted = (column for column in schema if column.default is not None and column.default_is_expression)
+    return tuple((column.id, _computed(column, moment)) for column in wanted if column.name.casefold() not in names)
+
+
+def inserted_columns(request: ChangeRequest) -> list[str]:
+    """Names of the columns that every branch of a change which inserts rows gives a value."""
+    inserts = [{place for place, _ in clause.values} for clause in request.clauses if clause.action == "insert"]
+    given = set.intersection(*inserts) if inserts else range(len(request.target.columns))
+    return [request.target.columns[place].name for place in given]
+
+
+def _computed(column: Field, moment: datetime) -> Scalar:
+    from ducklake_core.engines.arrow.scalars import check_scalar
+
+    try:
+        scalar = default_scalar(column, moment)
+        check_scalar(scalar, pa.RecordBatch.from_arrays([pa.nulls(0)], names=["rows"]), column)
+    except UnsupportedFeatureError as problem:
+        from ducklake_core.engines.duckdb.constants import constant
+
+        try:
+            return constant(statement_tree(column, moment), column.type)
+        except UnsupportedFeatureError as refused:
+            raise refusal(column, f"{_reason(problem)}, and {refused.message}") from problem
+    return scalar
+
+
+def _reason(problem: UnsupportedFeatureError) -> str:
+    return str(problem.details.get("reason", problem.message))

@@ -1,0 +1,164 @@
+"""lake.sql("SELECT ..."): one snapshot, what is read of it, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.engines.arrow import read
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
+from ducklake_core.results import TransactionResult
+from ducklake_core.sql.query import Query
+from tests.support.oracle import LakeAddress, sqlite_lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NAN = float("nan")
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DuckLake]:
+    """A lake that no test changes for the others: what they add later is seen by nobody else."""
+    address = sqlite_lake(tmp_path_factory.mktemp("queries"))
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    schema = pa.schema([("k", pa.int64()), ("s", pa.string()), ("d", pa.float64())])
+    for start, value in ((0, 1.5), (100, NAN), (200, 3.5)):
+        rows = {"k": range(start, start + 100), "s": [f"x{place % 7}" for place in range(100)], "d": [value] * 100}
+        lake.write("t", pa.table(rows, schema=schema), inline=False)
+    lake.create_schema("other")
+    lake.write("other.u", pa.table({"k": [1, 150], "name": ["one", "two"]}))
+    lake.create_view("other.v", "SELECT s, count(*) AS n, sum(k) AS total FROM t GROUP BY ROLLUP (s)")
+    lake.create_macro("twice", {"x": "x * 2", "x, y": "x * 2 + y"})
+    lake.create_macro("least", {"low": "SELECT * FROM t WHERE k >= low"}, kind="table")
+    yield lake
+    lake.close()
+
+
+def rows(found: Query | TransactionResult) -> list[tuple[object, ...]]:
+    assert isinstance(found, Query)
+    return [tuple(row.values()) for row in found.to_arrow().to_pylist()]
+
+
+ANSWERS = {
+    "SELECT s, k AS key FROM t WHERE k = 5": [("x5", 5)],
+    "SELECT count(*), max(d) > 3, count(*) FILTER (d > 2) FROM t": [(300, True, 200)],
+    "SELECT k FROM t WHERE d > 3.5 AND k IN (1, 101, 201)": [(101,)],
+    "SELECT u.name, t.s FROM t JOIN other.u USING (k) ORDER BY name": [("one", "x1"), ("two", "x1")],
+    "SELECT total FROM other.v WHERE s IS NULL": [(44850,)],
+    "SELECT twice(k), twice(k, 1) FROM t WHERE twice(k) = 20": [(20, 21)],
+    "SELECT min(k) FROM least(250)": [(250,)],
+    "SELECT count(*) FROM t AT (VERSION => 1)": [(100,)],
+    "SELECT count(*) FROM t AT (VERSION => 2) AS a JOIN t USING (k)": [(200,)],
+    "FROM t AT (VERSION => 1) SELECT t.k WHERE t.k > 98": [(99,)],
+    "WITH a AS (SELECT k FROM t), t AS (SELECT 1 AS one) SELECT count(*), any_value(one) FROM a, t;": [(300, 1)],
+    "VALUES (1, 'a')": [(1, "a")],
+}
+
+
+@pytest.mark.parametrize("query", ANSWERS)
+def test_answers(lake: DuckLake, query: str) -> None:
+    assert rows(lake.sql(query)) == ANSWERS[query]
+
+
+def test_reads_what_is_asked_for(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[tuple[str, ...]] = []
+    original = read.read_task
+
+    def noted(task: object, shape: object, *args: object, **how: object) -> object:
+        opened.append(tuple(shape.read_schema.names))  # type: ignore[attr-defined]
+        return original(task, shape, *args, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(read, "read_task", noted)
+    assert rows(lake.sql("SELECT s, count(*) FROM t WHERE k BETWEEN 120 AND 121 GROUP BY s ORDER BY s")) == [("x6", 1), ("x0", 1)][::-1]
+    assert opened == [("k", "s")]
+    opened.clear()
+    # What the join learns of its small side leaves out files of the other.
+    assert rows(lake.sql("SELECT sum(t.k) FROM t JOIN (SELECT 205 AS k) AS one USING (k)")) == [(205,)]
+    assert opened == [("k",)]
+
+
+def test_one_snapshot(lake: DuckLake) -> None:
+    query = lake.sql("SELECT count(*) FROM other.u AS a, t")
+    lake.sql("INSERT INTO other.u VALUES (7, 'three')")
+    assert rows(query) == rows(query) == [(600,)]
+    assert rows(lake.sql("SELECT count(*) FROM other.u AS a, t")) == [(900,)]
+    assert rows(lake.sql("SELECT count(*), 1 FROM t", at=1)) == [(100, 1)]
+
+
+def test_views_with_grouping_sets_in_process(lake: DuckLake) -> None:
+    found = lake.view("other.v").to_arrow()
+    assert (found.num_rows, found.schema.names) == (8, ["s", "n", "total"])
+    lake.create_view("w", "SELECT n, twice(total) AS t2 FROM other.v WHERE s IS NULL", columns=["rows"])
+    assert lake.view("w").to_arrow().to_pylist() == [{"rows": 300, "t2": 89700}]
+
+
+REFUSED = {
+    "SELECT nope FROM t, other.u": (UsageError, "nope"),
+    "SELECT * FROM nope, t": (NotFoundError, "nope"),
+    "SELECT CAST(s AS INTEGER) FROM t": (UsageError, "x0"),
+    "SELECT * FROM read_csv('/etc/hosts')": (UsageError, "disabled"),
+    "SELECT count(*) FROM t AT (VERSION => 99)": (NotFoundError, "99"),
+    "SELECT count(*) FROM other.v AT (VERSION => 6)": (UnsupportedFeatureError, "is a view"),
+    "SELECT count(*) FROM t AT (VERSION => k)": (UsageError, "number of a snapshot"),
+    "SELECT count(*) FROM t AT (TIMESTAMP => 'never')": (UsageError, "needs a constant"),
+    "SELECT 1; SELECT 2": (UsageError, "one statement at a time"),
+    "SELECT (": (UsageError, "syntax error"),
+}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_refusals(lake: DuckLake, query: str) -> None:
+    kind, message = REFUSED[query]
+    with pytest.raises(kind, match=message):
+        rows(lake.sql(query))
+
+
+def test_without_duckdb(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    assert rows(lake.sql("SELECT k FROM t WHERE k > 298")) == [(299,)]
+    with pytest.raises(UnsupportedFeatureError, match=r"pass spark=session, or pip install 'ducklake-dagster\[duckdb\]'"):
+        rows(lake.sql("SELECT count(*) FROM t"))
+    with pytest.raises(UnsupportedFeatureError, match=r"cannot read view other.v: .* or pip install"):
+        lake.view("other.v").to_arrow()
+
+
+def test_every_type_passes_through(sqlite_address: LakeAddress, oracle: Callable) -> None:  # type: ignore[type-arg]
+    values = {
+        "i8": "1::TINYINT", "i128": "170141183460469231731687303715884105::HUGEINT", "u64": "18446744073709551615::UBIGINT",
+        "dec": "1.50::DECIMAL(30,2)", "f": "'nan'::FLOAT", "day": "DATE '2020-02-29'", "ts": "TIMESTAMP '2020-01-01 00:00:00.000001'",
+        "ts_ns": "TIMESTAMP_NS '2020-01-01 00:00:00.000000001'", "tz": "TIMESTAMPTZ '2020-01-01 00:00:00+01'", "clock": "TIME '12:00:00'",
+        "id": "'6b9b3a5e-0000-4000-8000-000000000001'::UUID", "raw": "'\\x00a'::BLOB", "j": "'{\"a\": 1}'::JSON", "flag": "true",
+        "list": "[1, NULL]", "struct": "{'x': 1, 'y': 'a'}", "map": "MAP {'a': 1}", "gap": "INTERVAL 1 MONTH",
+    }  # fmt: skip
+    with oracle(sqlite_address) as duck:
+        duck.run("CREATE TABLE t AS SELECT 1 AS k, " + ", ".join(f"{sql} AS {name}" for name, sql in values.items()))
+    lake = DuckLake.connect(sqlite_address.url)
+    tests = " AND ".join(f"t.{name} IS NOT DISTINCT FROM ({sql})" for name, sql in values.items() if name != "gap")
+    assert rows(lake.sql(f"SELECT count(*), any_value(gap) = INTERVAL 1 MONTH FROM t WHERE {tests}")) == [(1, True)]
+
+
+def test_spark(lake: DuckLake, spark: SparkSession) -> None:
+    joined = "SELECT u.name, t.d FROM t JOIN other.u USING (k) WHERE t.k < 100"
+    assert rows(lake.sql(joined, spark=spark)) == [("one", 1.5)]
+    assert rows(lake.sql("SELECT count(*) AS n FROM t AT (VERSION => 1) AS a JOIN t AS b ON a.k = b.k", spark=spark)) == [(100,)]
+    found = lake.sql("SELECT sum(k) AS total FROM t")
+    assert isinstance(found, Query)
+    assert found.to_spark(spark).collect()[0].total == 44850
+    with pytest.raises(UnsupportedFeatureError, match=r"cannot read the query: it calls the macro|cannot read the query: .*twice"):
+        rows(lake.sql("SELECT twice(k) AS x FROM t", spark=spark))
+    made = lake.register(spark)
+    assert made == {"t": None}
+    assert spark.sql("SELECT count(*) FROM t WHERE k % 2 = 0").collect()[0][0] == 150
+    reasons = lake.register(spark, schema="other")
+    assert reasons["u"] is None
+    assert "ROLLUP" in str(reasons["v"])
+    with pytest.raises(NotFoundError, match="nope"):
+        lake.register(spark, tables=["nope"])
+    with pytest.raises(UsageError, match="needs a session"):
+        found.to_spark()

@@ -1,0 +1,173 @@
+"""Statements of lake.sql: what they do is what DuckDB does; what is not understood is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.results import TransactionResult
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+STATEMENTS = (
+    "CREATE SCHEMA IF NOT EXISTS s",
+    "CREATE TABLE s.t (k BIGINT NOT NULL, name TEXT DEFAULT 'x', day DATE, n DECIMAL(9,2) DEFAULT 1.5, st STRUCT(a INTEGER, b VARCHAR[]))",
+    "INSERT INTO s.t VALUES (1, 'a', '2020-01-01', 2, {'a': 1, 'b': ['q']}), (2, NULL, DATE '2021-01-01', 3.255, NULL)",
+    "INSERT INTO s.t (day, k) SELECT day + 1, k + 10 FROM s.t",
+    "INSERT INTO s.t BY NAME SELECT 'named' AS name, 5 AS k",
+    "INSERT INTO s.t (k) FROM range(100, 140)",
+    "UPDATE s.t AS x SET name = upper(x.name) || '!', n = n + 1 WHERE x.k < 3",
+    "DELETE FROM s.t WHERE k = 12 OR t.k > 130",
+    "CREATE TABLE u AS SELECT name, count(*) AS c, sum(n) AS total FROM s.t GROUP BY ALL",
+    """MERGE INTO s.t AS o USING (SELECT 1 AS k, 'merged' AS name UNION ALL SELECT 77, 'new') AS y ON o.k = y.k AND o.k < 1000
+    WHEN MATCHED THEN UPDATE SET name = y.name, n = o.n * 2 WHEN NOT MATCHED THEN INSERT (k, name) VALUES (y.k, y.name)""",
+    "MERGE INTO s.t USING (SELECT 77 AS k) AS y USING (k) WHEN MATCHED AND t.name = 'new' THEN DELETE",
+    "ALTER TABLE u ADD COLUMN z INTEGER DEFAULT 3",
+    "ALTER TABLE u RENAME COLUMN c TO rows",
+    "ALTER TABLE u ALTER z SET DATA TYPE BIGINT",
+    "ALTER TABLE u ALTER COLUMN z SET DEFAULT 4",
+    "INSERT INTO u (name) VALUES ('late')",
+    "ALTER TABLE s.t ALTER n DROP DEFAULT",
+    "ALTER TABLE s.t ALTER COLUMN k DROP NOT NULL",
+    "ALTER TABLE u SET PARTITIONED BY (bucket(4, name), z)",
+    "ALTER TABLE u SET SORTED BY (total DESC, name ASC)",
+    "INSERT INTO u SELECT * FROM u",
+    "ALTER TABLE u RESET PARTITIONED BY",
+    "ALTER TABLE u RENAME TO w",
+    "ALTER TABLE w DROP COLUMN rows",
+    "COMMENT ON TABLE w IS 'it''s'",
+    "COMMENT ON COLUMN w.name IS 'its name'",
+    "CREATE OR REPLACE VIEW s.v AS SELECT name, k FROM s.t WHERE k > 1",
+    "CREATE MACRO twice(x, y := 2) AS x * y",
+    "CREATE TABLE gone AS SELECT 1 AS a",
+    "TRUNCATE gone",
+    "DROP TABLE gone",
+    "DROP TABLE IF EXISTS gone",
+    "CREATE TABLE kinds (a TIMETZ, b HUGEINT, c INTERVAL, d UUID, e JSON, f TIME, g BLOB, h TIMESTAMP_NS, i TINYINT, j UHUGEINT, k DOUBLE)",
+    """INSERT INTO kinds VALUES ('12:00:00+02', '-170141183460469231731687303715884105727', INTERVAL 1 MONTH,
+    '6b9b3a5e-0000-4000-8000-000000000001', '{"a": 1}', '12:00:00.5', '\\x00a', '2020-01-01 00:00:00.000000001', 7, 5, 'nan')""",
+)
+ANSWERS = (
+    "SELECT (a AT TIME ZONE 'UTC')::VARCHAR, * EXCLUDE (a, k), isnan(k) FROM kinds",
+    "SELECT * FROM s.t ORDER BY ALL",
+    "SELECT * FROM w ORDER BY ALL",
+    "SELECT name, twice(k) FROM s.v ORDER BY ALL",
+    "SELECT table_name, comment FROM duckdb_tables() WHERE database_name = 'lake' ORDER BY ALL",
+    "SELECT column_name, data_type, is_nullable, column_default, comment FROM duckdb_columns() WHERE database_name = 'lake' ORDER BY ALL",
+)
+
+
+def test_statements_do_what_duckdb_does(tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        (tmp_path / name).mkdir()
+    ours, theirs = (sqlite_lake(tmp_path / name) for name in ("ours", "theirs"))
+    lake = DuckLake.create(ours.url, data_path=ours.data_path)
+    with attached(theirs) as duck:
+        duck.run(*STATEMENTS)
+        expected = [duck.rows(query) for query in ANSWERS]
+    for statement in STATEMENTS:
+        before = lake.snapshot().id
+        result = lake.sql(statement, message="a statement")
+        assert isinstance(result, TransactionResult)
+        assert lake.snapshot().id == before + (result.snapshot is not None)
+    with attached(ours) as duck:
+        assert [duck.rows(query) for query in ANSWERS] == expected
+
+
+@pytest.fixture
+def lake(sqlite_address: LakeAddress) -> DuckLake:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.sql("CREATE TABLE t (k BIGINT, s VARCHAR)")
+    lake.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    return lake
+
+
+def test_several_in_a_transaction(lake: DuckLake, sqlite_address: LakeAddress, oracle: Callable) -> None:  # type: ignore[type-arg]
+    before = lake.snapshot().id
+    with lake.transaction() as tx:
+        tx.sql("INSERT INTO t VALUES (3, 'c')")
+        tx.sql("CREATE TABLE u AS SELECT k, s FROM t WHERE k > 1")
+        tx.sql("UPDATE u SET s = 'changed' WHERE k = 3")
+        tx.sql("CREATE VIEW v AS SELECT max(k) AS m FROM u")
+        found = tx.sql("SELECT m, count(*) AS n FROM v, t GROUP BY m")
+        assert found is not None
+        assert found.to_arrow().to_pylist() == [{"m": 3, "n": 3}]
+        tx.sql("DROP TABLE t")
+        with pytest.raises(NotFoundError):
+            tx.sql("SELECT count(*) FROM t").to_arrow()  # type: ignore[union-attr]
+    assert lake.snapshot().id == before + 1
+    with oracle(sqlite_address) as duck:
+        assert duck.rows("FROM u ORDER BY k") == [(2, "b"), (3, "changed")]
+
+
+def test_a_statement_that_fails_leaves_nothing(lake: DuckLake) -> None:
+    before = lake.snapshot().id
+    with pytest.raises(UsageError, match="abc"):
+        lake.sql("INSERT INTO t SELECT CASE WHEN k = 2 THEN 'abc' ELSE '1' END, s FROM t")
+    with pytest.raises(SchemaError, match="NOT NULL"):
+        lake.sql("ALTER TABLE t ALTER k SET NOT NULL") if lake.sql("INSERT INTO t (s) VALUES ('null')") else None
+    assert lake.snapshot().id == before + 1
+
+
+REFUSED = {
+    "INSERT INTO t VALUES (1)": "1 values, for 2 columns",
+    "INSERT INTO t SELECT 1, 'a', 2": "3 columns, for 2",
+    "INSERT INTO t BY NAME SELECT 1 AS nope": "no column 'nope'",
+    "INSERT INTO t (k) VALUES (1) RETURNING k": "RETURNING in INSERT",
+    "INSERT INTO t (k) SELECT 1 ON CONFLICT DO NOTHING": "CONFLICT in INSERT",
+    "INSERT OR REPLACE INTO t VALUES (1, 'a')": "INSERT OR REPLACE",
+    "INSERT INTO t (k) VALUES (DEFAULT)": "DEFAULT among VALUES",
+    "WITH a AS (SELECT 1 AS k) INSERT INTO t (k) SELECT k FROM a": "WITH before INSERT",
+    "UPDATE t SET s = DEFAULT": "DEFAULT as a value",
+    "UPDATE t SET s = u.s FROM u WHERE t.k = u.k": r"UPDATE \.\.\. FROM is not supported: MERGE",
+    "UPDATE t SET k = 1 WHERE k IN (SELECT 1)": "a subquery",
+    "DELETE FROM t USING u": r"DELETE \.\.\. USING",
+    "MERGE INTO t USING t ON t.k = t.k WHEN MATCHED THEN DELETE": "itself under one name",
+    "MERGE INTO t USING (SELECT 1 AS k) AS y ON t.k = y.k WHEN MATCHED THEN DO NOTHING": "DO NOTHING in MERGE",
+    "CREATE TABLE c (a INT PRIMARY KEY)": "PRIMARY KEY",
+    "CREATE TABLE c (a INT, CHECK (a > 1))": "CHECK",
+    "CREATE TEMP TABLE c AS SELECT 1 AS a": "TEMPORARY",
+    "CREATE INDEX i ON t (k)": "CREATE INDEX",
+    "CREATE SEQUENCE q": "CREATE SEQUENCE",
+    "DROP TABLE t, u": "several at once",
+    "ALTER TABLE t ALTER k SET DATA TYPE BIGINT USING k + 1": "USING",
+    "ALTER TABLE t ADD COLUMN st.x INTEGER": "is not supported",
+    "BEGIN": "BEGIN",
+    "COPY t TO 'x'": "COPY",
+    "ATTACH 'x'": "ATTACH",
+    "garbage in": "GARBAGE",
+    "INSERT INTO t VALUES (1, 'a'); DELETE FROM t": "one statement at a time",
+    "": "empty",
+}
+
+
+def test_refusals(lake: DuckLake) -> None:
+    before = lake.snapshot().id
+    for statement, message in REFUSED.items():
+        with pytest.raises((UnsupportedFeatureError, UsageError), match=message):
+            lake.sql(statement)
+    with pytest.raises(UsageError, match="at is for queries"):
+        lake.sql("DELETE FROM t", at=1)
+    with pytest.raises(UsageError, match="commits nothing"):
+        lake.sql("SELECT 1", message="x")
+    assert lake.snapshot().id == before
+
+
+def test_spark(lake: DuckLake, spark: SparkSession) -> None:
+    lake.sql("CREATE TABLE u AS SELECT k, count(*) AS n FROM t GROUP BY k", spark=spark)
+    lake.sql("INSERT INTO u SELECT k + 10, k FROM t", spark=spark)
+    lake.sql("UPDATE u SET n = n + length(CAST(k AS VARCHAR)) WHERE k > 10", spark=spark)
+    lake.sql("MERGE INTO u USING t AS y ON u.k = y.k WHEN MATCHED AND y.s = 'a' THEN DELETE", spark=spark)
+    assert sorted(lake.table("u").to_arrow().to_pydict()["k"]) == [2, 11, 12]
+    with lake.transaction() as tx:
+        tx.sql("INSERT INTO t VALUES (3, 'c')")
+        with pytest.raises(UnsupportedFeatureError, match="leave spark out"):
+            tx.sql("INSERT INTO u SELECT k, k FROM t", spark=spark)
