@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.reading.views import views
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, schemas_meant, split_path
 from ducklake_core.sql.query import Query
 from ducklake_core.staging.arguments import At, resolve_at
 
@@ -29,7 +29,7 @@ def register(
         raise UsageError("register needs a Spark session")
     with lake.reader() as reader:
         snapshot = resolve_at(reader, at).id
-        owner = reader.schema(schema or DEFAULT_SCHEMA, snapshot)
+        owner = reader.schema(*schemas_meant(schema or DEFAULT_SCHEMA), snapshot_id=snapshot)
         names = [name for own, name in reader.table_names(snapshot).values() if folded(own) == folded(owner.name)]
         names += [view.name for view in views(reader, snapshot) if view.schema_id == owner.id]
     wanted = names if tables is None else _chosen(tables, names, owner.name)
@@ -54,5 +54,5 @@ def _chosen(tables: Sequence[str], names: Sequence[str], schema: str) -> list[st
 
 
 def _frame(lake: LakeContext, schema: str, name: str, snapshot: int, session: SparkSession) -> DataFrame:
-    query = f"FROM {quoted_path((schema, name))}"
+    query = f"FROM {quoted_path((*split_path(schema), name))}"
     return Query(lake, query, snapshot, session).to_spark()
