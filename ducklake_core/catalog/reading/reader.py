@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, select
 
 from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
@@ -39,6 +39,9 @@ from ducklake_core.format.state import (
 from ducklake_core.format.types.message_text import nearest, similar_in_brackets
 from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.type_names import ColumnRow
+
+HISTORY = ("history",)
+"""Kind of the rows that tell of all columns that a table ever had: the same statement for every table and snapshot."""
 
 
 class CatalogReader:
@@ -253,8 +256,11 @@ class CatalogReader:
         _check_one(rows, snapshot_id)
         return table_state(self, self.info, rows, snapshot_id)
 
-    def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:  # noqa: ARG002
+    def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:
         """Rows of a table (see :class:`TableRowSource`): a statement of its own."""
+        if kind == HISTORY:
+            query = self.catalog.statement("column history", lambda: build(lambda column: column == bindparam("owner")))
+            return self.connection.execute(query, {"owner": table_id}).all()
         return self.connection.execute(build(lambda column: column == table_id)).all()
 
     def rows_of_inlined(self, kind: tuple[object, ...], build: Callable[[int, str], Select[Any]], table: TableState) -> Sequence[Row[Any]]:
@@ -294,7 +300,7 @@ class CatalogReader:
         column = self.catalog["column"]
         # What begins and ends with one snapshot, in the middle of a transaction, comes before what the transaction leaves behind.
         in_order = (column.c.begin_snapshot, column.c.column_id, column.c.end_snapshot.is_(None), column.c.end_snapshot)
-        rows = self.rows_of_table(("history",), lambda among: select(column).where(among(column.c.table_id)).order_by(*in_order), table_id)
+        rows = self.rows_of_table(HISTORY, lambda among: select(column).where(among(column.c.table_id)).order_by(*in_order), table_id)
         return [(column_row(row), row.end_snapshot) for row in rows]
 
     def next_row_id(self, table_id: int) -> int:
@@ -305,7 +311,8 @@ class CatalogReader:
     def column_statistics(self, table_id: int) -> dict[int, TableColumnStatistics]:
         """Table-wide statistics by column id; columns without a row are unknown and left out."""
         stats = self.catalog["table_column_stats"]
-        rows = self.connection.execute(select(stats).where(stats.c.table_id == table_id)).mappings()
+        query = self.catalog.statement("column statistics", lambda: select(stats).where(stats.c.table_id == bindparam("owner")))
+        rows = self.connection.execute(query, {"owner": table_id}).mappings()
         return {row["column_id"]: TableColumnStatistics(**row) for row in rows}
 
     def options(self, schema_id: int | None = None, table_id: int | None = None) -> Mapping[str, str]:
