@@ -1,6 +1,6 @@
 """An upsert of 10,000 rows, half of them new, into 2,000,000, and a delete of 0.1 % of them, in process: ours against DuckDB.
 
-Run with ``python -m tests.benchmarks.bench_row_changes``. Each side has a table of its own in one lake that DuckDB made and filled. Processor
+Run with ``python -m tests.benchmarks.bench_row_changes``. Each side has a table of its own in one lake that DuckDB made. Processor
 seconds of all threads, the least of several rounds, are printed before the table of seconds on the clock.
 """
 
