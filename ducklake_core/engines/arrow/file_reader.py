@@ -37,11 +37,10 @@ from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
 from ducklake_core.storage.filesystems import Storage, printable
 
 _GROUP_ROWS = 1 << 18
-_GROUP_BYTES = 64 * 1024 * 1024
+_GROUP_BYTES = 32 * 1024 * 1024
 """Row groups of more rows or bytes are read in batches by one thread for each column; others as a whole, several at a time."""
 
-_LOCAL_READERS = 8
-_REMOTE_READERS = 16
+_MOST_READERS = 8
 
 Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
 """Arrays of a file's columns by their places in it."""
@@ -49,7 +48,7 @@ Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
 
 def readers_of(path: str) -> int:
     """How many threads read files of a place at once: of a store so many that its answers overlap."""
-    return min(pa.cpu_count(), _LOCAL_READERS) if protocol_of(path) == "file" else _REMOTE_READERS
+    return min(pa.cpu_count(), _MOST_READERS) if protocol_of(path) == "file" else _MOST_READERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

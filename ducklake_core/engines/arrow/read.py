@@ -29,7 +29,7 @@ from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.second_look import read_twice
 
 _SMALL_ROWS = 1 << 18
-_SMALL_BYTES = 32 * 1024 * 1024
+_SMALL_BYTES = 8 * 1024 * 1024
 """Files of no more rows and bytes are read as a whole, several at a time."""
 
 # As in DuckDB, the physical table of an inlined row stands for the file, and its row id for the position in it.
