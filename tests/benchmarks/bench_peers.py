@@ -67,10 +67,6 @@ def contenders(address: LakeAddress) -> dict[str, tuple[Callable[[], object], Ca
         "count after deletes": (lambda: lake.table("t").scan().count(), lambda: catalog.load_table("main.t").scan().count()),
         f"read {ROWS:,} changed rows": (lambda: lake.table("t").scan().to_arrow(), lambda: catalog.load_table("main.t").to_arrow()),
         f"plan {FILES:,} files, all kept": (
-            lambda: lake.table("many").scan(where="a >= 0").plan(),
-            lambda: list(catalog.load_table("main.many").scan().plan_files()),
-        ),
-        f"plan {FILES:,} files, no condition": (
             lambda: lake.table("many").scan().plan(),
             lambda: list(catalog.load_table("main.many").scan().plan_files()),
         ),
