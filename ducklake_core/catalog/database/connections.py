@@ -118,9 +118,7 @@ class Database:
             CatalogVersionError: Someone migrated the catalog since it was opened.
             CatalogError: It refused a statement.
         """
-        options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
-        if self.abilities.concurrent_writers:
-            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        options = self._read_options
         try:
             with self._transaction(options) as connection:
                 if self.layout is not None:
@@ -131,6 +129,13 @@ class Database:
         except CatalogError as error:
             self._check_not_migrated(error, options)
             raise
+
+    @property
+    def _read_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
+        if self.abilities.concurrent_writers:
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        return options
 
     def _check_not_migrated(self, error: CatalogError, options: dict[str, Any]) -> None:
         """Find out whether a statement was refused because the catalog has the tables of another version by now."""
@@ -176,7 +181,11 @@ class Database:
             with self.reporting():
                 yield
         except psycopg.Error as error:
-            raise wrapped(DBAPIError(None, None, error), str(self.address), self.address.secrets) from error
+            cause = DBAPIError(None, None, error)
+            found = wrapped(cause, str(self.address), self.address.secrets)
+            found.__cause__ = cause
+            self._check_not_migrated(found, self._read_options)
+            raise found from cause
 
     @property
     def dialect(self) -> Dialect:
