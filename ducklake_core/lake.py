@@ -78,9 +78,8 @@ class DuckLake(Definitions, MaintenanceVerbs):
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))
         allowed = check_allowed(allowed_paths)
-        created = create_catalog(database, data_path, encrypted=encrypted, indexes=indexes, version=writable_version(version))
-        info = replace(created, allowed_paths=allowed)
-        return cls(database, info, Storage(options=StorageOptions(by_protocol=storage_options or {})))
+        info = create_catalog(database, data_path, encrypted=encrypted, indexes=indexes, version=writable_version(version))
+        return cls(database, replace(info, allowed_paths=allowed), Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     @classmethod
     def connect(
@@ -313,7 +312,6 @@ class DuckLake(Definitions, MaintenanceVerbs):
             CommitConflictError: Another writer changed the table's columns meanwhile, or kept winning.
             CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be asked.
         """
-
         return write(
             self._context,
             name,
@@ -372,6 +370,8 @@ class DuckLake(Definitions, MaintenanceVerbs):
         return Transaction(self._context, author=author, message=message, extra_info=extra_info, commit_id=commit_id)
 
     def _state(self, name: str, at: At, *, suggest: bool = True) -> TableState:
+        if at is None and self._database.layout is None:
+            return self.table_cache.table(self._database, self.reader, *split_name(name), suggest=suggest)
         with self.reader() as reader:
             return reader.table(*split_name(name), resolve_at(reader, at).id, suggest=suggest)
 

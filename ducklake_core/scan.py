@@ -164,7 +164,7 @@ class Scan(Readable):
         from ducklake_core.engines.arrow.read import read_plan
 
         names = self._names(plan)
-        batches = read_plan(plan, self.storage)
+        batches = read_plan(plan, self.storage, ahead=self.row_limit is None)
         for batch in batches if self.row_limit is None else first_rows(batches, self.row_limit):
             yield batch.select(names)
 

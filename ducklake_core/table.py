@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ducklake_core.catalog.reading.files import data_files
-from ducklake_core.catalog.reading.last_change import last_row_change
+from ducklake_core.catalog.reading.last_change import last_row_change, snapshots_about
 from ducklake_core.catalog.reading.tags import column_tags, object_tags
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
@@ -163,7 +163,7 @@ class Table(TableRowChanges, TableAlterations, Scanned):
     def snapshots(self) -> list[Snapshot]:
         """Snapshots whose changes touch this table, by id ascending."""
         with self._lake.reader() as reader:
-            return [snapshot for snapshot in reader.snapshots() if self._touched_by(snapshot)]
+            return [snapshot for snapshot in snapshots_about(reader, self._state) if self._touched_by(snapshot)]
 
     def last_row_change(self, *, author: str | None = None) -> Snapshot | None:
         """The newest snapshot, up to the one at hand, that added or deleted rows of this table; None when it was expired, or never was.

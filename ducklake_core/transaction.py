@@ -75,8 +75,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
     def __enter__(self) -> Self:
         self._lake.database.check_writable()
         if self._base is None:
-            with self._lake.reader() as reader:
-                self._base = self._lake.table_cache.read(reader)
+            self._base = self._lake.table_cache.read(self._lake.database, self._lake.info)
         self._staged = StagedCatalog(self._lake, self._base.snapshot, self._base.options, self._base.history)
         # After the base is known: the commit itself looks at later snapshots, so that no earlier run is overlooked.
         if self._coordinator.given:

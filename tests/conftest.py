@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from ducklake_core.catalog.reading import files
 from tests import selection
 from tests.support import durations
 from tests.support.folders import folder_in_memory
@@ -62,6 +63,19 @@ def _new_place(request: pytest.FixtureRequest, folder: Path) -> LakeAddress:
 def sqlite_address(tmp_path: Path) -> LakeAddress:
     """A place for a new lake with a SQLite catalog, for what does not depend on the database."""
     return sqlite_lake(tmp_path)
+
+
+_PRUNED_BY_THE_DATABASE = ("tests/unit/catalog", "tests/behaviour/scan", "tests/behaviour/foreign_files", "tests/property")
+
+
+@pytest.fixture(autouse=True)
+def _the_database_prunes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In tests about conditions, however few the files are; elsewhere tables of few files are pruned as users' are."""
+    few = files.FEW_FILES
+    if any(folder in request.node.nodeid for folder in _PRUNED_BY_THE_DATABASE):
+        files.FEW_FILES = 0
+    yield
+    files.FEW_FILES = few
 
 
 @pytest.fixture

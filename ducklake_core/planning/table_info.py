@@ -70,7 +70,7 @@ def table_size(reader: CatalogReader, state: TableState) -> Size:
     if not at:
         raise expired_since(state)
     check_same_snapshot(state, at[0].time)
-    listing, *others = (listing for listing in reader.tables(state.snapshot_id) if listing.id == state.id)
+    listing, *others = reader.tables(state.snapshot_id, {state.id})
     if others:
         raise CatalogCorruptError(f"table {state.qualified_name} has two live comments", table=state.qualified_name)
     inlined = reader.inlined_counts([listing], state.snapshot_id).get(state.id, InlinedCounts())

@@ -100,6 +100,7 @@ class StagedCatalog(StagedSchemas):
             return staged
         state = self._history.at(self.base, schema_name, table_name, self.options) if only_append else None
         remembered = state is not None
+        state = state or self._history.read(self._lake.database, self.base, schema_name, table_name)
         if state is None:
             with self._lake.reader() as reader:
                 state = reader.table(schema_name, table_name, self.base.id, suggest=suggest)

@@ -274,8 +274,7 @@ class CommitCoordinator:
         )
 
     def _newest(self) -> Snapshot:
-        with self._lake.reader() as reader:
-            return self._lake.table_cache.read(reader).snapshot
+        return self._lake.table_cache.read(self._lake.database, self._lake.info).snapshot
 
     def _replan(
         self,

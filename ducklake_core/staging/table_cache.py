@@ -7,11 +7,16 @@ It saves questions and never decides: a commit proves inside its own transaction
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from ducklake_core.catalog.reading.option_rows import StoredOptions, check_same_lake, stored_options
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.reading.current import NOTHING, Current, read_current
+from ducklake_core.catalog.reading.option_rows import StoredOptions, check_same_lake
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.format.state import Snapshot, TableState, is_same_snapshot
+from ducklake_core.catalog.reading.table_rows import LAKE_SETTINGS
+from ducklake_core.format.state import LakeInfo, Snapshot, TableState, is_same_snapshot
 from ducklake_core.format.types.names import folded
 
 MOST_TABLES = 1000
@@ -24,8 +29,8 @@ class History:
     """Table states by name, all read in the history of one snapshot: the newest that was read or committed.
 
     Every change of columns, keys, names or tables moves ``schema_version``, by the same rule that lets sessions of the
-    reference keep their catalog. Two things may change without it and are never taken from here: options, and whether
-    a table has deletes in the catalog. So what is remembered is for writers of new files only.
+    reference keep their catalog. What may change without it (options, tables of inlined rows, whether there are inlined deletes) is
+    read anew for whoever reads rows; writers of new files need none of it.
     """
 
     def __init__(self) -> None:
@@ -62,12 +67,32 @@ class History:
             self._states.clear()
         self._states[folded(schema), folded(table)] = state
 
+    def table_id(self, schema: str, table: str) -> int:
+        """Id of a table that is remembered under a name, of whatever snapshot."""
+        known = self._states.get((folded(schema), folded(table)))
+        return NOTHING if known is None else known.id
+
+    def current(self, now: Current, snapshot: Snapshot, schema: str, table: str) -> TableState | None:
+        """The table at a snapshot of this history for readers, with what was just read; None when it has to be read."""
+        state = self.at(snapshot, schema, table, now.options)
+        if state is None:
+            return None
+        return replace(state, inlined_tables=now.inlined_tables, has_inlined_deletes=now.has_inlined_deletes)
+
+    def read(self, database: Database, base: Snapshot, schema: str, table: str) -> TableState | None:
+        """The table at a base of this history for readers, in one question; None when it has to be read as a whole."""
+        table_id = self.table_id(schema, table)
+        if table_id == NOTHING:
+            return None
+        now = read_current(database, base.id, table_id)
+        return None if now.known is None or not is_same_snapshot(now.known, base) else self.current(now, base, schema, table)
+
     def at(self, snapshot: Snapshot, schema: str, table: str, options: StoredOptions) -> TableState | None:
         """The table at a snapshot of this history, None when it has to be read."""
         state = self._states.get((folded(schema), folded(table)))
         if state is None or state.schema_version != snapshot.schema_version or state.snapshot_id > snapshot.id:
             return None
-        in_force = options.in_force(state.schema_id, state.id)
+        in_force = {name: value for name, value in options.in_force(state.schema_id, state.id).items() if name not in LAKE_SETTINGS}
         return replace(state, snapshot_id=snapshot.id, snapshot_time=snapshot.time, options=in_force)
 
 
@@ -94,20 +119,49 @@ class TableStateCache:
     def __init__(self) -> None:
         self._history = History()
 
-    def read(self, reader: CatalogReader) -> Base:
+    def read(self, database: Database, info: LakeInfo) -> Base:
         """The newest snapshot as a base. When it does not follow the last one that was seen, everything else is forgotten.
 
         Raises:
             CatalogError: The catalog is that of a lake with other settings.
         """
+        history, now = self._current(database)
+        check_same_lake(info, now.options)
+        return Base(snapshot=now.snapshot, options=now.options, history=history)
+
+    def _current(self, database: Database, schema: str = "", table: str = "") -> tuple[History, Current]:
         history, known = self._history, self._history.newest
-        snapshot, then = reader.latest_and(-1 if known is None else known.id)
-        options = stored_options(reader.connection, reader.catalog)
-        check_same_lake(reader.info, options)
-        if known is not None and (then is None or not is_same_snapshot(then, known)):
+        now = read_current(database, NOTHING if known is None else known.id, history.table_id(schema, table))
+        if known is not None and (now.known is None or not is_same_snapshot(now.known, known)):
             history = self._history = History()
-        history.note(snapshot, options)
-        return Base(snapshot=snapshot, options=options, history=history)
+        history.note(now.snapshot, now.options)
+        return history, now
+
+    def table(
+        self, database: Database, reader: Callable[[], AbstractContextManager[CatalogReader]], schema: str, name: str, *, suggest: bool
+    ) -> TableState:
+        """The table at the newest snapshot: as it is remembered where no definition has changed, with what may change beside them.
+
+        Args:
+            database: The catalog.
+            reader: Opens a read transaction on it.
+            schema: The schema's name.
+            name: The table's name.
+            suggest: Whether the error names similar tables.
+
+        Raises:
+            NotFoundError: There is no such table.
+        """
+        history, now = self._current(database, schema, name)
+        state = history.current(now, now.snapshot, schema, name)
+        if state is None:
+            with reader() as opened:
+                snapshot = opened.latest_snapshot()
+                state = opened.table(schema, name, snapshot.id, suggest=suggest)
+            # Of another snapshot, nobody knows here whether it is one of this history.
+            if is_same_snapshot(snapshot, now.snapshot):
+                history.remember(schema, name, state)
+        return state
 
     def recent(self, schema: str, table: str) -> Base | None:
         """See :meth:`History.recent`."""

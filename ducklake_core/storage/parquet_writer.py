@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from ducklake_core.storage.annotations import AnnotatingSink
     from ducklake_core.storage.encryption.encrypting import EncryptingSink
 
-ROW_GROUP_ROWS = 1_048_576
-"""Rows of a row group unless the option says otherwise: more than DuckDB's 122880, as fewer are much faster."""
+ROW_GROUP_ROWS = 122_880
+"""Rows of a row group unless the option says otherwise, as in DuckDB: readers leave out and share out row groups."""
 
 ROW_GROUP_BYTES = 128 * 1024 * 1024
 """Bytes of a row group as Arrow data, unless the option says otherwise; bounds the memory of a writer."""
@@ -55,6 +55,8 @@ ROW_GROUP_BYTES = 128 * 1024 * 1024
 _CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 _DELTAS = frozenset({*INTEGERS, *TIMESTAMPS, DATE} - {INT128, UINT128})
 _SAMPLE_ROWS = 16_384
+_DISTINCT = 0.9
+"""Part of a sample whose values are distinct, above which no row group has fewer distinct values than half of its rows."""
 _GUESSED_RATIO = 0.5
 
 
@@ -215,6 +217,8 @@ class FileWriter:
         """The gathered rows and their bytes, when the file is ready for them."""
         row_group, arrow_bytes = pa.Table.from_batches(self._gathered), self._gathered_bytes
         self._gathered, self._gathered_rows, self._gathered_bytes = [], 0, 0
+        # Here, as encoding is the longer part of the work and has a thread of its own.
+        self._statistics.observe(row_group)
         # At most one row group is being encoded while one is gathered: memory stays at two row groups a file.
         self._wait()
         if self._writer is None:
@@ -258,6 +262,8 @@ class FileWriter:
                 store_schema=False,
                 # Encryption authenticates pages anyway (docs/decisions/0052-checksums-of-pages.md).
                 write_page_checksum=self._key is None,
+                # Encrypted files have one page a chunk, and of annotated ones the footer is written anew, without places of indexes.
+                write_page_index=self._key is None and self._annotating is None,
                 metadata_collector=self._footers,
             )
 
@@ -268,7 +274,6 @@ class FileWriter:
             self._writer.write_table(row_group, row_group_size=row_group.num_rows)
             if self._encrypting is not None:
                 self._encrypting.seal()
-        self._statistics.observe(row_group)
         self._progress = (self._sink.tell(), self._progress[1] + arrow_bytes)
 
     def _finish(self) -> WrittenFile:
@@ -299,9 +304,8 @@ class FileWriter:
 
 
 def _dictionary_columns(schema: Schema, first: pa.Table) -> list[str]:
-    """Parquet paths of leaves worth a dictionary: those whose values repeat in the first rows, and all nested ones."""
-    sample = first.slice(0, _SAMPLE_ROWS)
-    return [path for column in schema for leaf, path in parquet_paths(column) if _repeats(leaf, column, sample)]
+    """Parquet paths of leaves worth a dictionary: those whose values repeat in the first row group, and all nested ones."""
+    return [path for column in schema for leaf, path in parquet_paths(column) if _repeats(leaf, column, first)]
 
 
 def _bounded_columns(schema: Schema) -> list[str]:
@@ -330,11 +334,17 @@ def _encoding(leaf_type: DataType) -> str | None:
     return "DELTA_BINARY_PACKED" if leaf_type in _DELTAS else None
 
 
-def _repeats(leaf: Field, column: Field, sample: pa.Table) -> bool:
+def _repeats(leaf: Field, column: Field, rows: pa.Table) -> bool:
     if leaf.type in (BOOLEAN, VARIANT, NULL):
         return False
-    values = sample.column(column.name)
+    values = rows.column(column.name)
     if leaf is not column or isinstance(values.type, pa.BaseExtensionType):
         return True
-    distinct = int(pc.count_distinct(values, mode="only_valid").as_py())
-    return bool(distinct * 2 <= len(values) - values.null_count)
+    sample = _distinct(values.slice(0, _SAMPLE_ROWS))
+    return sample <= 0.5 or (sample <= _DISTINCT and len(values) > _SAMPLE_ROWS and _distinct(values.slice(0, ROW_GROUP_ROWS)) <= 0.5)
+
+
+def _distinct(values: pa.ChunkedArray) -> float:
+    """The part of the values that are distinct."""
+    count = len(values) - values.null_count
+    return int(pc.count_distinct(values, mode="only_valid").as_py()) / count if count else 0.0

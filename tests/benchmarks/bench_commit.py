@@ -1,7 +1,7 @@
-"""A one-row append on PostgreSQL, one writer: ours against DuckDB's ducklake on the same server.
+"""A one-row append on PostgreSQL, one writer: ours against DuckDB's ducklake on the same server, each in a lake that DuckDB made.
 
-Run with ``python -m tests.benchmarks.bench_commit``. Both write into lakes of their own, once with the default, by which the row is
-kept in the catalog, and once into Parquet files.
+Run with ``python -m tests.benchmarks.bench_commit``. Ours is called as the README shows it, ``lake.table("t").append(row)``. Opening
+the table, and appending to one that is kept open, are measured apart. Rows are kept in the catalog, the default, or go into Parquet files.
 """
 
 from __future__ import annotations
@@ -25,20 +25,31 @@ def run() -> Result:
     with tempfile.TemporaryDirectory() as folder:
         ours, our_files, inlined, files = (server.lake(Path(folder) / name) for name in ("ours", "our_files", "inlined", "files"))
         row = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
-        lake, file_lake = (DuckLake.create(place.url, data_path=place.data_path) for place in (ours, our_files))
+        for place in (ours, our_files):
+            with attached(place) as duck:
+                duck.run("CREATE TABLE t (a INT, b VARCHAR)")
+        lake, file_lake = DuckLake.connect(ours.url), DuckLake.connect(our_files.url)
         file_lake.set_option("data_inlining_row_limit", 0)
-        table, file_table = (created.create_table("t", row.schema) for created in (lake, file_lake))
+        kept = lake.table("t")
         with attached(inlined) as duck_inlined, attached(files, "DATA_INLINING_ROW_LIMIT 0") as duck_files:
             for duck in (duck_inlined, duck_files):
                 duck.run("CREATE TABLE t (a INT, b VARCHAR)")
 
             def append_ours() -> None:
                 for _ in range(COMMITS_PER_ROUND):
-                    table.append(row)
+                    lake.table("t").append(row)
+
+            def append_kept() -> None:
+                for _ in range(COMMITS_PER_ROUND):
+                    kept.append(row)
+
+            def open_table() -> None:
+                for _ in range(COMMITS_PER_ROUND):
+                    lake.table("t")
 
             def append_our_files() -> None:
                 for _ in range(COMMITS_PER_ROUND):
-                    file_table.append(row)
+                    file_lake.table("t").append(row)
 
             def append_inlined() -> None:
                 for _ in range(COMMITS_PER_ROUND):
@@ -52,12 +63,14 @@ def run() -> Result:
                 f"one-row append on PostgreSQL, {COMMITS_PER_ROUND} commits",
                 {
                     "ducklake_core, inlined": append_ours,
+                    "ducklake_core, inlined, table kept open": append_kept,
+                    "ducklake_core, lake.table alone": open_table,
                     "ducklake_core, Parquet file": append_our_files,
                     "DuckDB, inlined": append_inlined,
                     "DuckDB, Parquet file": append_files,
                 },
                 baseline="DuckDB, inlined",
-                promised_ratio=0.5,
+                promised_ratio=0.4,
             )
 
 

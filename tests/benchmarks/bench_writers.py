@@ -1,4 +1,4 @@
-"""Eight processes that append one row after another to one table on PostgreSQL: ours against DuckDB's on the same server.
+"""Eight processes that append one row after another to one table on PostgreSQL, in a lake that DuckDB made: ours against DuckDB's.
 
 Run with ``python -m tests.benchmarks.bench_writers``. All start together; rows go into the catalog, as is the default of both. A writer of
 DuckDB that runs out of retries goes on with its next row, and the rows that failed are counted.
@@ -43,11 +43,12 @@ class Race:
 
 def append_ours(address: LakeAddress, commits: int, ready: Any, done: Any) -> None:
     """One writer with this library."""
-    table = DuckLake.connect(address.url).table("t")
+    lake = DuckLake.connect(address.url)
+    lake.table("t")
     row = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
 
     def append() -> None:
-        table.append(row)
+        lake.table("t").append(row)
 
     _write(append, DuckLakeError, commits, ready, done)
 
@@ -96,9 +97,10 @@ def run(rounds: int = 3) -> None:
         for number in range(rounds):
             for name, writer in (("ducklake_core", append_ours), ("DuckDB", append_theirs)):
                 address = server.lake(Path(folder) / f"{name}{number}")
-                lake = DuckLake.create(address.url, data_path=address.data_path)
-                lake.create_table("t", pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.string())]))
+                with attached(address) as duck:
+                    duck.run("CREATE TABLE t (a INT, b VARCHAR)")
                 found = race(writer, address)
+                lake = DuckLake.connect(address.url)
                 rows = lake.table("t").info().row_count
                 assert rows == found.committed, (rows, found)
                 lake.close()

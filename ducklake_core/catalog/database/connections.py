@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
-import time
 import weakref
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, pool, true
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event, func, pool, true
 from sqlalchemy import select as sql_select
 from sqlalchemy.dialects import registry
-from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.earlier_tables import earlier_tables
 from ducklake_core.catalog.database.failures import Failure, classify, wrapped
 from ducklake_core.catalog.database.pipelines import has_pipelines, in_pipeline, raw_connection
-from ducklake_core.catalog.database.server_connections import open_patiently
+from ducklake_core.catalog.database.server_connections import check_alive, note_idle, open_patiently
 from ducklake_core.catalog.database.sqlite_file import sqlite_engine
-from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Statements
+from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Question, Statements
 from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.versions import Layout, check_same_version, stored_version
@@ -38,7 +36,6 @@ __all__ = ["Database", "Failure", "classify"]
 
 READ_BUSY_SECONDS = 10.0
 WRITE_BUSY_SECONDS = 1.0
-_PING_AFTER_IDLE_SECONDS = 30.0
 
 registry.register("duckdb.ducklake", "ducklake_core.catalog.database.duckdb_dialect", "DuckDBDialect")
 
@@ -121,9 +118,7 @@ class Database:
             CatalogVersionError: Someone migrated the catalog since it was opened.
             CatalogError: It refused a statement.
         """
-        options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
-        if self.abilities.concurrent_writers:
-            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        options = self._read_options
         try:
             with self._transaction(options) as connection:
                 if self.layout is not None:
@@ -135,6 +130,13 @@ class Database:
             self._check_not_migrated(error, options)
             raise
 
+    @property
+    def _read_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
+        if self.abilities.concurrent_writers:
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        return options
+
     def _check_not_migrated(self, error: CatalogError, options: dict[str, Any]) -> None:
         """Find out whether a statement was refused because the catalog has the tables of another version by now."""
         if isinstance(error, CatalogVersionError) or not isinstance(error.__cause__, SQLAlchemyError) or classify(error) != "fatal":
@@ -145,6 +147,50 @@ class Database:
         except CatalogError:
             return
         self.check_version(found)
+
+    def answers(self, *questions: Question) -> list[Sequence[Any]]:
+        """Rows of several queries in one transaction that only reads; on PostgreSQL asked at once, so that there is one wait for all.
+
+        Args:
+            questions: Name, statement and parameters of each, as for :meth:`Statements.ask`.
+
+        Raises:
+            CatalogUnavailableError: The database cannot be reached or stays locked.
+            CatalogVersionError: Someone migrated the catalog since it was opened.
+            CatalogError: It refused a statement.
+        """
+        if not self.abilities.concurrent_writers or not has_pipelines():
+            with self.read() as connection:
+                plain = PlainStatements(connection, self._known_statements)
+                return [plain.ask(*question)() for question in questions]
+        with self._reporting_driver(), raw_connection(self._current_engine()) as connection:
+            with in_pipeline(connection) as (raw, pipeline):
+                statements = PipelinedStatements(raw, pipeline, self._current_engine().dialect, self._known_statements)
+                raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                found = [statements.ask(*question) for question in questions]
+                raw.execute("COMMIT")
+            statements.all_answered()
+            return [answer() for answer in found]
+
+    @contextmanager
+    def _reporting_driver(self) -> Iterator[None]:
+        """What psycopg raises, where SQLAlchemy is not in between, leaves the block as an error of this library."""
+        import psycopg
+
+        try:
+            with self.reporting():
+                yield
+        except psycopg.Error as error:
+            cause = DBAPIError(None, None, error)
+            found = wrapped(cause, str(self.address), self.address.secrets)
+            found.__cause__ = cause
+            self._check_not_migrated(found, self._read_options)
+            raise found from cause
+
+    @property
+    def dialect(self) -> Dialect:
+        """SQLAlchemy's dialect of the database."""
+        return self._current_engine().dialect
 
     def _stored_version(self, connection: Connection) -> str | None:
         return connection.execute(sql_select(stored_version(self.tables))).scalar()
@@ -311,8 +357,8 @@ class Database:
             connect_args={key: value for key, value in defaults.items() if key not in self.address.url.query},
         )
         open_patiently(engine)
-        event.listen(engine, "checkin", _note_idle)
-        event.listen(engine, "checkout", _check_alive)
+        event.listen(engine, "checkin", note_idle)
+        event.listen(engine, "checkout", check_alive)
         return engine
 
 
@@ -349,28 +395,3 @@ def _announce_duckdb(connection: Connection) -> None:
     options = connection.get_execution_options()
     own: Any = connection.connection.dbapi_connection
     own.intend(write=options["ducklake_write"], patience=options["ducklake_busy"])
-
-
-def _note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:
-    record.info["idle_since"] = time.monotonic()
-
-
-def _check_alive(dbapi_connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
-    """Replace a dead pooled connection, without a round trip in the usual case.
-
-    An idle connection has nothing to say: when its socket is readable, the server has closed it or said why it will.
-    Only after a long idle time, when something between may have dropped it silently, the server is asked.
-    """
-    since = record.info.get("idle_since")
-    if since is None:
-        return
-    waiting = select.poll()
-    waiting.register(dbapi_connection.fileno(), select.POLLIN)
-    if dbapi_connection.closed or waiting.poll(0):
-        raise DisconnectionError("the server closed this pooled connection")
-    if time.monotonic() - since > _PING_AFTER_IDLE_SECONDS:
-        try:
-            dbapi_connection.execute("SELECT 1")
-            dbapi_connection.rollback()
-        except Exception as error:
-            raise DisconnectionError("this pooled connection is dead") from error

@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from sqlalchemy import Connection, Executable, TableClause, column, inspect, select
 from sqlalchemy.engine import Dialect
@@ -16,6 +16,10 @@ from sqlalchemy.sql.elements import ClauseElement
 Parameters = Mapping[str, object] | Sequence[Mapping[str, object]]
 Answer = Callable[[], Sequence[Any]]
 """Rows of a question that was asked; calling it waits for them."""
+
+
+Question: TypeAlias = tuple[Hashable, Callable[[], Executable], Mapping[str, object]]
+"""A query: a name for its shape, what builds it, and its parameters."""
 
 
 class Statements(Protocol):
@@ -115,6 +119,10 @@ class PipelinedStatements:
         listed.schema = "information_schema"
         query = select(listed.c.table_name).where(listed.c.table_schema == schema, listed.c.table_name == name)
         return bool(self.ask(None, lambda: query)())
+
+    def all_answered(self) -> None:
+        """The pipeline has ended, and with it every wait."""
+        self._unanswered = False
 
     def _wait(self) -> None:
         """Get all answers. The server knows then that it is our turn to speak, and how long that may take."""

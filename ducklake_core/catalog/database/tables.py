@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, Column, ColumnElement, FromClause, MetaData, Select, String, Table, cast, null
+from sqlalchemy import BigInteger, Column, ColumnElement, FromClause, MetaData, String, Table, cast, null
 from sqlalchemy.sql import quoted_name
 from sqlalchemy.types import NullType, TypeEngine
 
@@ -20,6 +20,7 @@ from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.versions import NEWEST, FormatVersion, InlinedColumns
 
 PREFIX = "ducklake_"
+_Statement = TypeVar("_Statement")
 _LATER = (1, 1)
 INLINED_SYSTEM_COLUMNS = 3
 """How many columns of a table of inlined rows are not the user's."""
@@ -86,7 +87,7 @@ class CatalogTables(Mapping[str, Table]):
         self.schema = schema
         self.version = version
         self.metadata = MetaData(schema=schema)
-        self._statements: dict[str, Select[Any]] = {}
+        self._statements: dict[str, Any] = {}
         self._tables = {
             name.rstrip("+"): Table(PREFIX + name.rstrip("+"), self.metadata, *_columns(layout, version))
             for name, layout in _LAYOUT.items()
@@ -107,11 +108,12 @@ class CatalogTables(Mapping[str, Table]):
         """The schemas, each with its path as ``schema_name``; what reads names of schemas reads this."""
         return schemas_by_path(self["schema"])
 
-    def statement(self, name: str, build: Callable[[], Select[Any]]) -> Select[Any]:
-        """A statement that is built once: what every commit asks should cost no more than its answer."""
+    def statement(self, name: str, build: Callable[[], _Statement]) -> _Statement:
+        """A statement that is built once: what every call asks should cost no more than its answer."""
         if name not in self._statements:
             self._statements[name] = build()
-        return self._statements[name]
+        found: _Statement = self._statements[name]
+        return found
 
     def optional(self, table: str, column: str) -> ColumnElement[Any]:
         """A column that not every version has: NULL where this one has it not."""

@@ -38,8 +38,8 @@ class FileQueries:
         exclusions = [part for part in (self._by_partition, self._by_statistics) if part is not None]
         return and_(self._live, *(func.coalesce(part, literal(False)).is_(False) for part in exclusions))
 
-    def totals(self) -> tuple[int, int]:
-        """Number of live files, and how many of them their partition values exclude.
+    def total(self) -> int:
+        """Number of live files, excluded ones too.
 
         Raises:
             NotFoundError: The snapshot was expired.
@@ -48,16 +48,20 @@ class FileQueries:
         at = snapshot.c.snapshot_id == self._table.snapshot_id
         exists = select(func.count()).select_from(snapshot).where(at).scalar_subquery()
         time = select(func.max(snapshot.c.snapshot_time)).where(at).scalar_subquery()
-        partition = func.sum(case((self._by_partition, 1), else_=0)) if self._by_partition is not None else literal(0)
-        query = select(func.count().label("total"), partition.label("partition"), exists.label("exists"), time.label("time")).select_from(
-            file
-        )
+        query = select(func.count().label("total"), exists.label("exists"), time.label("time")).select_from(file)
         row = self._reader.connection.execute(query.where(self._live)).one()
         if not row.exists:
             # What only expired snapshots had has left the catalog: what is still live there would look like all of it.
             raise expired_since(self._table)
         check_same_snapshot(self._table, row.time)
-        return row.total, int(row.partition or 0)
+        return int(row.total)
+
+    def excluded_by_partition(self) -> int:
+        """How many live files their partition values exclude."""
+        if self._by_partition is None:
+            return 0
+        query = select(func.sum(case((self._by_partition, 1), else_=0))).select_from(self._tables["data_file"]).where(self._live)
+        return int(self._reader.connection.execute(query).scalar() or 0)
 
     def files(self) -> Select[Any]:
         """The rows of live data files that nothing excludes."""

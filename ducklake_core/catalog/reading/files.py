@@ -1,9 +1,9 @@
 """The data files of a table at a snapshot, with everything that hides rows of them, pruned by a predicate.
 
-At most six statements whatever the number of files, each on one table of the catalog, each ordered by the id of the data file. They are
+At most seven statements whatever the number of files, each on one table of the catalog, each ordered by the id of the data file. They are
 read side by side and merged, as in the last step of a merge sort, so that no stream is held in memory and the database joins nothing::
 
-    totals            files_total, excluded by partition           one row, and proof that the snapshot is there
+    totals            files_total; excluded by partition           one row each, and proof that the snapshot is there
     data_file         7: a.parquet      9: b.parquet      ...      pruned in SQL, see bounds.py
     delete_file       7: [begin 3]      -                          what belongs to a file is taken when its row is there;
     partition_values  7: (0, '2024')    9: (0, '2025')             rows of files that were pruned are passed over
@@ -35,6 +35,10 @@ from ducklake_core.format.state import TableState
 
 # Below this many files a plain fetch is cheaper than the extra round trips of a cursor on the server.
 _STREAM_FROM = 5000
+
+
+FEW_FILES = 100
+"""Up to so many live files are all read and pruned here: building and compiling conditions on their bounds would take longer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,8 +74,11 @@ class DataFiles:
         if isinstance(self._reader, ManyTablesReader) and self._predicate is None and not self._wanted:
             yield from ((file, {}) for file in self._reader.live_files(self._table))
             return
-        queries = FileQueries(self._reader, self._table, self._predicate)
-        total, by_partition = queries.totals()
+        queries, by_partition = FileQueries(self._reader, self._table, None), 0
+        total = queries.total()
+        if self._predicate is not None and total > FEW_FILES:
+            queries = FileQueries(self._reader, self._table, self._predicate)
+            by_partition = queries.excluded_by_partition()
         self.counts = FileCounts(files_total=total, pruned_by_partition=by_partition)
         kept, one_row_group = 0, rows_of_one_row_group(self._table)
         with ExitStack() as stack:

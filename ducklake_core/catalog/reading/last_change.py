@@ -1,13 +1,13 @@
-"""The newest commit that changed rows of a table, found from the end of the history: it need not be read whole."""
+"""Commits that are about one table, found in the log of changes by the database: the history need not be read whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import String, literal, or_
+from sqlalchemy import ColumnElement, String, and_, func, literal, or_
 
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.format.state import Snapshot
+from ducklake_core.format.state import Snapshot, TableState
 
 _ROW_CHANGES = ("inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
 _BATCH = 100
@@ -22,12 +22,26 @@ def last_row_change(reader: CatalogReader, table_id: int, until: int, author: st
     return None
 
 
+def _names(reader: CatalogReader, table_id: int) -> ColumnElement[bool]:
+    """The changes of a snapshot seem to name a table: one comparison for all kinds, as it is made for every snapshot of the lake."""
+    changes = reader.catalog["snapshot_changes"].c.changes_made
+    return literal(",", String).concat(changes).concat(",").contains(f":{table_id},", autoescape=True)
+
+
+def snapshots_about(reader: CatalogReader, table: TableState) -> list[Snapshot]:
+    """Snapshots, by id ascending, whose changes may be about a table: all that are, and a few that only look so."""
+    changes = reader.catalog["snapshot_changes"].c.changes_made
+    # A table has no id in the entry that it is created by, and its name is found without regard to case.
+    name = func.lower(changes).contains(func.lower(table.name.replace('"', '""')))
+    created = and_(changes.contains("created_table:", autoescape=True), name)
+    query = reader.snapshot_query().where(or_(_names(reader, table.id), created)).order_by(reader.catalog["snapshot"].c.snapshot_id)
+    return [reader.snapshot_of(row) for row in reader.connection.execute(query)]
+
+
 def _mentioning(reader: CatalogReader, table_id: int, until: int, author: str | None) -> Iterator[Snapshot]:
     """Snapshots, newest first, whose changes seem to name the table. A quoted name can look so too; usually the first one is right."""
     snapshot, changes = reader.catalog["snapshot"], reader.catalog["snapshot_changes"]
-    delimited = literal(",", String).concat(changes.c.changes_made).concat(",")
-    mentioned = or_(*(delimited.contains(f",{kind}:{table_id},", autoescape=True) for kind in _ROW_CHANGES))
-    query = reader.snapshot_query().where(mentioned).order_by(snapshot.c.snapshot_id.desc()).limit(_BATCH)
+    query = reader.snapshot_query().where(_names(reader, table_id)).order_by(snapshot.c.snapshot_id.desc()).limit(_BATCH)
     if author is not None:
         query = query.where(changes.c.author == author)
     while True:

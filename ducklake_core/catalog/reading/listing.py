@@ -17,17 +17,19 @@ from sqlalchemy import (
     case,
     func,
     inspect,
-    literal,
     select,
-    union_all,
+    text,
 )
 
+from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.reading.visibility import live
 from ducklake_core.format.state import InlinedCounts, TableListing
 
 # SQLite allows 500 terms in a compound SELECT.
 _TABLES_PER_STATEMENT = 200
+_FEW = 1
+"""Up to so many tables the database is asked for each; for more, it lists all that it has."""
 
 
 def listing_query(tables: CatalogTables, snapshot_id: int, only: Collection[int] | None = None) -> Select[Any]:
@@ -119,33 +121,48 @@ def inlined_counts(connection: Connection, tables: CatalogTables, table_ids: Seq
     """Visible inlined rows, and positions of live data files deleted through the catalog, of some tables."""
     wanted = set(table_ids)
     counts: dict[int, InlinedCounts] = {}
-    queries = list(_count_queries(connection, tables, wanted, snapshot_id))
+    queries = list(_count_texts(connection, tables, wanted, snapshot_id))
     for start in range(0, len(queries), _TABLES_PER_STATEMENT):
-        for row in connection.execute(union_all(*queries[start : start + _TABLES_PER_STATEMENT])):
+        # A colon in the name of a schema or table is no parameter.
+        together = " UNION ALL ".join(queries[start : start + _TABLES_PER_STATEMENT]).replace(":", r"\:")
+        for row in connection.execute(text(together)):
             before = counts.get(row.table_id, InlinedCounts())
-            rows, deleted = (row.number, 0) if row.kind == "rows" else (0, row.number)
+            rows, deleted = (0, row.number) if row.is_deletes else (row.number, 0)
             counts[row.table_id] = InlinedCounts(row_count=before.row_count + rows, deleted_count=before.deleted_count + deleted)
     return {table_id: found for table_id, found in counts.items() if found != InlinedCounts()}
 
 
-def _count_queries(connection: Connection, tables: CatalogTables, wanted: set[int], snapshot_id: int) -> Iterator[Select[Any]]:
-    registered, file = tables["inlined_data_tables"], tables["data_file"]
-    for row in connection.execute(select(registered.c.table_id, registered.c.table_name)).all():
-        if row.table_id in wanted:
-            source = tables.inlined_data(row.table_name)
-            number = select(func.count()).select_from(source).where(live(source, snapshot_id)).scalar_subquery()
-            yield select(literal("rows").label("kind"), literal(row.table_id).label("table_id"), number.label("number"))
-    existing = set(inspect(connection).get_table_names(schema=tables.schema))
-    for table_id in sorted(wanted):
-        if inlined_delete_name(table_id) not in existing:
-            continue
-        source = tables.inlined_delete(table_id)
+def _count_texts(connection: Connection, tables: CatalogTables, wanted: set[int], snapshot_id: int) -> Iterator[str]:
+    """A statement for each table of inlined rows or deletes: as text, as a thousand selects of SQLAlchemy take a second to compile."""
+    quote = connection.dialect.identifier_preparer
+    prefix = f"{quote.quote_schema(tables.schema)}." if tables.schema else ""
+    at, names = int(snapshot_id), tables.inlined
+    for table_id, name in _registered(connection, tables, wanted):
+        source = prefix + quote.quote(tables.inlined_data(name).name)
+        is_live = f"{names.begin_snapshot} <= {at} AND ({names.end_snapshot} IS NULL OR {names.end_snapshot} > {at})"
+        yield f"SELECT 0 AS is_deletes, {table_id} AS table_id, (SELECT count(*) FROM {source} WHERE {is_live}) AS number"  # noqa: S608
+    file = prefix + quote.quote(tables["data_file"].name)
+    is_live = f"f.begin_snapshot <= {at} AND (f.end_snapshot IS NULL OR f.end_snapshot > {at})"
+    for table_id in _with_inlined_deletes(connection, tables, wanted):
+        source = prefix + quote.quote(inlined_delete_name(table_id))
         positions = (
-            select(source.c.file_id, source.c.row_id)
-            .join(file, file.c.data_file_id == source.c.file_id)
-            .where(source.c.begin_snapshot <= snapshot_id, live(file, snapshot_id))
-            .distinct()
-            .subquery()
+            f"SELECT DISTINCT d.file_id, d.row_id FROM {source} d JOIN {file} f ON f.data_file_id = d.file_id "  # noqa: S608
+            f"WHERE d.begin_snapshot <= {at} AND {is_live}"
         )
-        number = select(func.count()).select_from(positions).scalar_subquery()
-        yield select(literal("deletes").label("kind"), literal(table_id).label("table_id"), number.label("number"))
+        yield f"SELECT 1 AS is_deletes, {table_id} AS table_id, (SELECT count(*) FROM ({positions}) p) AS number"  # noqa: S608
+
+
+def _registered(connection: Connection, tables: CatalogTables, wanted: set[int]) -> list[tuple[int, str]]:
+    registered = tables["inlined_data_tables"]
+    query = select(registered.c.table_id, registered.c.table_name)
+    if len(wanted) <= _FEW:
+        query = query.where(registered.c.table_id.in_(wanted))
+    return [(int(row.table_id), row.table_name) for row in connection.execute(query) if row.table_id in wanted]
+
+
+def _with_inlined_deletes(connection: Connection, tables: CatalogTables, wanted: set[int]) -> list[int]:
+    if len(wanted) <= _FEW:
+        query = existing_query(tables, connection.dialect)
+        return [number for number in sorted(wanted) if connection.execute(query, {"name": inlined_delete_name(number)}).first() is not None]
+    existing = set(inspect(connection).get_table_names(schema=tables.schema))
+    return [number for number in sorted(wanted) if inlined_delete_name(number) in existing]

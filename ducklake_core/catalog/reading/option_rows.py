@@ -98,7 +98,7 @@ def scoped_options(reader: CatalogReader, snapshot_id: int) -> list[ScopedOption
 
 def stored_options(connection: Connection, tables: CatalogTables) -> StoredOptions:
     """All options of the lake in one statement, settings of the lake itself included, as they share the table."""
-    return options_of(connection.execute(stored_options_query(tables)))
+    return options_of(connection.execute(tables.statement("stored options", lambda: stored_options_query(tables))))
 
 
 def check_same_lake(info: LakeInfo, options: StoredOptions) -> None:

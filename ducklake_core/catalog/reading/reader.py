@@ -6,11 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, inspect, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, func, select
 
+from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
-from ducklake_core.catalog.database.versions import check_same_version, stored_version
+from ducklake_core.catalog.database.versions import check_same_version
 from ducklake_core.catalog.reading.listing import inlined_counts, listing_query, table_listing
+from ducklake_core.catalog.reading.snapshot_rows import snapshot_of, snapshot_query
 from ducklake_core.catalog.reading.table_rows import (
     COMMENT,
     Among,
@@ -37,6 +39,9 @@ from ducklake_core.format.state import (
 from ducklake_core.format.types.message_text import nearest, similar_in_brackets
 from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.type_names import ColumnRow
+
+HISTORY = ("history",)
+"""Kind of the rows that tell of all columns that a table ever had: the same statement for every table and snapshot."""
 
 
 class CatalogReader:
@@ -77,24 +82,14 @@ class CatalogReader:
         Raises:
             CatalogCorruptError: The lake has none.
         """
-        query = self.snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id.desc()).limit(1)
-        row = self.connection.execute(query).first()
+
+        def build() -> Select[Any]:
+            return self.snapshot_query().order_by(self.catalog["snapshot"].c.snapshot_id.desc()).limit(1)
+
+        row = self.connection.execute(self.catalog.statement("newest", build)).first()
         if row is None:
             raise CatalogCorruptError("the catalog holds no snapshot")
         return self.snapshot_of(row)
-
-    def latest_and(self, known: int) -> tuple[Snapshot, Snapshot | None]:
-        """The newest snapshot, and the one with an id, None when there is none (any more): one statement.
-
-        Raises:
-            CatalogCorruptError: The lake has none.
-        """
-        number = self.catalog["snapshot"].c.snapshot_id
-        newest = select(func.max(number)).scalar_subquery()
-        rows = self.connection.execute(self.snapshot_query().where(or_(number == newest, number == known)).order_by(number)).all()
-        if not rows:
-            raise CatalogCorruptError("the catalog holds no snapshot")
-        return self.snapshot_of(rows[-1]), next((self.snapshot_of(row) for row in rows if row.snapshot_id == known), None)
 
     def snapshot(self, *, version: int | None = None, timestamp: datetime | None = None) -> Snapshot:
         """The snapshot with an id, or the newest one committed at or before a point in time.
@@ -126,11 +121,8 @@ class CatalogReader:
         return self.snapshot(version=found)
 
     def snapshot_query(self) -> Select[Any]:
-        """Snapshots with what they changed, and the version that the catalog has by now; :meth:`snapshot_of` reads the rows."""
-        snapshot, changes = self.catalog["snapshot"], self.catalog["snapshot_changes"]
-        source = snapshot.outerjoin(changes, changes.c.snapshot_id == snapshot.c.snapshot_id)
-        said = stored_version(self.catalog).label("version")
-        return select(snapshot, *(c for c in changes.c if c.name != "snapshot_id"), said).select_from(source)
+        """See :func:`snapshot_query`; :meth:`snapshot_of` reads the rows."""
+        return snapshot_query(self.catalog)
 
     def snapshot_of(self, row: Row[Any]) -> Snapshot:
         """A row of :meth:`snapshot_query`.
@@ -139,17 +131,7 @@ class CatalogReader:
             CatalogVersionError: The catalog was migrated since it was opened.
         """
         check_same_version(row.version, self.catalog.version)
-        return Snapshot(
-            id=row.snapshot_id,
-            time=row.snapshot_time,
-            schema_version=row.schema_version,
-            next_catalog_id=row.next_catalog_id,
-            next_file_id=row.next_file_id,
-            changes=row.changes_made or "",
-            author=row.author,
-            message=row.commit_message,
-            extra_info=row.commit_extra_info,
-        )
+        return snapshot_of(row)
 
     def schemas(self, snapshot_id: int) -> list[SchemaState]:
         """Schemas at a snapshot, by name."""
@@ -274,8 +256,11 @@ class CatalogReader:
         _check_one(rows, snapshot_id)
         return table_state(self, self.info, rows, snapshot_id)
 
-    def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:  # noqa: ARG002
+    def rows_of_table(self, kind: tuple[object, ...], build: Callable[[Among], Select[Any]], table_id: int) -> Sequence[Row[Any]]:
         """Rows of a table (see :class:`TableRowSource`): a statement of its own."""
+        if kind == HISTORY:
+            query = self.catalog.statement("column history", lambda: build(lambda column: column == bindparam("owner")))
+            return self.connection.execute(query, {"owner": table_id}).all()
         return self.connection.execute(build(lambda column: column == table_id)).all()
 
     def rows_of_inlined(self, kind: tuple[object, ...], build: Callable[[int, str], Select[Any]], table: TableState) -> Sequence[Row[Any]]:
@@ -308,14 +293,14 @@ class CatalogReader:
 
     def has_table(self, name: str) -> bool:
         """Whether the database has a table beside the metadata tables."""
-        return inspect(self.connection).has_table(name, schema=self.catalog.schema)
+        return self.connection.execute(existing_query(self.catalog, self.connection.dialect), {"name": name}).first() is not None
 
     def column_history(self, table_id: int) -> list[tuple[ColumnRow, int | None]]:
         """Every version of every column that the table ever had, with its end snapshot (None: still live), oldest first."""
         column = self.catalog["column"]
         # What begins and ends with one snapshot, in the middle of a transaction, comes before what the transaction leaves behind.
         in_order = (column.c.begin_snapshot, column.c.column_id, column.c.end_snapshot.is_(None), column.c.end_snapshot)
-        rows = self.rows_of_table(("history",), lambda among: select(column).where(among(column.c.table_id)).order_by(*in_order), table_id)
+        rows = self.rows_of_table(HISTORY, lambda among: select(column).where(among(column.c.table_id)).order_by(*in_order), table_id)
         return [(column_row(row), row.end_snapshot) for row in rows]
 
     def next_row_id(self, table_id: int) -> int:
@@ -326,7 +311,8 @@ class CatalogReader:
     def column_statistics(self, table_id: int) -> dict[int, TableColumnStatistics]:
         """Table-wide statistics by column id; columns without a row are unknown and left out."""
         stats = self.catalog["table_column_stats"]
-        rows = self.connection.execute(select(stats).where(stats.c.table_id == table_id)).mappings()
+        query = self.catalog.statement("column statistics", lambda: select(stats).where(stats.c.table_id == bindparam("owner")))
+        rows = self.connection.execute(query, {"owner": table_id}).mappings()
         return {row["column_id"]: TableColumnStatistics(**row) for row in rows}
 
     def options(self, schema_id: int | None = None, table_id: int | None = None) -> Mapping[str, str]:

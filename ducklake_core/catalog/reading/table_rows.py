@@ -266,6 +266,18 @@ def _inlined_table(name: str | None, version: str | None, table_id: int) -> Inli
     return InlinedTable(name=name, schema_version=int(version))
 
 
+def inlined_tables_of(registered: Iterable[tuple[str | None, str | None]], table_id: int) -> tuple[InlinedTable, ...]:
+    """The tables of inlined rows of a table by their names and schema versions, by schema version.
+
+    Raises:
+        CatalogCorruptError: One has no name or version, or is registered for two versions.
+    """
+    found = {_inlined_table(name, version, table_id) for name, version in registered}
+    if len({item.name for item in found}) < len(found):
+        raise CatalogCorruptError(f"table {table_id} has a table of inlined rows that is registered for two versions", table_id=table_id)
+    return tuple(sorted(found, key=lambda item: item.schema_version))
+
+
 def settings_query(tables: CatalogTables, schema_id: int, table_id: int) -> CompoundSelect[Any]:
     """Options, tables of inlined rows and the schema version of the columns, because a round trip costs more than the rows."""
     inlined = tables["inlined_data_tables"]
@@ -283,9 +295,6 @@ def settings_query(tables: CatalogTables, schema_id: int, table_id: int) -> Comp
 def _options_and_inlined(source: TableRowSource, schema_id: int, table_id: int) -> tuple[dict[str, str], tuple[InlinedTable, ...], int]:
     """Both, and the schema version of the columns."""
     rows = source.setting_rows(schema_id, table_id)
-    found = {_inlined_table(row.key, row.value, table_id) for row in rows if row.kind == "inlined"}
-    if len({item.name for item in found}) < len(found):
-        raise CatalogCorruptError(f"table {table_id} has a table of inlined rows that is registered for two versions", table_id=table_id)
-    in_order = tuple(sorted(found, key=lambda item: item.schema_version))
+    inlined = inlined_tables_of(((row.key, row.value) for row in rows if row.kind == "inlined"), table_id)
     columns_version = next((int(row.value) for row in rows if row.kind == "columns" and row.value is not None), 0)
-    return options_in_force(row for row in rows if row.kind == "option"), in_order, columns_version
+    return options_in_force(row for row in rows if row.kind == "option"), inlined, columns_version

@@ -15,6 +15,7 @@ from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.versions import stored_version
 from ducklake_core.catalog.inlined.deletes import newest_deletes
 from ducklake_core.catalog.reading.option_rows import StoredOptions, options_of, stored_options_query
+from ducklake_core.catalog.reading.snapshot_rows import snapshot_of
 from ducklake_core.errors import CatalogCorruptError, CommitConflictError
 from ducklake_core.format.files.locations import may_be_same
 from ducklake_core.format.files.paths import file_name
@@ -196,17 +197,7 @@ def _history(rows: Sequence[Any], database: Database, base: int) -> tuple[list[S
 def _snapshot(row: Any) -> Snapshot:
     if row.snapshot_time is None:
         raise CatalogCorruptError(f"snapshot {row.snapshot_id} has no time in the catalog", snapshot_id=row.snapshot_id)
-    return Snapshot(
-        id=row.snapshot_id,
-        time=row.snapshot_time.astimezone(UTC),
-        schema_version=row.schema_version,
-        next_catalog_id=row.next_catalog_id,
-        next_file_id=row.next_file_id,
-        changes=row.changes_made or "",
-        author=row.author,
-        message=row.commit_message,
-        extra_info=row.commit_extra_info,
-    )
+    return snapshot_of(row)
 
 
 def _ask_statistics(statements: Statements, tables: CatalogTables, table_ids: Sequence[int]) -> Answer:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.arrow.read import ChosenRows, read_chosen, read_inlined
+from ducklake_core.engines.arrow.file_reader import ChosenRows
+from ducklake_core.engines.arrow.read import read_chosen, read_inlined
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.change_plan import (

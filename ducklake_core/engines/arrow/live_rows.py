@@ -12,9 +12,10 @@ from ducklake_core.engines.arrow.clustering import sampled_curve
 from ducklake_core.engines.arrow.conform import field_id
 from ducklake_core.engines.arrow.dataset_writer import DatasetWriter
 from ducklake_core.engines.arrow.delete_history import gather_deletes
+from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.flush import SYSTEM_FIELDS, relaxed
 from ducklake_core.engines.arrow.ordering import sorted_along, sorted_by
-from ducklake_core.engines.arrow.read import ChosenRows, read_chosen
+from ducklake_core.engines.arrow.read import read_chosen
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from ducklake_core.engines.arrow.changed_rows import ROW_ID_FIELD, ChangedRows, with_row_ids
 from ducklake_core.engines.arrow.dataset_writer import DatasetWriter
+from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.positions import DeleteTarget, FileDeletion, collect, delete_in_file, physical_rows, write_position_deletes
-from ducklake_core.engines.arrow.read import ChosenRows, read_chosen, read_inlined, read_task
+from ducklake_core.engines.arrow.read import read_chosen, read_inlined, read_task
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.inlined_columns import InlinedColumn, inlined_column

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.every_row import statistics_of_files
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.engines.arrow.read import ChosenRows, read_chosen
+from ducklake_core.engines.arrow.file_reader import ChosenRows
+from ducklake_core.engines.arrow.read import read_chosen
 from ducklake_core.errors import CorruptFileError, DuckLakeError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.locations import printable

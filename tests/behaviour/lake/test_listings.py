@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+import pyarrow as pa
 import pytest
+from sqlalchemy import Engine, event
 
 from ducklake_core import DuckLake, split_path
 from ducklake_core.catalog.reading.macros import MacroParameter
@@ -230,3 +232,53 @@ def test_what_the_reference_lists_and_we_do_not(oracle: Callable[..., AbstractCo
     lake = DuckLake.connect(sqlite_address.url)
     assert lake.snapshots()[1].change_set.listing() == {"tables_created": ["main.select"]}
     assert {option.name for option in lake.scoped_options()} <= names
+
+
+def test_listings_ask_as_much_of_ten_tables_as_of_two(sqlite_address: LakeAddress) -> None:
+    """One statement counts the rows of two hundred tables that the catalog keeps; of one table nothing of the others is read."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    found: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        found.append(statement)
+
+    def asked(call: Callable[[], object]) -> int:
+        found.clear()
+        call()
+        return len(found)
+
+    def counts() -> list[int]:
+        table = lake.table("t0")
+        return [asked(call) for call in (lake.tables, lambda: lake.table_info("t0"), table.snapshots, lake.inspect.tables, table.info)]
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        for number in range(2):
+            lake.write(f"t{number}", pa.table({"a": [1]}))
+        before = counts()
+        for number in range(2, 10):
+            lake.write(f"t{number}", pa.table({"a": [1, number]}))
+            lake.write(f'"t:x""{number}"', pa.table({"a": [number]}))
+        lake.table("t9").delete("a = 9")
+        assert counts() == before
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert {info.table: info.row_count for info in lake.tables()}["main.t9"] == 1
+    assert sum(info.row_count for info in lake.tables()) == 2 + 16 - 1 + 8
+
+
+def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    names = ["t", 'T"x', "created_table:1", "a,b:2,", "other"]
+    for name in names:
+        lake.write(f'"{name.replace(chr(34), chr(34) * 2)}"', pa.table({"a": [1]}))
+    for _ in range(12):
+        lake.write("other", pa.table({"a": [1]}))
+    lake.rename_table("t", "u")
+    lake.write("u", pa.table({"a": [2]}))
+    for name in [*names[1:], "u"]:
+        table = lake.table(f'"{name.replace(chr(34), chr(34) * 2)}"')
+        expected = [snapshot.id for snapshot in lake.snapshots() if table._touched_by(snapshot)]
+        assert [snapshot.id for snapshot in table.snapshots()] == expected
+        assert table.last_row_change() == lake.snapshot(expected[-1])
+    assert len(lake.table("other").snapshots()) == 13

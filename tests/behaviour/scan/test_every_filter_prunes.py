@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.abilities import DUCKDB, POSTGRESQL, SQLITE
+from ducklake_core.catalog.reading import files
 from ducklake_core.catalog.reading.bounds import excluded
 from ducklake_core.engines.arrow.evaluate import evaluate
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
@@ -87,7 +88,12 @@ def _check(address: LakeAddress, filters: dict[str, int]) -> None:
         every = table.scan().to_arrow().sort_by("n").combine_chunks()
         assert every.num_rows == FILES * ROWS
         for condition, kept in filters.items():
-            assert len(table.scan(where=condition).plan().plan.tasks) == kept, condition
+            by_database = table.scan(where=condition).plan().plan
+            assert len(by_database.tasks) == kept, condition
+            # Few files are pruned without the database, and alike.
+            with pytest.MonkeyPatch.context() as here:
+                here.setattr(files, "FEW_FILES", FILES * ROWS)
+                assert table.scan(where=condition).plan().plan == by_database, condition
             wanted = every.filter(evaluate(parse_predicate(condition, table.schema), every))
             assert table.scan(where=condition).to_arrow().sort_by("n").combine_chunks() == wanted, condition
 

@@ -54,8 +54,9 @@ def test_the_files_that_it_names_are_those_that_are_read(lake: DuckLake, monkeyp
             found = scan.explain()
             assert opened == []
             rows = scan.to_arrow()
-            # A limit under a condition may also find its rows before the last file.
-            assert opened == [file.path for file in kept(found)][: len(opened)]
+            # A limit under a condition may also find its rows before the last file; without one, threads open files as they can.
+            expected = [file.path for file in kept(found)]
+            assert opened == expected[: len(opened)] or (limit is None and sorted(opened) == sorted(expected))
             assert len(opened) == len(kept(found)) or (limit is not None and rows.num_rows == limit)
             assert len(found.files) == 6
             opened.clear()

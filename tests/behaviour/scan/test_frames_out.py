@@ -15,6 +15,7 @@ import pytest
 
 from ducklake_core import ChangeFeed, DuckLake, Scan, Table
 from ducklake_core.engines.arrow import read
+from ducklake_core.engines.arrow.file_reader import readers_of
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, Oracle
@@ -128,7 +129,8 @@ def test_a_stream_opens_files_as_it_goes(table: Table, opened: list[str], make: 
     reader.read_next_batch()
     assert len(opened) == 1
     reader.read_next_batch()
-    assert len(opened) == 2
+    # From the second on, threads read ahead by one file more than there are threads.
+    assert 2 <= len(opened) <= 3 + readers_of(opened[0])
 
 
 def test_duckdb_plans_once_for_all_the_streams_that_it_asks_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from sqlalchemy import func, insert, select, text
 
-from ducklake_core.catalog.database import connections as database_module
+from ducklake_core.catalog.database import server_connections
 from ducklake_core.catalog.database.bootstrap import create_catalog
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.url import parse_catalog_url
@@ -201,7 +201,7 @@ def test_idle_connections_are_asked_before_use(postgres: Any, tmp_path: Path, mo
     address = postgres.lake(tmp_path)
     database = database_of(address)
     create_catalog(database, address.data_path)
-    monkeypatch.setattr(database_module, "_PING_AFTER_IDLE_SECONDS", -1.0)
+    monkeypatch.setattr(server_connections, "_PING_AFTER_IDLE_SECONDS", -1.0)
     for _ in range(3):
         assert count(database) == 1
 

@@ -1,0 +1,108 @@
+"""Row groups of an open Parquet file as Arrow batches: damage is looked at twice, and several threads may read one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ducklake_core.errors import CorruptFileError
+from ducklake_core.format.files.data_files import DataFile
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.parquet_input import open_parquet
+
+BATCH_ROWS = 65_536
+
+
+class Handles:
+    """A file that is open several times, as each thread needs it for itself."""
+
+    def __init__(self, first: pq.ParquetFile, file: DataFile, storage: Storage) -> None:
+        self._first = first
+        self._idle = [first]
+        self._file = file
+        self._storage = storage
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @contextmanager
+    def one(self) -> Iterator[pq.ParquetFile]:
+        """The file for one thread, until the block ends."""
+        try:
+            parquet = self._idle.pop()
+        except IndexError:
+            source = self._stack.enter_context(open_parquet(self._storage, self._file.path, self._file.encryption_key))
+            parquet = parquet_file(source, self._first.metadata)
+        try:
+            yield parquet
+        finally:
+            self._idle.append(parquet)
+
+
+def parquet_file(source: pa.NativeFile, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    """An open Parquet file whose checksums are verified; with its footer when that was read before."""
+    return pq.ParquetFile(source, metadata=metadata, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+
+
+def decoded(
+    parquet: pq.ParquetFile, groups: list[int], columns: list[str] | None, file: DataFile, storage: Storage, *, threads: bool
+) -> Iterator[pa.RecordBatch]:
+    """The batches of some row groups; where they cannot be decoded, the file is opened and read once more from there on.
+
+    Args:
+        parquet: The open file.
+        groups: Numbers of the row groups.
+        columns: Names of the columns; None for all.
+        file: Which file it is.
+        storage: How to open it anew.
+        threads: Whether to decode columns in parallel.
+
+    Raises:
+        CorruptFileError: It cannot be decoded, twice.
+        StorageError: The store does not answer.
+    """
+    fresh = [parquet]
+
+    def decode() -> Iterator[pa.RecordBatch]:
+        if fresh:
+            yield from fresh.pop().iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads)
+            return
+        with open_parquet(storage, file.path, file.encryption_key) as source:
+            yield from parquet_file(source).iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads)
+
+    batches, count, looked_twice = decode(), 0, False
+    while True:
+        try:
+            batch = _next(batches, file, storage)
+        except CorruptFileError:
+            if looked_twice:
+                raise
+            # Batches are cut alike each time.
+            batches, looked_twice = islice(decode(), count, None), True
+            continue
+        if batch is None:
+            return
+        yield batch
+        count += 1
+
+
+def _next(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -> pa.RecordBatch | None:
+    """The next batch; only what decoding raises is the file's fault, not what is done with a batch."""
+    with storage.reporting("read", file.path):
+        try:
+            return next(batches, None)
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                # The store's own failure; the decoder's, such as a page header that is none, have no number.
+                raise
+            where = printable(file.path)
+            raise CorruptFileError(f"{where} cannot be decoded: {error}", path=where) from error

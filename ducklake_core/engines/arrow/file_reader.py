@@ -1,0 +1,357 @@
+"""Reading one data file with Arrow: its visible rows that satisfy a predicate, in the columns of a scan.
+
+Where a predicate leaves rows out, the columns that it reads are decoded first, row group by row group, and the others only of row groups
+that have such rows. Row groups of a usual size are read by several threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, assert_never
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ducklake_core.engines.arrow.columns import Absent, InFile, InPath, find_columns
+from ducklake_core.engines.arrow.conform import conform, constant, field_id
+from ducklake_core.engines.arrow.decoding import Handles, decoded
+from ducklake_core.engines.arrow.in_order import in_order
+from ducklake_core.engines.arrow.row_groups import row_group_runs
+from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
+from ducklake_core.format.expressions import pruning
+from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
+from ducklake_core.format.files.locations import protocol_of
+from ducklake_core.format.files.name_mapping import plain_text
+from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.arrow_cast import constant_array
+from ducklake_core.planning.plan import FileTask, ScanProjection
+from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
+from ducklake_core.storage.filesystems import Storage, printable
+
+_GROUP_ROWS = 1 << 18
+_GROUP_BYTES = 32 * 1024 * 1024
+"""Row groups of more rows or bytes are read in batches by one thread for each column; others as a whole, several at a time."""
+
+_THREADED_BYTES = 1 << 20
+"""Files from this size on are decoded by several threads: handing out the columns of smaller ones takes longer than decoding them."""
+
+_MOST_READERS = 8
+
+Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
+"""Arrays of a file's columns by their places in it."""
+
+
+def readers_of(path: str) -> int:
+    """How many threads read files of a place at once: of a store so many that its answers overlap."""
+    return min(pa.cpu_count(), _MOST_READERS) if protocol_of(path) == "file" else _MOST_READERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenRows:
+    """Which rows of a file are read.
+
+    Attributes:
+        positions: Positions in the file, ascending and distinct.
+        wanted: Whether these are the rows to read, or those to leave out.
+    """
+
+    positions: np.ndarray
+    wanted: bool
+
+    def mask(self, start: int, count: int) -> np.ndarray | None:
+        """Whether each of ``count`` rows from position ``start`` on is read; None when all of them are."""
+        first, last = np.searchsorted(self.positions, [start, start + count])
+        if last - first == (count if self.wanted else 0):
+            return None
+        mask = np.full(count, not self.wanted)
+        mask[self.positions[first:last] - start] = self.wanted
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Rows that are wanted: their positions in the file, and the columns that were decoded to find them."""
+
+    positions: npt.NDArray[np.int64]
+    held: Held
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """Which columns of a file are decoded, by their places: first those that say which rows are wanted, then the others.
+
+    Attributes:
+        first: Columns of the first pass; all of them when there is no second.
+        rest: Columns of the second pass.
+        named: Whether columns are asked for by name; else all are decoded.
+    """
+
+    first: tuple[int, ...]
+    rest: tuple[int, ...]
+    named: bool
+
+
+class FileReader:
+    """An open file, with the source of every wanted column.
+
+    Args:
+        parquet: The file.
+        task: Which file it is, and what hides rows of it.
+        shape: What to return.
+        storage: How to open it once more.
+
+    Raises:
+        CorruptFileError: The file lacks row ids or snapshots that it must have.
+    """
+
+    def __init__(self, parquet: pq.ParquetFile, task: FileTask, shape: ScanProjection, storage: Storage) -> None:
+        self._parquet = parquet
+        self._task = task
+        self._shape = shape
+        self._storage = storage
+        self._schema = parquet.schema_arrow
+        self._predicate = None if task.all_rows_match else shape.predicate
+        ids = [field_id(field) for field in self._schema]
+        by_id = {number: place for place, number in enumerate(ids) if number is not None}
+        self._row_id_place = by_id.get(ROW_ID_FIELD_ID)
+        self._snapshot_id_place = by_id.get(SNAPSHOT_ID_FIELD_ID)
+        self._check_rows_are_known()
+        sources = find_columns(self._schema, task.file, shape)
+        self._sources = {column.id: (column, source) for column, source in zip(shape.read_schema, sources, strict=True)}
+        self._asked = Schema(columns=tuple(_asked_columns(shape.read_schema, self._predicate)))
+        self._asked_virtual = needed_virtual(self._predicate)
+        fields = [*to_arrow_schema(self._asked), *to_arrow_schema(VIRTUAL_SCHEMA.select(self._asked_virtual))]
+        self._asked_schema = pa.schema([field.with_nullable(True) for field in fields])
+        self._decoded = self._passes()
+        self._output_schema = shape.arrow_schema()
+
+    def _check_rows_are_known(self) -> None:
+        task, where = self._task, printable(self._task.file.path)
+        if "rowid" in self._shape.read_virtual and self._row_id_place is None and task.file.row_id_start is None:
+            message = f"{where} of table {self._shape.table} has no row ids, neither in the file nor in the catalog"
+            raise CorruptFileError(message, path=where)
+        if task.snapshot_filter is not None and self._snapshot_id_place is None and not task.file.row_counts:
+            message = f"{where} of table {self._shape.table} holds rows of several snapshots, but not the snapshot id of each"
+            raise CorruptFileError(message, path=where)
+
+    def _passes(self) -> _Decoded:
+        names = self._schema.names
+        # With two columns of one name in the file, only reading all of them keeps the places right.
+        if len(set(names)) < len(names) or any("." in name for name in names):
+            return _Decoded(tuple(range(len(names))), (), named=False)
+        system = {"rowid": self._row_id_place, "snapshot_id": self._snapshot_id_place}
+        out = {self._place(column.id) for column in self._shape.schema} | {system.get(name) for name in self._shape.virtual}
+        asked = {self._place(column.id) for column in self._asked} | {system.get(name) for name in self._asked_virtual}
+        if self._task.snapshot_filter is not None:
+            asked.add(self._snapshot_id_place)
+        if self._predicate is None:
+            asked |= out
+        return _Decoded(_ascending(asked), _ascending(out - asked), named=True)
+
+    def _place(self, column_id: int) -> int | None:
+        _, source = self._sources[column_id]
+        return source.place if isinstance(source, InFile) else None
+
+    def batches(self, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
+        """The rows that are chosen and satisfy the predicate, in their order.
+
+        Args:
+            chosen: Rows by their positions.
+            threads: Whether several threads may read.
+        """
+        metadata = self._parquet.metadata
+        places = [source.place if isinstance(source, InFile) else None for _, source in self._sources.values()]
+        only = chosen.positions if chosen.wanted else None
+        found = row_group_runs(metadata, self._schema, self._shape.read_schema, places, self._predicate, rows=self._task.rows, only=only)
+        runs = list(found)
+        groups = [(start, group) for start, run in runs for start, group in _starts(metadata, start, run)]
+        if threads and len(groups) > 1 and all(_is_usual(metadata.row_group(group)) for _, group in groups):
+            with Handles(self._parquet, self._task.file, self._storage) as handles:
+                pieces = (partial(self._whole_group, handles, start, group, chosen) for start, group in groups)
+                yield from in_order(pieces, readers_of(self._task.file.path))
+            return
+        threads = threads and self._task.file.file_size_bytes >= _THREADED_BYTES
+        for start, run in runs:
+            yield from self._rows(self._parquet, start, run, chosen, threads)
+
+    def _whole_group(self, handles: Handles, start: int, group: int, chosen: ChosenRows) -> list[pa.RecordBatch]:
+        with handles.one() as parquet:
+            return list(self._rows(parquet, start, [group], chosen, threads=False))
+
+    def _rows(self, parquet: pq.ParquetFile, start: int, run: list[int], chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
+        """Wanted rows of neighbouring row groups, of which the first begins at a position."""
+        if self._decoded.rest:
+            for position, group in _starts(self._parquet.metadata, start, run):
+                yield from self._late(parquet, position, group, chosen, threads)
+            return
+        for position, batch in self._decode(parquet, start, run, self._decoded.first, threads):
+            found = self._find(batch, position, chosen)
+            if found is not None:
+                yield self._output(found)
+
+    def _late(self, parquet: pq.ParquetFile, start: int, group: int, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
+        """Wanted rows of a row group: the columns that only the result needs are decoded when there are such rows."""
+        first = self._decode(parquet, start, [group], self._decoded.first, threads)
+        pieces = [found for position, batch in first if (found := self._find(batch, position, chosen)) is not None]
+        if not pieces:
+            return
+        positions = np.concatenate([piece.positions for piece in pieces])
+        held = {place: pa.chunked_array([piece.held[place] for piece in pieces]) for place in self._decoded.first}
+        for position, batch in self._decode(parquet, start, [group], self._decoded.rest, threads):
+            begin, end = np.searchsorted(positions, [position, position + batch.num_rows])
+            if begin == end:
+                continue
+            here = positions[begin:end]
+            rest = batch if end - begin == batch.num_rows else batch.filter(pa.array(_mask_of(here - position, batch.num_rows)))
+            known = {place: _joined(values.slice(begin, end - begin)) for place, values in held.items()}
+            yield self._output(_Found(here, {**known, **dict(zip(self._decoded.rest, rest.columns, strict=True))}))
+
+    def _decode(
+        self, parquet: pq.ParquetFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Batches of some columns, each with the position of its first row."""
+        columns = [self._schema.names[place] for place in places] if self._decoded.named else None
+        position = start
+        for batch in decoded(parquet, groups, columns, self._task.file, self._storage, threads=threads):
+            yield position, batch
+            position += batch.num_rows
+
+    def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> _Found | None:
+        """The rows of a batch that are chosen and satisfy the predicate, None when there are none."""
+        positions: npt.NDArray[np.int64] = np.arange(start, start + batch.num_rows, dtype=np.int64)
+        mask = self._visible(batch, positions, chosen.mask(start, batch.num_rows))
+        if mask is not None:
+            batch, positions = batch.filter(pa.array(mask)), positions[mask]
+        if len(positions) and self._predicate is not None:
+            outcome = self._outcome(_Found(positions, self._by_place(batch)))
+            if outcome.true_count < len(positions):
+                batch = batch.filter(outcome)
+                positions = positions[outcome.fill_null(False).to_numpy(zero_copy_only=False)]
+        return _Found(positions, self._by_place(batch)) if len(positions) else None
+
+    def _by_place(self, batch: pa.RecordBatch) -> Held:
+        return dict(zip(self._decoded.first, batch.columns, strict=True))
+
+    def _visible(self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], mask: np.ndarray | None) -> np.ndarray | None:
+        if self._task.snapshot_filter is not None:
+            if self._snapshot_id_place is not None:
+                snapshots = self._by_place(batch)[self._snapshot_id_place].to_numpy(zero_copy_only=False)
+            else:
+                snapshots = _counted_snapshots(self._task.file, positions)
+            visible = snapshots <= self._task.snapshot_filter
+            mask = visible if mask is None else mask & visible
+        return mask
+
+    def _outcome(self, rows: _Found) -> pa.BooleanArray:
+        from ducklake_core.engines.arrow.evaluate import evaluate
+
+        assert self._predicate is not None
+        arrays = [self._column(column, rows) for column in self._asked]
+        arrays += [self._virtual(name, rows) for name in self._asked_virtual]
+        # Arrow knows no number of rows without a column; a predicate without one is a constant.
+        known = (
+            pa.RecordBatch.from_arrays(arrays, schema=self._asked_schema)
+            if arrays
+            else pa.RecordBatch.from_arrays([pa.array(rows.positions)], ["position"])
+        )
+        return evaluate(self._predicate, known, filtering=True)
+
+    def _output(self, rows: _Found) -> pa.RecordBatch:
+        arrays = [self._column(column, rows) for column in self._shape.schema]
+        arrays += [self._virtual(name, rows) for name in self._shape.virtual]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._output_schema)
+
+    def _column(self, column: Field, rows: _Found) -> pa.Array[Any]:
+        _, source = self._sources[column.id]
+        with self._naming(column):
+            match source:
+                case InFile(place=place, field=held):
+                    return conform(rows.held[place], held, column)
+                case InPath(text=text):
+                    value = None if text is None else plain_text(text, column.type)
+                    return constant_array(value, column, len(rows.positions))
+                case Absent():
+                    return constant(column, len(rows.positions))
+                case _:
+                    assert_never(source)
+
+    @contextmanager
+    def _naming(self, column: Field) -> Iterator[None]:
+        """Whatever does not fit the column is told with the file and the table."""
+        where, table = printable(self._task.file.path), self._shape.table
+        details = {"path": where, "table": table, "column": column.name}
+        try:
+            yield
+        except (SchemaError, UnsupportedFeatureError) as error:
+            raise type(error)(f"{where} of table {table}: {error.message}", **details) from error
+        except CorruptFileError as error:
+            raise CorruptFileError(f"{where} of table {table}: column {column.name!r}: {error.message}", **details) from error
+        except pa.ArrowException as error:
+            raise SchemaError(f"{where} of table {table}: column {column.name!r}: {error}", **details) from error
+
+    def _virtual(self, name: str, rows: _Found) -> pa.Array[Any]:
+        file, positions = self._task.file, rows.positions
+        match name:
+            case "rowid" if self._row_id_place is not None:
+                return rows.held[self._row_id_place].cast(pa.int64())
+            case "rowid":
+                return pa.array(positions + (file.row_id_start or 0))
+            case "snapshot_id" if self._snapshot_id_place is not None:
+                return rows.held[self._snapshot_id_place].cast(pa.int64())
+            case "snapshot_id" if file.row_counts:
+                return pa.array(_counted_snapshots(file, positions))
+            case "snapshot_id":
+                return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), len(positions))
+            case "filename":
+                return pa.repeat(pa.scalar(file.path, pa.string()), len(positions))
+            case "file_index":
+                return pa.repeat(pa.scalar(self._task.index, pa.uint64()), len(positions))
+            case _:
+                return pa.array(positions)
+
+
+def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> Iterator[Field]:
+    """Columns that the predicate reads, by any of their fields."""
+    needed = frozenset() if predicate is None else pruning.columns(predicate)
+    return (column for column in read_schema if any(node.id in needed for node in column.walk()))
+
+
+def _ascending(places: set[int | None]) -> tuple[int, ...]:
+    return tuple(sorted(place for place in places if place is not None))
+
+
+def _starts(metadata: pq.FileMetaData, start: int, run: list[int]) -> Iterator[tuple[int, int]]:
+    """Neighbouring row groups, each with the position of its first row."""
+    for group in run:
+        yield start, group
+        start += metadata.row_group(group).num_rows
+
+
+def _is_usual(group: pq.RowGroupMetaData) -> bool:
+    return bool(group.num_rows <= _GROUP_ROWS and group.total_byte_size <= _GROUP_BYTES)
+
+
+def _mask_of(places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(count, dtype=bool)
+    mask[places] = True
+    return mask
+
+
+def _joined(values: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    """One array; not a copy where there is one chunk."""
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
+def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:
+    """The snapshots of rows at some positions of a file whose rows the catalog counts by snapshot."""
+    snapshots, ends = np.array(file.row_counts, dtype=np.int64).T
+    found: np.ndarray = snapshots[np.minimum(np.searchsorted(ends, positions, side="right"), len(snapshots) - 1)]
+    return found

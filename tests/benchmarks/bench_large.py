@@ -1,0 +1,82 @@
+"""Everyday calls on a lake of 10,000 tables, 500,000 snapshots and 1,000,000 files that DuckDB made (``large_lake`` has the sizes).
+
+Run with ``python -m tests.benchmarks.bench_large``. Promised: 50 ms on PostgreSQL, 100 ms on SQLite, whatever the number of others.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pyarrow as pa
+
+from ducklake_core import DuckLake
+from tests.benchmarks.large_lake import FILES, SNAPSHOTS, TABLES, make_large_lake
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.postgres import start_server
+
+ROUNDS = 5
+_ROW = pa.table({"a": [1], "b": ["x"]})
+
+
+def calls(lake: DuckLake, url: str) -> Mapping[str, Callable[[], object]]:
+    """What somebody does all day, on a small table of the lake."""
+    newest = lake.snapshot().id
+    return {
+        "lake.table": lambda: lake.table("t"),
+        "lake.table of a new process": lambda: DuckLake.connect(str(lake.database.address.url.render_as_string(hide_password=False))).table(
+            "t"
+        ),
+        "append of one row": lambda: lake.table("t").append(_ROW),
+        "plan": lambda: lake.table("other7").scan(where="a = 5").plan(),
+        "count": lambda: lake.table("other7").scan().count(),
+        "table_info": lambda: lake.table_info("other7"),
+        "table.snapshots": lambda: lake.table("other7").snapshots(),
+        "last_row_change": lambda: lake.table("other7").last_row_change(),
+        "changes of the last commit": lambda: lake.table("t").changes(newest).plan(),
+        "find_commit": lambda: lake.find_commit("no-such-commit"),
+        "list_files": lambda: lake.table("other7").list_files(),
+        "lake.tables": lake.tables,
+    }
+
+
+def measure(backend: str, address: LakeAddress) -> None:
+    """Median milliseconds of each call, on the clock and of the processor."""
+    seconds = make_large_lake(address)
+    print(f"{backend}: {TABLES:,} tables, {SNAPSHOTS:,} snapshots, {FILES:,} files made in {seconds:.0f} s", flush=True)
+    lake = DuckLake.connect(address.url)
+    for name, call in calls(lake, address.url).items():
+        times: list[tuple[float, float]] = []
+        for number in range(ROUNDS + 1):
+            started, worked = time.perf_counter(), time.process_time()
+            call()
+            if number:
+                times.append((time.perf_counter() - started, time.process_time() - worked))
+        wall, processor = (statistics.median(column) * 1000 for column in zip(*times, strict=True))
+        tell(backend, name, wall, processor)
+    lake.close()
+    with attached(address) as duck:
+        for name, query in (("count", "SELECT count(*) FROM other7"), ("table_info", "FROM ducklake_table_info('lake')")):
+            started = time.perf_counter()
+            duck.rows(query)
+            tell(backend, f"DuckDB, {name}", (time.perf_counter() - started) * 1000)
+
+
+def tell(backend: str, call: str, wall: float, processor: float | None = None) -> None:
+    """A line for machines."""
+    found = {"benchmark": "large lake", "backend": backend, "call": call, "ms": round(wall, 1)}
+    print(json.dumps(found | ({} if processor is None else {"processor_ms": round(processor, 1)})), flush=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        for kind in ("sqlite", "postgresql"):
+            (Path(place) / kind).mkdir()
+        measure("SQLite", sqlite_lake(Path(place) / "sqlite"))
+        server = start_server()
+        measure("PostgreSQL", server.lake(Path(place) / "postgresql"))
+        server.stop()
