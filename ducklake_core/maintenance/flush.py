@@ -283,16 +283,14 @@ class _Flusher:
             done = self._write(state, self._tasks(state, stored, split=on_executors), on_executors=on_executors)
         files = tuple(file for one in done for file in one.files)
         gathered = tuple(deletes_of for one in done for deletes_of in one.gathered)
-        delete_files = [*(file.deletes for file in files if file.deletes is not None), *(one.file for one in gathered)]
-        outputs = [file.output for file in files]
-        sizes = [*((file.path, file.file_size_bytes) for file in outputs), *((file.path, file.file_size_bytes) for file in delete_files)]
+        made = [file for one in done for file in one.made()]
         change = Change(
             table=stored.table,
             base=stored.base,
             action=stored.action(files, gathered),
             message=f"{_VERB}: {stored.num_rows} rows and {stored.deletes} deletes of {planned.table}",
             commit=self.request.commit,
-            files=tuple((state.directory + path, size) for path, size in sizes),
+            files=tuple((state.directory + path, size) for path, size in made),
         )
         snapshot = commit_table(self.database, self.info, self.storage, change)
         return replace(
@@ -301,8 +299,8 @@ class _Flusher:
             ended_rows=sum(file.deletes.delete_count for file in files if file.deletes is not None),
             deletes=stored.deletes,
             files_created=len(files),
-            delete_files_created=len(delete_files),
-            bytes_written=sum(file.file_size_bytes for file in outputs) + sum(file.file_size_bytes for file in delete_files),
+            delete_files_created=len(made) - len(files),
+            bytes_written=sum(size for _, size in made),
             snapshot=snapshot,
         )
 
@@ -341,10 +339,7 @@ class _Flusher:
         """The work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
         for source, rows in stored.rows:
             own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(stored.table, source.schema))
-            if not split:
-                yield FlushTask(state=own, rows=rows)
-                continue
-            yield from (FlushTask(state=own, rows=part) for part in _parts(rows))
+            yield from (FlushTask(state=own, rows=part) for part in (_parts(rows) if split else [rows]))
         most = _TASK_FILES if split else len(stored.histories)
         for start in range(0, len(stored.histories), max(1, most)):
             yield FlushTask(state=state, histories=stored.histories[start : start + most], data_path=self.info.data_path)
@@ -369,7 +364,7 @@ class _Flusher:
             sweep(self.storage, state.directory, state.write_id, named=self._named)
             raise
         if any_lost:
-            sweep(self.storage, state.directory, state.write_id, keep=[path for one in done for path in one.paths()])
+            sweep(self.storage, state.directory, state.write_id, keep=[path for one in done for path, _ in one.made()])
         return done
 
     def _state(self, table: TableState) -> WriteState:

@@ -87,10 +87,11 @@ class FlushedFiles:
     files: tuple[FlushedFile, ...]
     gathered: tuple[GatheredDeletes, ...]
 
-    def paths(self) -> list[str]:
-        """All of them, relative to the table's directory."""
-        deletes = (file.deletes.path for file in self.files if file.deletes is not None)
-        return [*(file.output.path for file in self.files), *deletes, *(one.file.path for one in self.gathered)]
+    def made(self) -> list[tuple[str, int]]:
+        """All of them: data files, then delete files, relative to the table's directory, each with its bytes."""
+        deletes = [*(file.deletes for file in self.files if file.deletes is not None), *(one.file for one in self.gathered)]
+        files = [(file.output.path, file.output.file_size_bytes) for file in self.files]
+        return files + [(file.path, file.file_size_bytes) for file in deletes]
 
 
 def flush_files(task: FlushTask, *, threads: bool = True, stopped: Stopped | None = None) -> FlushedFiles:  # noqa: ARG001 - as all work
