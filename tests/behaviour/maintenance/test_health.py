@@ -115,10 +115,10 @@ def test_health_for_others(tmp_path: Path) -> None:
     lake.write('"we""ird\\"."t ä"', pa.table({"a": range(100)}), inline=False)
     found = lake.health()
     rows = found.to_arrow().to_pylist()
-    assert [(row["schema"], row["name"], row["record_count"], row["delete_ratio"]) for row in rows] == [('we"ird\\', "t ä", 100, 0.0)]
+    assert [(row["schema"], row["name"], row["record_count"], row["delete_ratio"]) for row in rows] == [('"we""ird\\"', "t ä", 100, 0.0)]
     text = found.to_openmetrics({"lake": "sales"})
     assert text.endswith("# EOF\n")
-    assert 'ducklake_table_rows{lake="sales",schema="we\\"ird\\\\",table="t ä"} 100\n' in text
+    assert 'ducklake_table_rows{lake="sales",schema="\\"we\\"\\"ird\\\\\\"",table="t ä"} 100\n' in text
     assert 'ducklake_snapshots{lake="sales"} 2\n' in text
     families = re.findall(r"^# TYPE (\S+) gauge$", text, re.MULTILINE)
     assert len(set(families)) == len(families)

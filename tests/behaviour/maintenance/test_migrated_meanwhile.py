@@ -25,6 +25,9 @@ VERBS: dict[str, Callable[[DuckLake, Callable[[Progress], object]], Any]] = {
     "check": lambda lake, to: lake.check(level="rows", progress=to),
 }
 
+MERGES = ("merge", "merge, group by group")
+"""These merge small tables together, for one commit."""
+
 
 @pytest.mark.slow_on("merge, group by group", "expire", "orphans", "rewrite")
 @pytest.mark.parametrize("verb", VERBS)
@@ -47,7 +50,8 @@ def test_one_error_for_the_lake(sqlite_address: LakeAddress, verb: str) -> None:
 
     with pytest.raises(CatalogVersionError, match="open the lake again"):
         VERBS[verb](lake, migrate)
-    assert len({one.table for one in told} - {None}) <= 1, "no second table was begun"
+    if verb not in MERGES:
+        assert len({one.table for one in told} - {None}) <= 1, "no second table was begun"
     assert files_on_disk(sqlite_address) == before
     assert other.snapshot().id <= newest + 1
     assert all(other.table(name).scan().count() == (31 if verb == "rewrite" else 41) for name in ("a", "b", "c"))

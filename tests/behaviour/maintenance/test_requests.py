@@ -138,8 +138,10 @@ def test_names_that_are_not_there_are_refused(lake: DuckLake) -> None:
             verb(tables=["sales.*", "sales.order"])
         with pytest.raises(NotFoundError, match=r"did you mean 'sales.orders'"):
             verb(tables="orders")
-        with pytest.raises(UsageError, match=r"cannot read the name 'a.b.c'"):
+        with pytest.raises(NotFoundError, match=r"there is no table a.b.c"):
             verb(tables="a.b.c")
+        with pytest.raises(UsageError, match=r"cannot read the name 'a..c'"):
+            verb(tables="a..c")
         with pytest.raises(UsageError, match="tables is empty"):
             verb(tables=[])
     with pytest.raises(UsageError, match="either tables, or table and schema"):
