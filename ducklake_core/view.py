@@ -10,7 +10,7 @@ from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.types.message_text import visible
-from ducklake_core.format.types.names import join_name, quoted_path
+from ducklake_core.format.types.names import join_name
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -124,13 +124,13 @@ class View(Readable):
     def _computed(self, problem: UnsupportedFeatureError) -> pa.RecordBatchReader:
         """The rows as DuckDB computes them."""
         from ducklake_core.engines.duckdb.instance import require_duckdb
-        from ducklake_core.engines.duckdb.query import run
+        from ducklake_core.engines.duckdb.query import name_in_instance, run
         from ducklake_core.sql.names import lake_names, sources
 
         require_duckdb(f"{problem.message}; view.to_spark(session) reads more")
         with self._lake.reader() as reader:
             names = lake_names(self._lake, reader, self.snapshot_id)
-        name = quoted_path((self._state.schema_name, self._state.name))
+        name = name_in_instance(self._state.schema_name, self._state.name)
         return run(*sources(self._lake, names, f"FROM {name}"))
 
     def to_spark(self, session: SparkSession) -> DataFrame:

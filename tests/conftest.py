@@ -84,6 +84,17 @@ def oracle() -> Callable[..., AbstractContextManager[Oracle]]:
     return attached
 
 
+@pytest.fixture
+def without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library does not find DuckDB; the oracle has it."""
+    from ducklake_core.engines.duckdb import instance
+
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(instance, "import_module", missing)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one Spark session of this worker: two local cores, UTC, few shuffle partitions."""

@@ -371,7 +371,7 @@ _OF_METHOD: Mapping[tuple[str, str], Check] = {
     # A branch of a merge sees two tables.
     **{(branch, "where"): _or_none(_sql_condition) for branch in _BRANCHES},
     **{(method, "schema"): _columns_of_table for method in ("create_table",)},
-    **{(method, "schema"): _or_none(_text) for method in ("tables", "set_option", "unset_option", *_ON_TABLES)},
+    **{(method, "schema"): _or_none(_text) for method in ("tables", "register", "set_option", "unset_option", *_ON_TABLES)},
     **{(method, "table"): _or_none(_text) for method in ("options", "set_option", "unset_option", *_ON_TABLES)},
     **{(method, "commit"): _commit_message for method in _WITH_MESSAGE},
     ("set_option", "value"): _option_value,

@@ -25,6 +25,10 @@ class LakeVerbs:
     _info: LakeInfo
     _storage: Storage
 
+    def _forget_definitions(self) -> None:
+        """Read definitions of tables anew from now on."""
+        raise NotImplementedError
+
     def create_indexes(self) -> tuple[str, ...]:
         """Make the indexes that :meth:`~ducklake_core.lake.DuckLake.create` makes, in a lake that another program created.
 
@@ -82,6 +86,8 @@ class LakeVerbs:
         if result.done_before or not dry_run:
             self._database.follow(target)
             self._info = replace(self._info, version=target.name)
+            # Definitions say what their version has.
+            self._forget_definitions()
         return result
 
     def health(self, *, small_file_size: int = 16 << 20) -> LakeHealth:

@@ -167,6 +167,10 @@ class TableStateCache:
         """See :meth:`History.recent`."""
         return self._history.recent(schema, table)
 
+    def forget(self) -> None:
+        """Read everything anew from now on."""
+        self._history = History()
+
     def forget_options(self) -> None:
         """See :meth:`History.forget_options`."""
         self._history.forget_options()

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from ducklake_core.catalog.database.existing import existing_query
-from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
+from ducklake_core.catalog.database.tables import PREFIX, CatalogTables, inlined_delete_name
 from ducklake_core.catalog.reading.visibility import live
 from ducklake_core.format.state import InlinedCounts, TableListing
 
@@ -141,7 +141,7 @@ def _count_texts(connection: Connection, tables: CatalogTables, wanted: set[int]
         source = prefix + quote.quote(tables.inlined_data(name).name)
         is_live = f"{names.begin_snapshot} <= {at} AND ({names.end_snapshot} IS NULL OR {names.end_snapshot} > {at})"
         yield f"SELECT 0 AS is_deletes, {table_id} AS table_id, (SELECT count(*) FROM {source} WHERE {is_live}) AS number"  # noqa: S608
-    file = prefix + quote.quote(tables["data_file"].name)
+    file = prefix + quote.quote(f"{PREFIX}data_file")
     is_live = f"f.begin_snapshot <= {at} AND (f.end_snapshot IS NULL OR f.end_snapshot > {at})"
     for table_id in _with_inlined_deletes(connection, tables, wanted):
         source = prefix + quote.quote(inlined_delete_name(table_id))

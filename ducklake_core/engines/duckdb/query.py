@@ -17,7 +17,7 @@ from ducklake_core.engines.duckdb.relations import Failures, TableDataset, Table
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.macro_text import MacroImplementation
 from ducklake_core.format.types.data_types import GEOMETRY, INT128, INTERVAL, TIMETZ, UINT128, VARIANT
-from ducklake_core.format.types.names import folded, quoted_path
+from ducklake_core.format.types.names import folded, quoted_path, split_path
 from ducklake_core.format.types.type_names import duckdb_type, parse_leaf_type
 from ducklake_core.format.view_text import PLACEHOLDER
 
@@ -148,13 +148,13 @@ def _line(problem: BaseException) -> str:
 def _prepared(connection: DuckDBPyConnection, sources: Sources, failures: Failures) -> list[str]:
     """Make what the query may name; what cannot be made is told."""
     named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
-    for schema in dict.fromkeys(folded(one.schema_name) for one in named):
+    for schema in dict.fromkeys(_schema(one.schema_name) for one in named):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema,))}")
     connection.execute("SET schema = 'main'")
     for number, source in enumerate(sources.tables):
         key = f"__ducklake_scan_{number}"
         connection.register(key, TableDataset(source, failures))
-        connection.execute(f"CREATE VIEW {_path(source.schema_name, source.name)} AS {view_of(source, f'temp.main.{key}')}")
+        connection.execute(f"CREATE VIEW {name_in_instance(source.schema_name, source.name)} AS {view_of(source, f'temp.main.{key}')}")
     waiting = [(f"view {one.name}", _view_text(one)) for one in sources.views]
     waiting += [(f"macro {one.name}", _macro_text(one)) for one in sources.macros]
     return _made(connection, waiting)
@@ -181,7 +181,7 @@ def _made(connection: DuckDBPyConnection, waiting: list[tuple[str, str]]) -> lis
 
 def _view_text(view: ViewSource) -> str:
     names = f" ({', '.join(quoted_path((name,)) for name in view.column_aliases)})" if view.column_aliases else ""
-    return f"CREATE VIEW {_path(view.schema_name, view.name)}{names} AS {view.sql.replace(PLACEHOLDER, _CATALOG)}"
+    return f"CREATE VIEW {name_in_instance(view.schema_name, view.name)}{names} AS {view.sql.replace(PLACEHOLDER, _CATALOG)}"
 
 
 def _macro_text(macro: MacroSource) -> str:
@@ -190,7 +190,7 @@ def _macro_text(macro: MacroSource) -> str:
         body = one.sql.replace(PLACEHOLDER, _CATALOG)
         parameters = ", ".join(_parameter(parameter) for parameter in one.parameters)
         parts.append(f"({parameters}) AS {'TABLE ' if one.kind == 'table' else ''}{body}")
-    return f"CREATE MACRO {_path(macro.schema_name, macro.name)}{', '.join(parts)}"
+    return f"CREATE MACRO {name_in_instance(macro.schema_name, macro.name)}{', '.join(parts)}"
 
 
 def _parameter(parameter: object) -> str:
@@ -205,5 +205,12 @@ def _parameter(parameter: object) -> str:
     return text
 
 
-def _path(schema: str, name: str) -> str:
-    return quoted_path((folded(schema), name))
+def name_in_instance(schema: str, name: str) -> str:
+    """The name that a query has for a table, view or macro, of its schema's path and its own name."""
+    return quoted_path((_schema(schema), name))
+
+
+def _schema(path: str) -> str:
+    """The one name that the instance has for a schema's path: DuckDB 1.5 knows no schemas in schemas."""
+    parts = split_path(path)
+    return folded(parts[0] if len(parts) == 1 else path)

@@ -96,7 +96,9 @@ def split_path(name: str) -> tuple[str, ...]:
         UsageError: Text that cannot be read.
     """
     if not _PATH.fullmatch(name):
-        raise UsageError(f"cannot read the name {name!r}: put double quotes around parts with dots or quotes", column=name)
+        raise UsageError(
+            f"cannot read the name {name!r} of a column or schema: put double quotes around parts with dots or quotes", column=name
+        )
     return tuple(map(_unquoted, raw_parts(name)))
 
 

@@ -99,6 +99,8 @@ def test_more_of_everything_takes_no_more_statements(small: DuckLake, question: 
         return len(seen)
 
     _filled(small)
+    # From then on it is known what the tables are.
+    statements()
     before = statements()
     for number in range(5):
         small.write(f"more{number}", ROWS, inline=number % 2 == 0)

@@ -96,6 +96,7 @@ def _same(rows, duck: Oracle, source: str) -> bool:  # type: ignore[no-untyped-d
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.usefixtures("without_duckdb")
 def test_others_say_why(sqlite_refusals: DuckLake, name: str) -> None:
     with pytest.raises(UnsupportedFeatureError, match=f"cannot read view main.*{REFUSED[name][1]}"):
         sqlite_refusals.view(name).to_arrow()
@@ -118,6 +119,7 @@ def test_spark(sqlite_refusals: DuckLake, spark: SparkSession) -> None:
         )
 
 
+@pytest.mark.usefixtures("without_duckdb")
 def test_names_in_several_schemas(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE SCHEMA s", "CREATE TABLE t (a INT)", "CREATE TABLE s.t (a INT)", "CREATE VIEW s.v AS SELECT a FROM t")

@@ -144,7 +144,7 @@ def test_every_type_passes_through(sqlite_address: LakeAddress, oracle: Callable
 
 
 def test_spark(lake: DuckLake, spark: SparkSession) -> None:
-    joined = "SELECT u.name, t.d FROM t JOIN other.u USING (k) WHERE t.k < 100"
+    joined = "SELECT u.name, t.d FROM t JOIN other.u USING (k) WHERE t.k < 5"
     assert rows(lake.sql(joined, spark=spark)) == [("one", 1.5)]
     assert rows(lake.sql("SELECT count(*) AS n FROM t AT (VERSION => 1) AS a JOIN t AS b ON a.k = b.k", spark=spark)) == [(100,)]
     found = lake.sql("SELECT sum(k) AS total FROM t")

@@ -127,6 +127,7 @@ def test_a_session_without_ansi(sqlite_address: LakeAddress, oracle: OracleOf, s
         spark.conf.set("spark.sql.ansi.enabled", "true")
 
 
+@pytest.mark.usefixtures("without_duckdb")
 def test_without_an_engine(sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INT)", "CREATE VIEW v AS SELECT a + 1 AS x FROM t")
