@@ -34,6 +34,7 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, race: Callable[[], object]) -
 
 
 @pytest.mark.parametrize("theirs", [COLUMNS, pa.schema([("y", pa.string())])])
+@pytest.mark.some(3)
 def test_a_table_that_was_to_be_new(lake: DuckLake, monkeypatch: pytest.MonkeyPatch, theirs: pa.Schema) -> None:
     before_commit(monkeypatch, lambda: lake.create_table("t", theirs))
     with pytest.raises(AlreadyExistsError, match=r"main\.t already"):

@@ -271,7 +271,7 @@ def test_every_cell_of_connect_frames(connect: str) -> None:
     assert done.returncode == 0, done.stdout[-8000:]
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(8)
 @pytest.mark.parametrize(("kind", "selection", "mode", "situation"), [cell(*c, s) for c in CELLS for s in SITUATIONS])
 def test_every_cell(
     bench: Bench, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress

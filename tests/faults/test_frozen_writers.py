@@ -128,7 +128,7 @@ def test_a_writer_that_needs_longer_than_the_lease(lake: DuckLake, monkeypatch: 
 
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK"])
 @pytest.mark.parametrize("change", ["update", "delete"])
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_rows_that_a_flush_has_locked(lake: DuckLake, address: LakeAddress, change: str, ending: str) -> None:
     """Who changes rows of an open flush of DuckDB waits for it without a turn, and changes them where they are then."""
     table = lake.table("t")

@@ -27,6 +27,7 @@ def context() -> Context:
 
 
 @pytest.mark.parametrize("verb", ["merge", "flush", "cleanup"])
+@pytest.mark.some(2)
 def test_verbs_killed_at_some_steps(sqlite_address: LakeAddress, context: Context, verb: str) -> None:
     _kill_at(range(10 if verb == "cleanup" else 20, _MOST_STEPS, 1000), sqlite_address, context, verb)
 

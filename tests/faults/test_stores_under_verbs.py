@@ -79,7 +79,7 @@ def failing(draw: random.Random, part: float) -> Callable[[str, str], None]:
     return fail
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_stores_that_fail(sqlite_address: LakeAddress, verb: str) -> None:
     _fail_often(sqlite_address, verb, seeds=range(3))
@@ -107,7 +107,7 @@ def _fail_often(address: LakeAddress, verb: str, seeds: range) -> None:
     with_good_store(lake, verb, before)
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("expire", "repair")])
 def test_stores_that_hang(sqlite_address: LakeAddress, verb: str) -> None:
     """While a call does not return, others read and commit: no transaction is open and no lock is held."""

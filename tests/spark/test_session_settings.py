@@ -82,7 +82,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> DuckLake:
     return made
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("name", "value"), SETTINGS.items(), ids=list(SETTINGS))
 def test_the_same_rows(lake: DuckLake, spark: Any, name: str, value: str) -> None:
     """One action for each: its union has files that are read as they are, files with deletes, and rows of the catalog."""

@@ -87,6 +87,7 @@ def files_of(place: Place, name: str) -> int:
 
 @pytest.mark.slow_on("1", "2")
 @pytest.mark.parametrize("number", range(4))
+@pytest.mark.some(1)
 def test_the_crontab(place: Place, number: int) -> None:
     variables, commands = entries()
     assert set(variables) == {"DUCKLAKE_URL", "MAILTO"}

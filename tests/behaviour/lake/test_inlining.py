@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import String, cast, inspect, select
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.inlined.rows import stored_array
+from ducklake_core.catalog.inlined.cells import stored_array
 from ducklake_core.commit.actions import InsertInlined
 from ducklake_core.commit.committer import Committer
 from ducklake_core.commit.request import CommitRequest

@@ -228,7 +228,7 @@ def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.Fixture
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.slow_on("duckdb")
 @pytest.mark.parametrize(("name", "steps"), [("columns", _columns), ("tables", _tables), ("views", _views), ("macros", _macros)])
 def test_same_rows_for_the_same_definitions(two_lakes: tuple[LakeAddress, LakeAddress], name: str, steps: Callable[[], list[Step]]) -> None:

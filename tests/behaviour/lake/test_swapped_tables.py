@@ -72,6 +72,7 @@ CALLS: dict[str, Callable[[Transaction], None]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
+@pytest.mark.some(4)
 def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], call: str) -> None:
     hot.write("t", MANY)
     files = _files(lake_address)
@@ -90,7 +91,7 @@ def test_a_swap_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAdd
     assert _files(lake_address) == files
 
 
-@pytest.mark.some(4)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("call", CALLS)
 def test_a_rename_while_a_transaction_is_open(hot: DuckLake, lake_address: LakeAddress, oracle: Callable[..., Any], call: str) -> None:
     """The rows go on under the table's new name, and the result says it."""

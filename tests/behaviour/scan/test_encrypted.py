@@ -59,6 +59,7 @@ def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddres
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", INLINED)
+@pytest.mark.some(1)
 def test_inlined_rows_and_flushed_ones(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     statements = (*INLINED[name], "CALL ducklake_flush_inlined_data('lake')")
     replay(oracle, lake_address, statements, "ENCRYPTED, DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)

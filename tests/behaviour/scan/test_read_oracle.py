@@ -165,5 +165,6 @@ def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddres
 
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize("name", INLINED)
+@pytest.mark.some(1)
 def test_inlined_rows_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, name: str) -> None:
     replay(oracle, lake_address, INLINED[name], "DATA_INLINING_ROW_LIMIT 10", compare_with_arrow)

@@ -24,7 +24,7 @@ _SOME = ("11: value_count 0", "13: bounds that are no", "16: record_count NULL",
 _IN_DUCKDB = [edit for edit in EDITS if edit.name.startswith(_SOME) or "begin_snapshot" in edit.name]
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("edit", _IN_DUCKDB, ids=lambda edit: edit.name)
 def test_some_in_a_duckdb_file(edit: Edit, spoiled_duckdb: SpoiledLake) -> None:
     _check(edit, spoiled_duckdb)

@@ -19,6 +19,7 @@ def _live(address: LakeAddress, seed: int, steps: int) -> Keeping:
 
 
 @pytest.mark.slow_on("duckdb")
+@pytest.mark.some(1)
 def test_a_short_history(every_lake_address: LakeAddress) -> None:
     kept = _live(every_lake_address, seed=7, steps=5 if every_lake_address.backend == "sqlite" else 3)
     assert kept.readings > 5

@@ -178,7 +178,7 @@ def test_nested_values_are_the_references_where_it_can_read_them(lake_address: L
 
 
 @pytest.mark.takes_seconds
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 def test_evolution_of_inlined_rows(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INT, s STRUCT(x INT, y VARCHAR), gone INT)", "INSERT INTO t VALUES (1, {'x': 1, 'y': 'a'}, 7)")
