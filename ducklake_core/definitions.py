@@ -327,6 +327,9 @@ class Definitions(Listings, SqlVerbs):
         self.table_cache.forget_options()
         return was_set
 
+    def _forget_definitions(self) -> None:
+        self.table_cache.forget()
+
     def _carry_out(self, verb: Callable[[Transaction], object], commit: Mapping[str, Any]) -> TransactionResult:
         """Call a verb of a transaction of its own."""
         transaction = self.transaction(**commit)

@@ -193,9 +193,6 @@ class DuckLake(Definitions, MaintenanceVerbs):
         self._storage = storage
         self.table_cache = TableStateCache()
 
-    def _forget_definitions(self) -> None:
-        self.table_cache.forget()
-
     def __repr__(self) -> str:
         mode = ", read only" if self.read_only else ""
         return f"<DuckLake {self._database.address} with data path {printable(self._info.data_path)}{mode}>"
