@@ -100,6 +100,7 @@ def test_rows_that_fail_leave_the_table_as_it_was(
     assert [event.asset_key.to_user_string() for event in result.get_asset_materialization_events()] == []
 
 
+@pytest.mark.takes_seconds
 def test_a_slice_is_looked_at_as_the_commit_would_leave_it(run: Run, lake_resource: DuckLakeResource) -> None:
     values: dict[str, int] = {}
 

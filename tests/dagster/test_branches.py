@@ -56,6 +56,7 @@ def numbers(lake: DuckLakeResource, table: str) -> list[int]:
     return sorted(lake.connect().table(table).scan().to_arrow()["n"].to_pylist())
 
 
+@pytest.mark.takes_seconds
 def test_a_branch_reads_production_until_it_has_its_own(
     run: Run, lake_resource: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_branch_reads_production_until_it_has_its_own(
     assert numbers(lake_resource, "source") == [3]
 
 
+@pytest.mark.takes_seconds
 def test_a_branch_in_a_lake_of_its_own(run: Run, lake_resource: DuckLakeResource, tmp_path: Path) -> None:
     own = DuckLakeResource(
         catalog=SqliteCatalog(path=str(tmp_path / "branch.sqlite")),
@@ -99,6 +101,7 @@ def test_a_branch_in_a_lake_of_its_own(run: Run, lake_resource: DuckLakeResource
     assert numbers(lake_resource, "source") == [6]
 
 
+@pytest.mark.takes_seconds
 def test_partitions_come_from_where_they_were_written(run: Run, lake_resource: DuckLakeResource) -> None:
     branch = {"branch": "dev"}
     run([daily], tags={"n": "1", RANGE[0]: "2026-03-01", RANGE[1]: "2026-05-30"})
@@ -144,6 +147,7 @@ def own_lake(tmp_path: Path) -> DuckLakeResource:
     )
 
 
+@pytest.mark.takes_seconds
 def test_what_a_run_left_is_read_where_it_left_it(run: Run, own_lake: DuckLakeResource) -> None:
     branch = {"branch": "dev", "branch_lake": own_lake}
     production = run([source], tags={"n": "1"}).run_id

@@ -49,6 +49,7 @@ def verdicts(result: dg.ExecuteInProcessResult) -> dict[str, tuple[bool, str]]:
     return {check.check_name: (check.passed, check.description or "") for check in result.get_asset_check_evaluations()}
 
 
+@pytest.mark.takes_seconds
 def test_row_counts_are_compared_with_those_before_the_last_commit(run: Run) -> None:
     def write(rows: int) -> tuple[bool, str]:
         asset = things(rows)
@@ -194,6 +195,7 @@ def state(run: Run, checks: list[Any], names: list[str] = KEYS) -> dict[str, dic
     return found
 
 
+@pytest.mark.takes_seconds
 def test_the_state_of_all_tables_is_checked(run: Run, tables: DuckLakeResource) -> None:
     strict = [
         RowCount(minimum=100),

@@ -248,6 +248,7 @@ def test_a_missing_table_and_a_bad_annotation_are_named(run: Run, numbers: dg.As
     )
 
 
+@pytest.mark.takes_seconds
 def test_op_outputs_are_tables_that_their_metadata_names(run: Run, lake_resource: DuckLakeResource) -> None:
     from ducklake_dagster import DuckLakeIOManager
 

@@ -204,6 +204,7 @@ def test_changes_of_a_failed_step_come_again(run: Run, lake_resource: DuckLakeRe
     assert [kinds(rows) for rows in seen] == [[("insert", 1)], [("insert", 1), ("insert", 2)]]
 
 
+@pytest.mark.takes_seconds
 def test_changes_of_an_attempt_that_committed_are_those_of_its_retry(run: Run, lake_resource: DuckLakeResource) -> None:
     """The first attempt commits and is lost; the retry must not claim to have read what came in between."""
     lake = lake_resource.connect()
@@ -251,6 +252,7 @@ def test_changes_that_cannot_be_told(run: Run, lake_resource: DuckLakeResource) 
         run([SOURCE, read])
 
 
+@pytest.mark.takes_seconds
 def test_changes_by_partition(run: Run, lake_resource: DuckLakeResource) -> None:
     seen: list[Any] = []
 

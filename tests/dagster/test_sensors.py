@@ -85,6 +85,7 @@ def test_foreign_commits_are_reported_with_the_partitions_they_touch(
     assert "no commit after snapshot" in ticks.reason
 
 
+@pytest.mark.takes_seconds
 def test_events_of_foreign_commits_say_what_they_did(
     run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 import pyarrow as pa
+import pytest
 
 from ducklake_dagster import DuckLakeResource, ducklake_metadata
 from tests.dagster.test_io_manager import cause
@@ -29,6 +30,7 @@ def values(lake: DuckLakeResource, table: str) -> list[int]:
     return sorted(lake.connect().table(table).scan(["n"]).to_arrow()["n"].to_pylist())
 
 
+@pytest.mark.takes_seconds
 def test_assets_that_would_be_one_table_are_refused(run: Run, lake_resource: DuckLakeResource) -> None:
     a, b = asset(["a", "same"], 1), asset(["b", "same"], 2)
     schema = {"schema": "s"}

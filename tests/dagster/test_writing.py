@@ -231,6 +231,7 @@ class TestReplacedColumns:
             validate(dg.Definitions(assets=[asset], resources={"io_manager": DuckLakeIOManager(lake=lake)}))
 
 
+@pytest.mark.takes_seconds
 def test_files_are_sorted_and_the_order_changes_with_the_asset(run: Run, lake_resource: DuckLakeResource) -> None:
     lake_resource.connect().set_option("data_inlining_row_limit", 0)
     rows = pa.table({"id": [2, 3, 1], "v": ["b", "a", "c"]})

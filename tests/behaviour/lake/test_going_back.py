@@ -302,6 +302,7 @@ def test_tags_and_a_time(small: DuckLake) -> None:
     small.close()
 
 
+@pytest.mark.takes_seconds
 def test_other_writers_are_undone_or_in_the_way(small: DuckLake) -> None:
     one = pa.table({"a": pa.array([1], pa.int64())})
     small.write("t", one)

@@ -116,6 +116,7 @@ NESTED = {"parentheses": "(" * 3000 + "k" + ")" * 3000, "calls": "abs(" * 3000 +
 
 
 @pytest.mark.parametrize("text", NESTED)
+@pytest.mark.takes_seconds
 def test_deep_definitions_are_refused_by_the_call_that_was_made(lake: DuckLake, text: str) -> None:
     calls: dict[str, Callable[[], object]] = {
         r"DuckLake\.create_view\(\)": lambda: lake.create_view("v", f"SELECT k FROM t WHERE {NESTED[text]} IS NOT NULL"),

@@ -102,6 +102,7 @@ def test_keys_of_an_upsert_must_be_unique_and_known(small: DuckLake, sqlite_addr
         small.table("t").upsert(data, on=[])
 
 
+@pytest.mark.takes_seconds
 def test_intervals_are_no_keys(small: DuckLake) -> None:
     data = pa.table({"k": pa.array([pa.MonthDayNano([1, 0, 0])]), "v": [1]})
     with pytest.raises(UnsupportedFeatureError, match="column 'k' of type interval cannot be a key"):

@@ -120,6 +120,7 @@ def test_a_file_that_cannot_be_deleted_stays_scheduled(lake_address: LakeAddress
 
 
 @pytest.mark.parametrize("is_relative", [True, False])
+@pytest.mark.takes_seconds
 def test_a_file_that_is_still_named_is_kept(lake_address: LakeAddress, oracle: Callable[..., Any], is_relative: bool) -> None:
     paths = scheduled_lake(lake_address)
     (alive, *_) = sorted(name for name in files_on_disk(lake_address) if "/alive/" in f"/{name}")

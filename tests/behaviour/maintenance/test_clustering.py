@@ -49,6 +49,7 @@ def texts(read: dict[Any, list[Any]], keys: Any) -> dict[Any, list[str]]:
 
 
 @pytest.mark.parametrize("options", ["", pytest.param(", ENCRYPTED", marks=pytest.mark.slow)])
+@pytest.mark.takes_seconds
 def test_a_merge_keeps_the_sort_order(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     write_sorted(sqlite_address, options)
     before, told = readings(sqlite_address), changes_told(sqlite_address)
@@ -103,6 +104,7 @@ def files_touched(address: LakeAddress, condition: str) -> int:
 
 
 @pytest.mark.parametrize("options", ["", pytest.param(", ENCRYPTED", marks=pytest.mark.slow)])
+@pytest.mark.takes_seconds
 def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, small_runs: None) -> None:
     lake = scattered(sqlite_address, options=options)
     before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
@@ -202,6 +204,7 @@ def test_the_local_disk_is_freed_and_named_when_it_is_full(
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_a_column_of_few_values(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """Ranges of it are told apart as well as they can be, and nothing is written again and again for it."""
     with oracle(sqlite_address, FILES_ONLY) as duck:

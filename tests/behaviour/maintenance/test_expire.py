@@ -73,6 +73,7 @@ def test_catalog_afterwards_is_the_references(
     assert after == {key: rows for key, rows in before.items() if key[0] not in pick}
 
 
+@pytest.mark.takes_seconds
 def test_dry_run_changes_nothing(lake_address: LakeAddress) -> None:
     write_history(lake_address)
     before = catalog_rows(lake_address)

@@ -123,6 +123,7 @@ def test_the_catalog_is_the_one_that_duckdb_makes(lake_address: LakeAddress, req
     assert {name: rows for name, rows in ours.items() if rows != expected[name]} == {}
 
 
+@pytest.mark.takes_seconds
 def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
     write_inlined(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
@@ -174,6 +175,7 @@ def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch
         assert duck.rows("SELECT id FROM t ORDER BY id") == [(1,), (3,), (5,), (6,), (50,)]
 
 
+@pytest.mark.takes_seconds
 def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
     write_inlined(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)

@@ -209,6 +209,7 @@ def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress, oracle: Ca
         assert duck.value("SELECT count(*) FROM t") == 114
 
 
+@pytest.mark.takes_seconds
 def test_neighbours_are_of_the_same_columns_and_next_to_it(sqlite_address: LakeAddress) -> None:
     """A file of other columns, one beyond a large one, and one with deletes of its own do not join."""
     with attached(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:

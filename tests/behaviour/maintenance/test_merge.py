@@ -156,6 +156,7 @@ def test_row_ids_of_updated_rows_survive(lake_address: LakeAddress, oracle: Call
         assert sorted(duck.rows("SELECT rowid, a, b FROM t")) == expected
 
 
+@pytest.mark.takes_seconds
 def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(lake_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER)")

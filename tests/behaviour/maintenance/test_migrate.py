@@ -120,6 +120,7 @@ def _work_on(duck: Oracle, old: OldLake) -> None:
 
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.takes_seconds
 def test_tables_whose_first_snapshots_expired_can_be_compacted(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: Callable[..., Any]
 ) -> None:

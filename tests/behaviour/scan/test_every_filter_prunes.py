@@ -98,6 +98,7 @@ def _check(address: LakeAddress, filters: dict[str, int]) -> None:
             assert table.scan(where=condition).to_arrow().sort_by("n").combine_chunks() == wanted, condition
 
 
+@pytest.mark.takes_seconds
 def test_by_statistics(every_lake_address: LakeAddress) -> None:
     lake = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
     lake.set_option("data_inlining_row_limit", 0)

@@ -27,6 +27,7 @@ def test_an_inlined_boolean_that_became_an_integer(oracle: OracleFactory, lake_a
     assert ours(lake_address) == ["1", "0", "None"]
 
 
+@pytest.mark.takes_seconds
 def test_a_hugeint_that_became_a_decimal(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (c HUGEINT)", "INSERT INTO t VALUES (12345678901234567)", "ALTER TABLE t ALTER c TYPE DECIMAL(38,10)")

@@ -132,6 +132,7 @@ def _turns(lake: DuckLake, address: LakeAddress, limit: int) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
+@pytest.mark.takes_seconds
 def test_both_take_turns_and_see_the_same_at_every_snapshot(both: LakeAddress, limit: int) -> None:
     lake = new_lake(both)
     _turns(lake, both, limit)
@@ -222,6 +223,7 @@ def test_timestamps_before_1970_are_rounded_down_in_utc(sqlite_address: LakeAddr
     assert lake.table("ttimestampus_tzUTC").scan(where=f"x < TIMESTAMPTZ {zone}").count() == 2
 
 
+@pytest.mark.takes_seconds
 def test_1_0_has_no_such_keys(lake_address: LakeAddress) -> None:
     lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
     lake.write("t", pa.table({"d": [DAYS[0]]}))
@@ -259,6 +261,7 @@ def _deleted_thrice(lake: DuckLake) -> dict[int, int]:
     return {snapshot.id: lake.table("t", at=snapshot.id).scan().count() for snapshot in lake.snapshots() if snapshot.id > 0}
 
 
+@pytest.mark.takes_seconds
 def test_deletion_vectors_on_1_1(both: LakeAddress) -> None:
     lake = new_lake(both)
     counts = _deleted_thrice(lake)

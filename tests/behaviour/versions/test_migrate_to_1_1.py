@@ -94,6 +94,7 @@ def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress, ora
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.takes_seconds
 def test_the_second_implementation_makes_the_same_catalog(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: OracleFactory
 ) -> None:
@@ -125,6 +126,7 @@ def test_the_second_implementation_makes_the_same_catalog(
 
 @pytest.mark.parametrize(("version", "to"), [("0.1", "1.1"), ("0.3", "1.1"), ("0.2", "1.0")])
 @pytest.mark.some(1)
+@pytest.mark.takes_seconds
 def test_earlier_versions_go_as_far_as_asked(version: str, to: Any, tmp_path: Path) -> None:
     old, json_rows = old_lake(version, "sqlite", tmp_path), JsonRows()
     lake = DuckLake.connect(old.address.url)
@@ -191,6 +193,7 @@ def test_a_table_of_inlined_rows_that_is_gone_is_refused(lake_address: LakeAddre
     assert catalog_rows(lake) == before
 
 
+@pytest.mark.takes_seconds
 def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made_by_duckdb(lake_address, oracle)
     before, done = catalog_rows(lake), []
@@ -210,6 +213,7 @@ def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle:
     lake.migrate("1.1")
 
 
+@pytest.mark.takes_seconds
 def test_what_older_writers_left_behind_is_mended(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE TABLE t (a INTEGER, p STRUCT(x INTEGER))", "INSERT INTO t VALUES (1, {'x': 1})")
@@ -284,6 +288,7 @@ def test_a_second_migration_finds_it_done(lake_address: LakeAddress, oracle: Ora
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.takes_seconds
 def test_a_session_of_duckdb_that_is_open_meanwhile_loses_nothing(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest, oracle: OracleFactory
 ) -> None:

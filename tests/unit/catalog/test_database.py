@@ -145,6 +145,7 @@ def test_parameters_never_show_in_errors(database: Database) -> None:
     assert "987654321" not in " ".join(shown)
 
 
+@pytest.mark.takes_seconds
 def test_a_locked_sqlite_file_is_busy_soon_and_free_later(sqlite_address: LakeAddress) -> None:
     database = database_of(sqlite_address)
     create_catalog(database, sqlite_address.data_path)

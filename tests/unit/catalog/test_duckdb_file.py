@@ -145,6 +145,7 @@ def test_duckdb_in_this_process_must_detach(database: Database, file: Path) -> N
             assert count(same) == 1
 
 
+@pytest.mark.takes_seconds
 def test_transactions_of_one_process_share_the_file(database: Database) -> None:
     numbers = range(1, 25)
 

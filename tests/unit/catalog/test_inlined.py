@@ -292,6 +292,7 @@ VARIANTS = ["42", "'text'", "1.5::DECIMAL(5, 2)", "DATE '2024-01-15'", "{'a': [1
 
 
 @pytest.mark.parametrize("every_lake_address", ["duckdb"], indirect=True)
+@pytest.mark.takes_seconds
 def test_variants_are_those_of_a_file(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     rows = ", ".join(f"({number}, ({value})::VARIANT)" for number, value in enumerate(VARIANTS))
     with oracle(lake_address) as duck:

@@ -96,6 +96,7 @@ def test_between_transactions_nothing_is_locked(database: Database, file: Path) 
     assert rows is not None
 
 
+@pytest.mark.takes_seconds
 def test_a_commit_that_readers_held_up_leaves_nothing_locked(database: Database, file: Path) -> None:
     add_schema(database)
     with closing(sqlite3.connect(file, isolation_level=None, timeout=0)) as other:
@@ -207,6 +208,7 @@ def test_a_file_that_could_not_be_written(database: Database, opened: list[str],
     assert len(opened) == 2
 
 
+@pytest.mark.takes_seconds
 def test_a_busy_file_is_waited_for_once(database: Database, file: Path) -> None:
     database.close()
     with closing(sqlite3.connect(file, isolation_level=None)) as other:

@@ -183,6 +183,7 @@ def _column_statistics(field: Field, values: list[object]) -> ColumnStatistics:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.some(4)
+@pytest.mark.takes_seconds
 def test_same_outcomes_as_the_reference(seed: int, duck: duckdb.DuckDBPyConnection) -> None:
     draw = Random(seed)
     compared = pruned = covered = 0

@@ -85,6 +85,7 @@ def test_marks_of_earlier_versions_are_not_taken_for_a_write_s() -> None:
     assert not is_of_write(old, mark)
 
 
+@pytest.mark.takes_seconds
 def test_no_two_names_of_a_write_are_equal() -> None:
     mark = write_id()
     with ThreadPoolExecutor(8) as pool:
