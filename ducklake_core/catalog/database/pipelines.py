@@ -23,7 +23,10 @@ def raw_connection(engine: Engine) -> Iterator[Any]:
 
 @contextmanager
 def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
-    """A connection of psycopg in pipeline mode, and its pipeline, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer."""
+    """A connection of psycopg in pipeline mode, and its pipeline, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer.
+
+    One that cannot leave the mode, as somebody interrupted the waiting for answers, is closed; the interruption leaves the block.
+    """
     import psycopg
 
     raw.autocommit = True
@@ -36,10 +39,24 @@ def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
                 with suppress(psycopg.Error):
                     pipeline.sync()
                 raise
+    except psycopg.Error as error:
+        if (interruption := _interruption(error)) is not None:
+            raise interruption from None
+        raise
     finally:
+        if not raw.closed and raw.pgconn.pipeline_status != psycopg.pq.PipelineStatus.OFF:
+            raw.close()
         if not raw.closed:
             raw.rollback()
             raw.autocommit = False
+
+
+def _interruption(error: BaseException) -> BaseException | None:
+    """What interrupted the driver while it ended the pipeline, such as Ctrl-C; its own error then says that it was busy."""
+    before = error.__context__
+    while before is not None and isinstance(before, Exception):
+        before = before.__context__
+    return before
 
 
 def has_pipelines() -> bool:
