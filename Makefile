@@ -60,7 +60,7 @@ test-fast: $(READY)  ## Run what is done within a second and needs neither Spark
 durations: $(READY) $(AZURITE)  ## Run the tests as `make test` does, and write where the time goes: tests/durations.md
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" --durations-report tests/durations.md $(PYTEST_FLAGS) $(PYTEST_MORE)
 
-test-all: $(READY) $(AZURITE)  ## Run all tests, slow ones and the browser too
+test-all: $(READY) $(AZURITE) browser  ## Run all tests, slow ones and the browser too
 	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 
 bench: $(READY)  ## Run the benchmarks, each against its named baseline
@@ -85,8 +85,8 @@ browser:  ## Install Chromium for the test of the web interface, where that is p
 	@if [ -x /usr/bin/chromium ]; then echo "Chromium is there."; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } >/dev/null \
-		|| echo "Chromium could not be installed; the web interface is tested over HTTP alone." >&2; \
-	else echo "Chromium is not installed; the web interface is tested over HTTP alone." >&2; fi
+		|| echo "Chromium could not be installed: the tests of pages will fail." >&2; \
+	else echo "Chromium is not installed: the tests of pages will fail." >&2; fi
 
 clean:  ## Remove everything that was made here, .venv too
 	rm -rf .venv .demo .benchmarks .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache build dist spark-warehouse metastore_db derby.log

@@ -16,8 +16,6 @@ from tests.support.oracle import attached, sqlite_lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.importorskip("duckdb_extension_tpch", reason="the package duckdb-extension-tpch generates the data")
-
 EVERY_TIME = (3, 6, 13, 16, 22)
 ON_SPARK_EVERY_TIME = (6, 22)
 NOT_ON_SPARK = {11: "where Spark would round"}

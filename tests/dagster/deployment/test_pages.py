@@ -33,7 +33,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Browser:
     found = browser(tmp_path_factory.mktemp("chromium"))
     if found is None:
-        pytest.skip("there is no Chromium: `make browser` installs it")
+        pytest.fail("there is no Chromium: `make browser` installs it")
     PICTURES.mkdir(parents=True, exist_ok=True)
     return found
 
