@@ -77,7 +77,7 @@ _PRUNED_EITHER_WAY = "tests/property"
 
 @pytest.fixture(autouse=True)
 def _the_database_prunes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """In tests about conditions, however few the files are, and in half of the random ones; elsewhere few files are pruned as users' are."""
+    """In tests about conditions, however few the files are, and in half of the random ones; others are pruned as users' are."""
     few, name = files.FEW_FILES, request.node.nodeid
     either = name.startswith(_PRUNED_EITHER_WAY) and crc32(name.encode()) % 2 == 0
     if either or name.startswith(_PRUNED_BY_THE_DATABASE):
