@@ -54,7 +54,7 @@ ui: $(READY)  ## Open the demo project in Dagster's web interface (http://127.0.
 test: $(READY) $(AZURITE)  ## Run the tests, without the slow ones
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 
-test-fast: $(READY)  ## Run what is done within a second and needs neither Spark nor a server
+test-fast: $(READY)  ## Run one variant of what is done within a second and needs neither Spark nor a server
 	@"$(BIN)/python" -m pytest -m "not slow" --fast $(PYTEST_FLAGS) $(PYTEST_MORE)
 
 durations: $(READY) $(AZURITE)  ## Run the tests as `make test` does, and write where the time goes: tests/durations.md

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from zlib import crc32
 
@@ -17,7 +16,6 @@ ASKED_FOR_BY = {"postgresql": "postgres", "s3": "s3", "azure": "azure", "gcs": "
 CATALOGS = ("sqlite", "postgresql", "duckdb")
 NOT_FAST = ("property", "faults", "concurrency", "spark")
 """Folders without fast tests: they start Spark, or prove by number (random histories, faults, races)."""
-_FIRST_VARIANTS = 2
 _REPETITIVE = ("tests/behaviour/", "tests/property/hostile_catalogs/", "tests/spark/")
 
 
@@ -75,19 +73,15 @@ def mark_all_but_some(items: list[pytest.Item]) -> None:
 
 
 def keep_fast(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Leave the first variants of tests that are done within a second and use neither Spark nor a server; gives those that are left out."""
-    kept: list[pytest.Item] = []
-    variants: Counter[str] = Counter()
+    """Leave the first variant of each test that is done within a second, without Spark or a server; gives those that are left out."""
+    kept: dict[str, pytest.Item] = {}
     for item in items:
         hurried = item.get_closest_marker("slow") is None and item.get_closest_marker("takes_seconds") is None
         if hurried and not servers_of(item):
-            name = item.nodeid.partition("[")[0]
-            variants[name] += 1
-            if variants[name] <= _FIRST_VARIANTS:
-                kept.append(item)
-    gone = set(items) - set(kept)
+            kept.setdefault(item.nodeid.partition("[")[0], item)
+    gone = set(items) - set(kept.values())
     left_out = [item for item in items if item in gone]
-    items[:] = kept
+    items[:] = kept.values()
     return left_out
 
 

@@ -64,6 +64,7 @@ def test_rows_that_pass_are_committed_and_the_checks_say_so(
     assert lake_resource.connect().table("payments").scan().count() == 2
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("rows", "failed"), [([3, -4, 0], "positive: 2 rows failed"), ([2], "unique: failed")])
 def test_rows_that_fail_leave_the_table_as_it_was(
     run: Run,

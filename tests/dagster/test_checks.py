@@ -103,6 +103,7 @@ def test_a_day_that_loses_its_rows_is_found_in_a_large_table(run: Run, lake_reso
     assert text.endswith("; and 42 more")
 
 
+@pytest.mark.takes_seconds
 def test_null_fractions_come_from_file_statistics(run: Run) -> None:
     asset = things(10, nulls=3)
 
@@ -233,6 +234,7 @@ def test_the_state_of_all_tables_is_checked(run: Run, tables: DuckLakeResource) 
         assert found == {"filled": True, "inlined": True, "gone": False}
 
 
+@pytest.mark.takes_seconds
 def test_an_unsound_catalog_is_told_for_its_table(run: Run, tables: DuckLakeResource, sqlite_address: LakeAddress) -> None:
     import sqlite3
 

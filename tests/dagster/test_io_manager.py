@@ -136,6 +136,7 @@ def test_optional_annotations_and_load_asset_value(
     assert defs.load_asset_value("numbers", python_type=pa.Table, instance=instance, partition_key="2026-03-28")["n"].to_pylist() == [28]
 
 
+@pytest.mark.takes_seconds
 def test_run_time_metadata_beats_asset_metadata_beats_the_manager(run: Run, lake_resource: DuckLakeResource) -> None:
     extra: dict[str, Any] = {}
 
@@ -268,6 +269,7 @@ def test_op_outputs_are_tables_that_their_metadata_names(run: Run, lake_resource
     assert lake_resource.connect().table_info("jobs.made").row_count == 3
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("meanwhile", ["renamed", "expired"])
 def test_a_commit_is_never_failed_by_its_metadata(
     run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch, meanwhile: str

@@ -198,6 +198,7 @@ def test_what_a_resumed_run_reads_stays(lake_resource: DuckLakeResource, instanc
     assert [one.id for one in lake.snapshots()] == [6]
 
 
+@pytest.mark.takes_seconds
 def test_snapshots_of_runs_that_are_kept_stay(lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     @dg.asset
     def build() -> pa.Table:

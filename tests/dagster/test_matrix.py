@@ -254,6 +254,7 @@ def cells_of_other_frames() -> list[Any]:
     return found
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(("frames", "kind", "selection", "mode", "situation"), cells_of_other_frames())
 def test_every_cell_of_other_frames(
     bench: Bench, frames: str, selection: str, mode: str, situation: str, oracle: Callable[..., Any], sqlite_address: LakeAddress

@@ -75,6 +75,7 @@ def test_rows_and_bytes_of_each_day(
     assert shown == {day: (count, None) for day, count in ROWS.items()}
 
 
+@pytest.mark.takes_seconds
 def test_two_dimensions_and_the_users_own_numbers(run: Run) -> None:
     metadata = {"partition_expr": {"day": "d", "region": "r"}, "partition_by": ["d", "r"]}
 

@@ -133,6 +133,7 @@ def daily(context) -> pa.Table:
     return pa.table({"day": pa.array([date.fromisoformat(context.partition_key)], pa.date32()), "n": [n]})
 
 
+@pytest.mark.takes_seconds
 def test_what_a_run_left(run: Run) -> None:
     runs = [run([daily], partition_key="2026-03-28", tags={"n": str(number)}).run_id for number in (1, 2)]
     run([daily], partition_key="2026-03-27", tags={"n": "3"})
@@ -161,6 +162,7 @@ def kinds(rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return sorted((row["change_type"], row["n"]) for row in rows)
 
 
+@pytest.mark.takes_seconds
 def test_changes_since_the_last_materialization(run: Run, lake_resource: DuckLakeResource) -> None:
     lake = lake_resource.connect()
     lake.write("source", ints(1, 2))

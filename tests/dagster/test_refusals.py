@@ -128,6 +128,7 @@ def test_a_frame_without_columns_empties_nothing(run: Run, lake_resource: DuckLa
     assert lake_resource.connect().table_info("things").row_count == 2
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("frame", "metadata", "expected"),
     [
@@ -170,6 +171,7 @@ def test_a_missing_lake_recommends_what_the_resource_has(tmp_path: Path, catalog
     assert "DuckLake." not in str(failure.value)
 
 
+@pytest.mark.takes_seconds
 def test_descriptions_become_comments_in_the_same_commit_when_they_change(run: Run, lake_resource: DuckLakeResource) -> None:
     schema = dg.TableSchema(columns=[dg.TableColumn("B", description="the letter"), dg.TableColumn("zzz", description="no column")])
 

@@ -72,6 +72,7 @@ def test_the_pages_of_resources(context: Any) -> None:
     assert "LAKE_SECRET" in text, "which variable it is may be known"
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("job", ["ducklake_maintenance", "launched", "__ASSET_JOB"])
 def test_the_launchpad(context: Any, job: str) -> None:
     data, _ = ask(context, LAUNCHPAD, s=infer_job_selector(context, job))

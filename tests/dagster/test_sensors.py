@@ -198,6 +198,7 @@ def test_tables_swapped_dropped_and_moved(
         assert ticks.tick() == []
 
 
+@pytest.mark.takes_seconds
 def test_our_own_commits_between_those_of_others(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     run([numbers], partition_key="2026-03-27")
     ticks = Ticks(lake_resource, instance)

@@ -46,6 +46,7 @@ def test_assets_that_would_be_one_table_are_refused(run: Run, lake_resource: Duc
     assert values(lake_resource, "s.same") == [2]
 
 
+@pytest.mark.takes_seconds
 def test_a_slice_is_refused_too_and_appends_and_upserts_are_not(run: Run, lake_resource: DuckLakeResource) -> None:
     days = dg.StaticPartitionsDefinition(["2026-01-01", "2026-01-02"])
     where = {"table": "t", "partition_expr": "day"}

@@ -40,6 +40,7 @@ def by_key(specs: list[dg.AssetSpec]) -> dict[str, dg.AssetSpec]:
     return {spec.key.to_user_string(): spec for spec in specs}
 
 
+@pytest.mark.takes_seconds
 def test_tables_views_columns_and_comments(lake: DuckLakeResource) -> None:
     specs = by_key(load_table_specs(lake))
     assert set(specs) == {"raw/events", "raw/daily", "main/plain", "main/top"}
@@ -62,6 +63,7 @@ def test_tables_views_columns_and_comments(lake: DuckLakeResource) -> None:
     dg.Definitions.validate_loadable(dg.Definitions(assets=list(specs.values())))
 
 
+@pytest.mark.takes_seconds
 def test_names_and_patterns(lake: DuckLakeResource) -> None:
     assert set(by_key(load_table_specs(lake, include="RAW.*", exclude="raw.daily"))) == {"raw/events"}
     assert set(by_key(load_table_specs(lake.connect(), include=["plain", "raw.events"]))) == {"main/plain", "raw/events"}
@@ -70,6 +72,7 @@ def test_names_and_patterns(lake: DuckLakeResource) -> None:
     assert load_table_specs(lake, include="missing*") == []
 
 
+@pytest.mark.takes_seconds
 def test_partitions_follow_the_layout(lake: DuckLakeResource) -> None:
     spec = by_key(load_table_specs(lake, translator=DuckLakeTranslator(partitions=True, timezone="Europe/Berlin")))["raw/events"]
     assert spec.metadata["partition_expr"] == "day"
@@ -84,6 +87,7 @@ class Prefixed(DuckLakeTranslator):
         return dg.AssetKey(["lake", table.name])
 
 
+@pytest.mark.takes_seconds
 def test_a_translator_decides_on_both_sides_of_a_dependency(lake: DuckLakeResource) -> None:
     specs = by_key(load_table_specs(lake, include="raw.daily", translator=Prefixed()))
     assert [dep.asset_key.to_user_string() for dep in specs["lake/daily"].deps] == ["lake/events"]
@@ -95,6 +99,7 @@ def test_a_translator_decides_on_both_sides_of_a_dependency(lake: DuckLakeResour
         load_table_specs(lake, translator=Prefixed())
 
 
+@pytest.mark.takes_seconds
 def test_a_view_that_cannot_be_understood_says_so(lake: DuckLakeResource, oracle: Callable[..., Any], sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address) as duck:
         duck.run("CREATE VIEW odd AS SELECT * FROM range(3)", "CREATE VIEW gone AS SELECT * FROM plain", "DROP TABLE plain")
@@ -106,6 +111,7 @@ def test_a_view_that_cannot_be_understood_says_so(lake: DuckLakeResource, oracle
         _ = lake.connect().view("gone").references
 
 
+@pytest.mark.takes_seconds
 def test_views_are_inputs(lake: DuckLakeResource, run: Callable[..., dg.ExecuteInProcessResult]) -> None:
     lake.connect().create_view(
         "simple",
@@ -128,6 +134,7 @@ def test_views_are_inputs(lake: DuckLakeResource, run: Callable[..., dg.ExecuteI
         run([*specs, narrow], selection=[narrow])
 
 
+@pytest.mark.takes_seconds
 def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
     lake: DuckLakeResource, instance: dg.DagsterInstance, oracle: Callable[..., Any], sqlite_address: LakeAddress
 ) -> None:
@@ -171,6 +178,7 @@ def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
     assert [request.run_key for request in tick().run_requests] == keys
 
 
+@pytest.mark.takes_seconds
 def test_requests_need_the_definitions(lake: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     specs = load_table_specs(lake, include="plain")
     sensor = build_commit_sensor(assets=specs, request_runs=["child"], report_history=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import dagster as dg
 import pyarrow as pa
+import pytest
 
 from ducklake_core import DuckLake
 from ducklake_dagster import DuckLakeResource, load_table_specs
@@ -28,6 +29,7 @@ def test_partitions_of_an_asset(run: Callable[..., dg.ExecuteInProcessResult], s
         assert len(rows_of(catalog, table.table)) == 40
 
 
+@pytest.mark.takes_seconds
 def test_key_prefixes_of_any_depth(
     run: Callable[..., dg.ExecuteInProcessResult], lake_resource: DuckLakeResource, sqlite_address: LakeAddress
 ) -> None:

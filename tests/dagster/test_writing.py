@@ -63,6 +63,7 @@ class TestMerge:
         assert (numbers["ducklake/rows_added"], numbers["ducklake/rows_updated"], numbers["ducklake/rows_deleted"]) == (1, 1, 1)
         assert numbers["ducklake/write_mode"] == "merge"
 
+    @pytest.mark.takes_seconds
     @pytest.mark.parametrize("flag", ["op", "op code", 'say "go"'])
     def test_flags_are_columns_that_a_condition_names_not_texts_in_it(self, run: Run, lake_resource: DuckLakeResource, flag: str) -> None:
         quoted = flag.replace('"', '""')
@@ -85,6 +86,7 @@ class TestMerge:
         run([asset_of([source], write_mode="merge", merge_keys=["id"], shared=True, **settings)])
         assert {row["id"]: row["v"] for row in content(lake_resource)} == expected
 
+    @pytest.mark.takes_seconds
     def test_what_the_source_lacks_goes_from_the_runs_slice_alone(self, run: Run, lake_resource: DuckLakeResource) -> None:
         def rows(key: str, ids: list[int]) -> pa.Table:
             return pa.table({"day": pa.array([date.fromisoformat(key)] * len(ids), pa.date32()), "id": ids})

@@ -130,6 +130,7 @@ def test_earlier_versions(version: str, backend: str, tmp_path: Path, request: p
     assert told > 40
 
 
+@pytest.mark.takes_seconds
 def test_a_vector_that_replaces_another_takes_its_history_along(oracle: OpenOracle, lake_address: LakeAddress) -> None:
     """DuckDB forgets the first vector: at earlier snapshots its rows are there again, and they go with the second."""
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:

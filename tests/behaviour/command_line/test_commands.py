@@ -143,6 +143,7 @@ def test_checks(lake: DuckLake, run: Run, sqlite_address: LakeAddress) -> None:
     assert "dead inlined tables" in run("health", code=FOUND).stdout
 
 
+@pytest.mark.takes_seconds
 def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAddress) -> None:
     hops = {hop["name"]: hop for hop in answer(run("doctor --json"))}
     assert all(hops[name]["outcome"] == "ok" for name in ("catalog", "clock", "storage", "storage, writing"))

@@ -85,6 +85,7 @@ def files_of(place: Place, name: str) -> int:
     return count
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("1", "2")
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.some(1)
@@ -104,6 +105,7 @@ def test_the_crontab(place: Place, number: int) -> None:
         assert "ducklake_table_rows" in (place.folder / "ducklake.prom").read_text()
 
 
+@pytest.mark.takes_seconds
 def test_one_bad_table_in_the_night(place: Place) -> None:
     """All others are merged, the entry ends with 1 and says which table it was, and what comes after it is not done."""
     place.lose_a_file()
@@ -137,6 +139,7 @@ def operators(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     return made
 
 
+@pytest.mark.takes_seconds
 def test_airflow(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     made = operators(monkeypatch)
     assert list(made) == ["merge_small_files", "expire", "check"]
@@ -159,6 +162,7 @@ def test_further_tasks_of_airflow(place: Place, monkeypatch: pytest.MonkeyPatch)
         assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.takes_seconds
 def test_kubernetes(place: Place) -> None:
     job = yaml.safe_load(block("Kubernetes", "yaml"))
     assert (job["kind"], job["apiVersion"], job["spec"]["concurrencyPolicy"]) == ("CronJob", "batch/v1", "Forbid")

@@ -69,6 +69,7 @@ def test_refusals_hide_credentials() -> None:
     assert "hush" not in repr(caught.value) + str(caught.value) + str(caught.value.details)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_files_beyond_the_lake_are_refused_until_allowed(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     outside = put(tmp_path / "outside" / "x.parquet", DATA)

@@ -198,6 +198,7 @@ def test_broken_mappings_are_named(
         open_lake(sqlite_address).scan("t").to_arrow()
 
 
+@pytest.mark.takes_seconds
 def test_rows_of_added_files_are_changed_and_upserted(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path) -> None:
     data = pa.table({"B": pa.array(["x", "y", "z"]), "a": pa.array([1, 2, 3], pa.int32())})
     with oracle(lake_address, FILES) as duck:

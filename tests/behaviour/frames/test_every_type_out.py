@@ -82,6 +82,7 @@ def test_out(way: str, duck: Oracle) -> None:
     assert found == set(refused)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("verb", KEEP)
 @pytest.mark.parametrize("inlined", [True, False], ids=["inlined", "in files"])
 @pytest.mark.some(6)

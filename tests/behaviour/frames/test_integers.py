@@ -112,6 +112,7 @@ def test_an_upsert_finds_rows_by_integers_of_another_width(lake: DuckLake) -> No
     assert sorted(map(tuple, (row.values() for row in lake.table("t").scan().to_arrow().to_pylist()))) == [(1, "a"), (2, "B"), (3, "c")]
 
 
+@pytest.mark.takes_seconds
 def test_pandas_counts_nanoseconds_and_a_column_of_microseconds_takes_those_it_can_hold(lake: DuckLake) -> None:
     lake.create_table("t", {"at": "timestamp"})
     lake.table("t").append(pd.DataFrame({"at": [pd.Timestamp("2024-01-15 10:30:00.123456")]}).astype("datetime64[ns]"))

@@ -78,6 +78,7 @@ def test_inserts_flushed_or_merged_before_anybody_looked(watched: Watch) -> None
     ] == ("2026-01-04")
 
 
+@pytest.mark.takes_seconds
 def test_what_moves_rows_changes_none(watched: Watch) -> None:
     watched.after(FEW, MANY)
     # A flush of inlined deletes is logged as a delete, with a flush beside it only when inlined rows went along.
@@ -112,6 +113,7 @@ def test_rows_deleted_and_flushed_in_one_commit_leave_no_trace(watched: Watch) -
     assert "no trace" in found.unknown
 
 
+@pytest.mark.takes_seconds
 def test_a_table_swapped_in_by_name(watched: Watch) -> None:
     watched.after(FEW, "CREATE TABLE u AS SELECT DATE '2026-02-01' AS day, 7 AS n")
     found = watched.after("BEGIN", "ALTER TABLE t RENAME TO t_old", "ALTER TABLE u RENAME TO t", "COMMIT")["main.t"]

@@ -134,6 +134,7 @@ def test_nothing_to_change_is_no_snapshot(small: DuckLake) -> None:
     assert small.snapshot().id == 1
 
 
+@pytest.mark.takes_seconds
 def test_time_travel_and_history(lake: DuckLake) -> None:
     lake.write("t", rows(0, 3))
     lake.table("t").append(rows(3, 6))

@@ -260,6 +260,7 @@ def check_restored(lake: DuckLake, address: LakeAddress, oracle: OracleOf, chang
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_what_is_the_same_is_left_alone(small: DuckLake, sqlite_address: LakeAddress, oracle: OracleOf) -> None:
     with oracle(sqlite_address) as duck:
         duck.run(*BEGIN)

@@ -197,6 +197,7 @@ def test_both_take_turns(lake: DuckLake, lake_address: LakeAddress, oracle: Atta
     assert sorted(lake.table("t").scan(where="a < 100").to_arrow()["a"].to_pylist()) == [-7, 2, 3, 5, 10]
 
 
+@pytest.mark.takes_seconds
 def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, lake_address: LakeAddress, oracle: Attach) -> None:
     """Also when columns changed while inlining was off: there DuckDB inserts into the old columns, and fails."""
     lake.set_option("data_inlining_row_limit", 0)

@@ -92,6 +92,7 @@ def test_changes(lake: DuckLake) -> None:
     assert keys_of(lake.table("t").scan().to_arrow()) == sorted([*(k for k in left if k % 2), *range(0, 10, 2)])
 
 
+@pytest.mark.takes_seconds
 def test_deep_conditions_are_refused_everywhere(lake: DuckLake) -> None:
     merge = lake.table("t").merge(rows(range(1)), on="t.k = s.k")
     calls: tuple[Callable[[], object], ...] = (

@@ -64,6 +64,7 @@ def spilled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize(
@@ -114,6 +115,7 @@ def test_files_of_a_value_are_rolled_by_size(sqlite_address: LakeAddress) -> Non
         assert_same_rows(duck, data, "FROM t")
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 def test_sorted_partitions(sqlite_address: LakeAddress, spilled: list[int]) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
@@ -130,6 +132,7 @@ def test_sorted_partitions(sqlite_address: LakeAddress, spilled: list[int]) -> N
         assert_same_rows(duck, data, "FROM t")
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 def test_a_full_disk_makes_more_files(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = 0
@@ -268,6 +271,7 @@ def test_spark(spark: SparkSession, sqlite_address: LakeAddress, together: bool)
         assert duck.rows("SELECT min(id), max(id), count(*) FROM t WHERE p = 599") == [(599, 59_999, 100)]
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.usefixtures("small")
 def test_rows_of_every_type_are_spilled(sqlite_address: LakeAddress, spilled: list[int]) -> None:
     wide = (

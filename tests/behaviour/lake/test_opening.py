@@ -54,6 +54,7 @@ def test_open_creates_once(lake_address: LakeAddress) -> None:
         DuckLake.open(lake_address.url, create=True, override_data_path=True, data_path="x")
 
 
+@pytest.mark.takes_seconds
 def test_many_open_a_new_lake_at_once(lake_address: LakeAddress, oracle: OracleOf) -> None:
     start, failed = threading.Barrier(6), list[BaseException]()
 

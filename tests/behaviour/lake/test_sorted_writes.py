@@ -90,6 +90,7 @@ def test_partitions_and_runs(sqlite_address: LakeAddress, monkeypatch: pytest.Mo
         assert duck.rows("SELECT count(*), count(DISTINCT k) FROM t") == [(1000, 1000)]
 
 
+@pytest.mark.takes_seconds
 def test_a_missing_column_and_none_at_all(sqlite_address: LakeAddress) -> None:
     lake = sorted_table(sqlite_address, "s, k DESC")
     lake.table("t").append(rows().select(["k", "f"]))

@@ -94,6 +94,7 @@ def test_one_bad_table_is_told_and_all_others_are_kept_up(sqlite_address: LakeAd
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_a_verb_that_fails_as_a_whole_does_not_stop_the_others(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     write(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)

@@ -75,6 +75,7 @@ def clean(address: LakeAddress, storage: Storage | None = None, **arguments: Any
         database.close()
 
 
+@pytest.mark.takes_seconds
 def test_default_age_is_two_days(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     paths = scheduled_lake(lake_address)
     assert len(paths) == 3
@@ -93,6 +94,7 @@ def test_default_age_is_two_days(lake_address: LakeAddress, oracle: Callable[...
         assert duck.value("SELECT count(*) FROM alive") == 10
 
 
+@pytest.mark.takes_seconds
 def test_floor(sqlite_address: LakeAddress) -> None:
     scheduled_lake(sqlite_address)
     with pytest.raises(UsageError, match="min_age"):

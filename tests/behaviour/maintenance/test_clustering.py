@@ -134,6 +134,7 @@ def test_clustering_by_two_columns(sqlite_address: LakeAddress, options: str, sm
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_clustering_by_one_column_is_a_sort(sqlite_address: LakeAddress) -> None:
     lake = scattered(sqlite_address)
     (done,) = lake.rewrite_data_files("t", cluster_by="a").tables
@@ -251,6 +252,7 @@ def test_files_without_a_live_row_are_clustered_into_none(sqlite_address: LakeAd
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_a_merge_clusters_within_its_file(sqlite_address: LakeAddress, small_runs: None) -> None:
     with attached(sqlite_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t (a INTEGER, b INTEGER, s VARCHAR)", *[f"INSERT INTO t {SCATTERED} FROM range(5000)"] * 4)

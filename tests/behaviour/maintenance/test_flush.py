@@ -140,6 +140,7 @@ def test_only_what_is_asked_for(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that comes in stays inlined; one that goes makes the flush look again."""
     from ducklake_core.maintenance import flush

@@ -123,6 +123,7 @@ def test_an_interrupted_run_is_carried_on(
     lake.close()
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("by", ["us", "DuckDB"])
 def test_a_delete_meanwhile_is_kept_and_stops_one_group_at_most(
     sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, by: str
@@ -181,6 +182,7 @@ def test_a_rewrite_plans_again_what_others_changed(sqlite_address: LakeAddress, 
     other.close()
 
 
+@pytest.mark.takes_seconds
 def test_small_neighbours_join_a_rewrite(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """Files of the same partition next to one with deletes, up to the target size; rows, row ids and the feed stay."""
     lake = partitioned(sqlite_address)
@@ -242,6 +244,7 @@ def small_tables(address: LakeAddress) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
+@pytest.mark.takes_seconds
 def test_small_tables_are_merged_in_one_commit(sqlite_address: LakeAddress) -> None:
     lake = small_tables(sqlite_address)
     before, told, newest = readings(sqlite_address), changes_told(sqlite_address), lake.snapshot().id
@@ -258,6 +261,7 @@ def test_small_tables_are_merged_in_one_commit(sqlite_address: LakeAddress) -> N
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_a_table_that_others_changed_does_not_stop_those_beside_it(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, other = small_tables(sqlite_address), DuckLake.connect(sqlite_address.url)
     real, on_disk = merge.merge_files, files_on_disk(sqlite_address)

@@ -170,6 +170,7 @@ def test_flushed_files_with_rows_of_many_snapshots(lake_address: LakeAddress, or
     assert {key: rows for key, rows in after.items() if key in before} == before
 
 
+@pytest.mark.takes_seconds
 def test_limits_and_options(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_small_files(lake_address)
     lake = DuckLake.connect(lake_address.url)
@@ -223,6 +224,7 @@ def test_a_failing_table_does_not_stop_the_others(lake_address: LakeAddress) -> 
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_a_conflict_leaves_everything_as_it_was(
     lake_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

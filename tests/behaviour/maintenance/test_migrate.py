@@ -138,6 +138,7 @@ def test_tables_whose_first_snapshots_expired_can_be_compacted(
         assert duck.value("SELECT count(*) FROM numbers") == 59
 
 
+@pytest.mark.takes_seconds
 def test_files_that_do_not_tell_snapshots_need_permission(tmp_path: Path, oracle: Callable[..., Any]) -> None:
     old = old_lake("0.3", "sqlite", tmp_path)
     path = forget_embedded_snapshots(old)
@@ -237,6 +238,7 @@ def test_a_migration_that_is_killed_changes_nothing(made: Callable[[str], OldLak
     assert lake.table("small").scan().count() == 4
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("version", ["0.1", "0.4-dev1"])
 def test_a_lake_that_was_opened_before_someone_migrated_it(made: Callable[[str], OldLake], version: str) -> None:
     """Never rows by the rules of the old version: 0.4-dev1 has every table and column that reading needs, before and after."""

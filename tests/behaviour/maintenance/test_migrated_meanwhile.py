@@ -29,6 +29,7 @@ MERGES = ("merge", "merge, group by group")
 """These merge small tables together, for one commit."""
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("merge, group by group", "expire", "orphans", "rewrite")
 @pytest.mark.parametrize("verb", VERBS)
 def test_one_error_for_the_lake(sqlite_address: LakeAddress, verb: str) -> None:

@@ -100,6 +100,7 @@ def test_verbs_tell_how_far_they_are(lake: DuckLake, verb: str) -> None:
     lake.close()
 
 
+@pytest.mark.takes_seconds
 def test_a_checkpoint_tells_of_each_verb(lake: DuckLake) -> None:
     told: list[Progress] = []
     lake.checkpoint(progress=told.append)
@@ -162,6 +163,7 @@ def _all_of(terminal: int) -> bytes:
     return found
 
 
+@pytest.mark.takes_seconds
 def test_bars_are_drawn_on_a_terminal_alone(lake: DuckLake, sqlite_address: LakeAddress) -> None:
     lake.close()
     command = [sys.executable, "-m", "ducklake_core.cli", "check", "--level", "rows"]

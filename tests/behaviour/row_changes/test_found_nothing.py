@@ -135,6 +135,7 @@ def check(lake: DuckLake, address: LakeAddress, verb: str, changes: dict[str, Ch
             assert meanwhile(lake, address, name, VERBS[verb], change, beside=beside) == expected, (label, beside)
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.some(2)
 @pytest.mark.parametrize("verb", VERBS)
 def test_as_if_begun_afterwards(lake: DuckLake, address: LakeAddress, verb: str) -> None:

@@ -74,6 +74,7 @@ def same_as_plain(twins: Twins) -> None:
     assert sorted(repr(tuple(row.values())) for row in mine) == sorted(repr(row[1:]) for row in expected)
 
 
+@pytest.mark.takes_seconds
 def test_one_branch_is_as_in_the_reference_lake(twins: Twins) -> None:
     twins.both(*TABLE)
     source = SOURCE.slice(0, 4)
@@ -84,6 +85,7 @@ def test_one_branch_is_as_in_the_reference_lake(twins: Twins) -> None:
     twins.same_changes("t")
 
 
+@pytest.mark.takes_seconds
 def test_rows_without_a_source(twins: Twins) -> None:
     twins.both(*TABLE)
     source = pa.table({"key": [5, 6, 7], "name": ["g2", "g0", "other"]})
@@ -108,6 +110,7 @@ def test_rows_without_a_source(twins: Twins) -> None:
         merge.execute()
 
 
+@pytest.mark.takes_seconds
 def test_keys_match_as_sql_compares(twins: Twins) -> None:
     twins.both(*TABLE)
     source = pa.table({"v": [float("nan"), 0.0, None], "n": ["nan", "zero", "null"]})
@@ -169,6 +172,7 @@ def test_rows_that_a_merge_only_adds_are_not_added_twice(twins: Twins) -> None:
     assert twins.ours.rows("SELECT k, g FROM t WHERE k >= 500 ORDER BY k") == [(500, "theirs"), (501, "mine")]
 
 
+@pytest.mark.takes_seconds
 def test_few_rows_go_into_the_catalog(twins: Twins) -> None:
     twins.both(*TABLE, "CALL lake.set_option('data_inlining_row_limit', 3)")
     source = pa.table({"k": pa.array([1, 2, 500, 501], pa.int32()), "g": ["a", "b", "c", "d"]})

@@ -126,6 +126,7 @@ def test_sequences_are_those_of_the_reference(twins: Twins, sequence: str, limit
     assert sorted(twins.ours.rows("SELECT a, g FROM t")) == expected
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.slow_on("postgresql")
 def test_a_table_that_the_transaction_makes(twins: Twins) -> None:
     lake = twins.lake
@@ -157,6 +158,7 @@ def test_a_table_that_the_transaction_makes(twins: Twins) -> None:
         seen.to_arrow()
 
 
+@pytest.mark.takes_seconds
 def test_what_others_do_in_between(twins: Twins) -> None:
     """The whole sequence is carried out again on what they have left."""
     twins.both("CREATE TABLE t (a INTEGER, g VARCHAR)", "INSERT INTO t SELECT i, 'g' FROM range(50) r(i)")

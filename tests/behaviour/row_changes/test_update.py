@@ -50,6 +50,7 @@ def test_updates_are_those_of_the_reference(twins: Twins) -> None:
     twins.same_catalog(apart_from=dict.fromkeys(files, ids) | bounds)
 
 
+@pytest.mark.takes_seconds
 def test_rows_move_between_partitions_and_keep_their_ids(twins: Twins) -> None:
     twins.both(
         "CREATE TABLE p (k BIGINT, region VARCHAR, day DATE)",
@@ -100,6 +101,7 @@ def test_refused_updates_leave_nothing(
     assert set(twins.lake.storage.list(twins.ours.address.data_path)) == files
 
 
+@pytest.mark.takes_seconds
 def test_inlined_rows_are_updated_too(twins: Twins) -> None:
     twins.both(
         "CALL lake.set_option('data_inlining_row_limit', 10)",
@@ -116,6 +118,7 @@ def test_inlined_rows_are_updated_too(twins: Twins) -> None:
     twins.same_changes("i", end=4)
 
 
+@pytest.mark.takes_seconds
 def test_an_update_meets_other_writers(twins: Twins) -> None:
     twins.both(*TABLE)
     lake = twins.lake

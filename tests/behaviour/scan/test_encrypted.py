@@ -49,6 +49,7 @@ def disturb(address: LakeAddress, *statements: str) -> None:
             connection.execute(text(statement))
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.some(1)
 @pytest.mark.parametrize("name", ["types", "updates", "partitions", "merge", *OWN])
 def test_files_at_every_snapshot(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, name: str) -> None:

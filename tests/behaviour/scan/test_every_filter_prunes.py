@@ -127,6 +127,7 @@ PARTITIONED = {
 }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("keys", [("year(ts)", "year(day)"), ("year(ts)", "month(ts)", "year(day)", "month(day)")], ids=["years", "months"])
 def test_by_partition_alone(lake_address: LakeAddress, keys: tuple[str, ...]) -> None:
     """Without statistics; by the spec that the files were written with, although the table has none any more."""

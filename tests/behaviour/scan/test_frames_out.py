@@ -175,6 +175,7 @@ def test_a_limit_counts_deleted_rows(lake: DuckLake, table: Table, opened: list[
     assert fresh.limit(500).count() == 91
 
 
+@pytest.mark.takes_seconds
 def test_limits_of_limits_are_the_smallest(table: Table) -> None:
     assert [table.limit(a).limit(b).count() for a, b in ((3, 7), (7, 3))] == [3, 3]
     assert [table.changes(0).limit(a).limit(b).count() for a, b in ((3, 7), (7, 3))] == [3, 3]

@@ -121,6 +121,7 @@ def test_files(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     check_nested(scanned(lake.scan("nested")), wanted, FILE_TYPES)
 
 
+@pytest.mark.takes_seconds
 def test_inlined(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     # DuckDB cannot create such a column in PostgreSQL.
     types = tuple(t for t in TYPES if t != TIME_NS or lake_address.backend == "sqlite")
@@ -293,6 +294,7 @@ def test_nearest_types_in_spark_on_request(oracle: OracleFactory, sqlite_address
         spark.conf.unset(TYPES_CONF)
 
 
+@pytest.mark.takes_seconds
 def test_nul_characters(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         for table, rows in (("inlined", 1), ("files", 20)):

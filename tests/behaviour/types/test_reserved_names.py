@@ -43,6 +43,7 @@ def test_reserved_names(oracle: OracleFactory, lake_address: LakeAddress, names:
         compare(duck, lake_address)
 
 
+@pytest.mark.takes_seconds
 def test_columns_that_get_a_reserved_name(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     """Rows that were inlined before stay where they are."""
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:

@@ -151,6 +151,7 @@ def test_both_take_turns_and_see_the_same_at_every_snapshot(both: LakeAddress, l
     assert faults(fresh) == []
 
 
+@pytest.mark.takes_seconds
 def test_every_verb_on_every_catalog_database(lake_address: LakeAddress) -> None:
     """On DuckDB files there is no second implementation: what was written is compared with what was meant."""
     lake = new_lake(lake_address)
@@ -336,6 +337,7 @@ def _variant(number: int) -> dict[str, bytes]:
     return {"metadata": b"\x01\x00\x00", "value": bytes([3 << 2, number])}
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("version", READS)
 def test_duckdb_takes_turns_with_us(lake_address: LakeAddress, oracle: OracleFactory, version: Any) -> None:
     """On every version that the installed extension knows."""

@@ -68,6 +68,7 @@ def made_by_duckdb(address: LakeAddress, oracle: OracleFactory) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
+@pytest.mark.takes_seconds
 def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     lake = made_by_duckdb(lake_address, oracle)
     before, rows = everything(lake), catalog_rows(lake)
@@ -144,6 +145,7 @@ def test_earlier_versions_go_as_far_as_asked(version: str, to: Any, tmp_path: Pa
             assert len(rows_of(catalog, "main.numbers")) == lake.table("numbers").scan().count()
 
 
+@pytest.mark.takes_seconds
 def test_the_development_version_becomes_1_1(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     """It lacks what came last: exact bounds and nested schemas."""
     lake = made_by_duckdb(lake_address, oracle)
@@ -250,6 +252,7 @@ def _begin(lake: DuckLake, column: str) -> int:
         return int(connection.execute(query, {"name": column}).scalar_one())
 
 
+@pytest.mark.takes_seconds
 def test_who_was_there_before_fails_loudly_and_loses_nothing(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     made_by_duckdb(lake_address, oracle)
     old, migrating = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
@@ -278,6 +281,7 @@ def test_who_was_there_before_fails_loudly_and_loses_nothing(lake_address: LakeA
     assert result.steps == ()
 
 
+@pytest.mark.takes_seconds
 def test_a_second_migration_finds_it_done(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     made_by_duckdb(lake_address, oracle)
     first, second = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)

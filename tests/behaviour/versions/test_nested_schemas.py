@@ -92,6 +92,7 @@ def test_lakes_of_1_0_have_names_with_dots_alone(lake_address: LakeAddress) -> N
     assert [one.table for one in lake.tables("a.b")] == ["a.b.t"]
 
 
+@pytest.mark.takes_seconds
 def test_drops(lake_address: LakeAddress) -> None:
     lake = _nested(lake_address)
     lake.create_view("sales.europe.v", "SELECT a FROM sales.europe.orders")
@@ -164,6 +165,7 @@ def test_maintenance_and_options(sqlite_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
+@pytest.mark.takes_seconds
 def test_schemas_of_others_are_never_orphans(sqlite_address: LakeAddress) -> None:
     """A table whose schema cannot be named is in nobody's list, and its files are needed all the same."""
     lake = new_lake(sqlite_address)

@@ -94,6 +94,7 @@ def test_the_file_is_free_between_transactions(database: Database, file: Path) -
         assert alone.execute("SELECT count(*) FROM ducklake_snapshot").fetchone() == (2,)
 
 
+@pytest.mark.takes_seconds
 def test_a_writer_elsewhere_is_named(database: Database, file: Path) -> None:
     with held(file, "write") as process:
         for work in (lambda: count(database), lambda: add(database, 1)):
@@ -130,6 +131,7 @@ def test_we_wait_for_a_short_lock(database: Database, file: Path, monkeypatch: p
     assert found == [1]
 
 
+@pytest.mark.takes_seconds
 def test_duckdb_in_this_process_must_detach(database: Database, file: Path) -> None:
     with duckdb.connect() as other:
         other.execute(f"ATTACH '{file}' AS taken")

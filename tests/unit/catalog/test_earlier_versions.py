@@ -90,6 +90,7 @@ _WRITES: dict[str, Callable[[DuckLake], Any]] = {
 }
 
 
+@pytest.mark.takes_seconds
 def test_every_verb_that_writes_refuses_and_names_the_way_out(tmp_path: Path) -> None:
     old = old_lake("0.2", "sqlite", tmp_path)
     lake = pickle.loads(pickle.dumps(DuckLake.connect(old.address.url)))
@@ -121,6 +122,7 @@ def test_counts_that_cannot_be_are_refused(tmp_path: Path, text: str) -> None:
         table.scan().to_arrow()
 
 
+@pytest.mark.takes_seconds
 def test_partition_places_count_the_columns_of_their_time(tmp_path: Path) -> None:
     """The table had lost a column before it was partitioned, and loses another one afterwards."""
     old = old_lake("0.1", "sqlite", tmp_path)

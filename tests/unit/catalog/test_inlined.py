@@ -328,6 +328,7 @@ INSIDE = {
 }
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("every_lake_address", ["duckdb"], indirect=True)
 def test_variants_inside_other_values(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     """DuckDB can keep them nowhere else: it writes them to no file."""

@@ -112,6 +112,7 @@ STATEMENTS = [
 ]
 
 
+@pytest.mark.takes_seconds
 def test_the_rows_are_those_that_the_reference_writes(tmp_path: Path) -> None:
     with attached(sqlite_lake(tmp_path)) as duck:
         duck.run(

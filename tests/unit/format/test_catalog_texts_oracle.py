@@ -136,6 +136,7 @@ def test_changes_are_read_and_written_as_by_the_reference(oracle: OracleFactory,
     assert parsed[3].created_table == (QualifiedName(schema='"s,1:""x"', name='t,"u'),)
 
 
+@pytest.mark.takes_seconds
 def test_directories_of_schemas_tables_and_partitions(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     names = ["plain_Name-1", "näme", 'we"ird, x', "a.b", "with space"]
     values = ["a b", "ä/%=", "", None, "x~y.z-_", "2024"]

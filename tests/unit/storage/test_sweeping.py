@@ -96,6 +96,7 @@ def run(lake: DuckLake, verb: str, base: int) -> None:
             lake.merge_adjacent_files("t")
 
 
+@pytest.mark.takes_seconds
 @pytest.mark.parametrize("verb", ["write", "update", "restore", "merge", "compact"])
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.some(4)

@@ -49,6 +49,7 @@ def test_a_spark_output_directory(sqlite_address: LakeAddress, folder: Path, spa
         lake.add_data_files("u", folder / "out", spark=spark, allow_duplicates=True)
 
 
+@pytest.mark.takes_seconds
 def test_with_other_changes_in_one_transaction(sqlite_address: LakeAddress, folder: Path) -> None:
     lake = lake_of_files(sqlite_address)
     for name in "fgh":
@@ -236,6 +237,7 @@ def test_places_and_encrypted_lakes(tmp_path: Path, sqlite_address: LakeAddress,
         encrypted.add_data_files("t", put(folder / "f.parquet", A))
 
 
+@pytest.mark.takes_seconds
 def test_files_within_the_table_s_directory_and_a_relative_data_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lake = DuckLake.create(f"sqlite:///{tmp_path}/r.sqlite", data_path="files/")
