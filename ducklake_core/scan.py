@@ -18,6 +18,7 @@ from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.message_text import visible
+from ducklake_core.format.types.names import folded
 from ducklake_core.planning.change_plan import ChangePlan, DeletedRows, FeedKind, InsertedRows, feed_arrow_schema
 from ducklake_core.planning.change_planner import feed_columns, plan_changes
 from ducklake_core.planning.explanation import Explanation, explanation, pruned_files
@@ -197,8 +198,8 @@ class Scan(Readable):
         return self._in_order([*plan.schema.names, *plan.virtual])
 
     def _in_order(self, names: Sequence[str]) -> list[str]:
-        found = {name.casefold(): name for name in names}
-        return [found[name.casefold()] for name in self.columns or ()]
+        found = {folded(name): name for name in names}
+        return [found[folded(name)] for name in self.columns or ()]
 
 
 def _limited(frame: DataFrame, most: int | None) -> DataFrame:

@@ -44,7 +44,7 @@ from ducklake_core.commit.request import CommitRequest, Lookup
 from ducklake_core.format.changes import Changes, QualifiedName, parse_changes
 from ducklake_core.format.files.locations import printable
 from ducklake_core.format.state import Snapshot
-from ducklake_core.format.types.names import parent_schema
+from ducklake_core.format.types.names import folded, parent_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,7 +345,7 @@ def _related(scope: Scope, own: _Own, other: _Other, transaction: CommitRequest,
 
 
 def _same(one: str | None, two: str | None) -> bool:
-    return one is not None and two is not None and one.casefold() == two.casefold()
+    return one is not None and two is not None and folded(one) == folded(two)
 
 
 def _file_changed(data_file_id: int, known: frozenset[int | None] | None, base: int, head: Head) -> bool:

@@ -24,6 +24,7 @@ from ducklake_core.format.files.paths import file_name
 from ducklake_core.format.layout.partition_pruning import partition_must_match
 from ducklake_core.format.state import LakeInfo, TableState
 from ducklake_core.format.types.data_types import FLOATS
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import ColumnRow
 from ducklake_core.planning.inlined_columns import inlined_column
@@ -104,7 +105,7 @@ def scan_columns(table: Schema, columns: Sequence[str] | None) -> tuple[Schema, 
 
 
 def _check_projection(named: Sequence[str], virtual: Sequence[str]) -> None:
-    names = [name.casefold() for name in named]
+    names = [folded(name) for name in named]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"the scan names {', '.join(twice)} more than once")

@@ -14,7 +14,7 @@ from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.message_text import one_line, visible
-from ducklake_core.format.types.names import join_name
+from ducklake_core.format.types.names import folded, join_name
 from ducklake_core.format.types.schema_text import schema_html
 from ducklake_core.planning.planner import scan_columns
 from ducklake_core.planning.table_info import Size
@@ -61,8 +61,8 @@ def _returned(table: TableState, columns: Sequence[str] | None) -> list[Field]:
     except DuckLakeError:
         # What is wrong with the columns is told when the scan runs; those that there are can be chosen from.
         return list(table.schema)
-    found = {column.name.casefold(): column for column in (*schema, *VIRTUAL_SCHEMA.select(virtual))}
-    return [found[name.casefold()] for name in (schema.names if columns is None else columns)]
+    found = {folded(column.name): column for column in (*schema, *VIRTUAL_SCHEMA.select(virtual))}
+    return [found[folded(name)] for name in (schema.names if columns is None else columns)]
 
 
 def table_html(table: TableState, size: Size | str) -> str:

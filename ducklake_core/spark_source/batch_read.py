@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.spark_source.columns import all_columns, check_columns
 from ducklake_core.spark_source.options import SourceOptions
@@ -84,8 +85,8 @@ class ScanReader(DataSourceReader):
 
 
 def _read_names(plan: ScanPlan, schema: StructType) -> tuple[str, ...]:
-    found = {name.casefold(): name for name in (*plan.schema.names, *plan.virtual)}
-    return tuple(found[name.casefold()] for name in schema.names)
+    found = {folded(name): name for name in (*plan.schema.names, *plan.virtual)}
+    return tuple(found[folded(name)] for name in schema.names)
 
 
 def _chosen(plan: ScanPlan, names: tuple[str, ...]) -> Schema:

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.evolution.default_expressions import default_scalar, refusal, statement_tree
+from ducklake_core.format.types.names import folded
 
 if TYPE_CHECKING:
     from ducklake_core.engines.arrow.row_request import ChangeRequest
@@ -31,9 +32,9 @@ def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) 
         UsageError: DuckDB refuses to compute it.
         SchemaError: Its value does not fit the column.
     """
-    names = {name.casefold() for name in given}
+    names = {folded(name) for name in given}
     wanted = (column for column in schema if column.default is not None and column.default_is_expression)
-    return tuple((column.id, _computed(column, moment)) for column in wanted if column.name.casefold() not in names)
+    return tuple((column.id, _computed(column, moment)) for column in wanted if folded(column.name) not in names)
 
 
 def inserted_columns(request: ChangeRequest) -> list[str]:

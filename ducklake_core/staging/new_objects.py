@@ -12,7 +12,7 @@ from ducklake_core.format.evolution.defaults import with_initial_defaults
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import LakeInfo, SchemaState, TableState
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import split_path
+from ducklake_core.format.types.names import folded, split_path
 from ducklake_core.format.types.schema import Schema, check_names, check_reserved, with_ids
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 
@@ -133,6 +133,6 @@ def evolved(state: TableState, *, frame: Schema, mode: SchemaEvolution) -> Table
 
 def _same_columns(table: Schema, frame: Schema) -> bool:
     def shape(field: Field) -> object:
-        return field.name.casefold(), str(field.type)
+        return folded(field.name), str(field.type)
 
     return [shape(column) for column in table] == [shape(column) for column in frame]

@@ -28,6 +28,7 @@ from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.catalog.database.duckdb_dialect import NativeType
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, CatalogTables
 from ducklake_core.format.types.data_types import NULL, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.versions import FormatVersion
 
@@ -86,7 +87,7 @@ def may_inline(schema: Schema, version: FormatVersion) -> bool:
         if isinstance(node.type, PrimitiveType) and node.type.name in _NEVER_INLINED:
             return False
     reserved = _RESERVED.union(version.inlined_columns.names)
-    return all(c.name.casefold() not in reserved and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
+    return all(folded(c.name) not in reserved and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
 
 
 def physical_table(tables: CatalogTables, abilities: Abilities, name: str, columns: Iterable[Field]) -> Table:

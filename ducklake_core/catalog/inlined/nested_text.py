@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.data_types import INTERVAL, DataType, ListType, MapType, StructType
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.values.interval_text import Interval, parse_interval
 from ducklake_core.format.values.value_text import from_cast_text
 
@@ -143,7 +144,7 @@ class _Parser:
         name = self.quoted() if self.peek() == "'" else self.plain(":")
         self.skip_blanks()
         self.expect(":")
-        found = types.get(name) or next((t for known, t in types.items() if known.casefold() == name.casefold()), None)
+        found = types.get(name) or next((t for known, t in types.items() if folded(known) == folded(name)), None)
         if found is None:
             raise SchemaError(f"the text of a struct has a field {name!r} that its type does not have")
         return name, self.value(found, ",}")

@@ -31,6 +31,7 @@ from ducklake_core.format.expressions.predicates import (
     StartsWith,
 )
 from ducklake_core.format.types.data_types import FLOATS, UUID, DataType
+from ducklake_core.format.types.names import folded
 
 if TYPE_CHECKING:
     from ducklake_core.format.expressions.scalars import Scalar
@@ -119,8 +120,8 @@ def column_of(column: ColumnReference, batch: Data) -> pa.Array:
 def _place(name: str, names: list[str]) -> int | None:
     if name in names:
         return names.index(name)
-    folded = [n.casefold() for n in names]
-    return folded.index(name.casefold()) if name.casefold() in folded else None
+    wanted = folded(name)
+    return next((place for place, one in enumerate(names) if folded(one) == wanted), None)
 
 
 def _needs_engine(expression: SqlExpression) -> UnsupportedFeatureError:

@@ -12,6 +12,7 @@ from ducklake_core.errors import DuckLakeError, SchemaError, UsageError
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicate_sql import to_sql
 from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.values.arrow_cast import cast_to
 
 Data = TypeVar("Data", pa.RecordBatch, pa.Table)
@@ -50,12 +51,12 @@ def with_computed_defaults(data: Data, state: WriteState) -> Data:
     """
     from ducklake_core.engines.arrow.scalars import assigned
 
-    given = {name.casefold() for name in data.schema.names}
+    given = {folded(name) for name in data.schema.names}
     by_id = {column.id: column for column in state.schema}
     rows = pa.RecordBatch.from_arrays([pa.nulls(data.num_rows)], names=["rows"])
     for column_id, scalar in state.defaults:
         column = by_id.get(column_id)
-        if column is not None and column.name.casefold() not in given:
+        if column is not None and folded(column.name) not in given:
             data = data.append_column(column.name, assigned(scalar, column, rows))
     return data
 

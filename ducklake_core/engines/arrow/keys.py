@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.types.arrow_types import NO_KEY_TYPES
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import cast_to
 
@@ -58,11 +59,11 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
     for column in schema:
         if not column.is_leaf or column.type in NO_KEY_TYPES:
             raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
-    by_name = {name.casefold(): name for name in source.column_names}
-    missing = [column.name for column in schema if column.name.casefold() not in by_name]
+    by_name = {folded(name): name for name in source.column_names}
+    missing = [column.name for column in schema if folded(column.name) not in by_name]
     if missing:
         raise SchemaError(f"the data has no column {missing[0]!r}, which is part of the key", column=missing[0])
-    held = cast_to(source.select([by_name[column.name.casefold()] for column in schema]), schema, physical=False)
+    held = cast_to(source.select([by_name[folded(column.name)] for column in schema]), schema, physical=False)
     columns = [_comparable(column.combine_chunks()) for column in held.columns]
     for column, values in zip(schema, columns, strict=True):
         if values.null_count:

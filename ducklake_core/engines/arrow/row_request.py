@@ -17,7 +17,7 @@ from ducklake_core.format.expressions.scalar_parser import constant_expression, 
 from ducklake_core.format.expressions.scalars import Expression, Scalar
 from ducklake_core.format.types.data_types import DataType, Field
 from ducklake_core.format.types.message_text import similar_in_brackets
-from ducklake_core.format.types.names import split_name
+from ducklake_core.format.types.names import folded, split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.virtual import with_virtual
 
@@ -120,7 +120,7 @@ class Binder:
         self.table = table
         self.target = target
         self.source = Schema(columns=()) if source is None else source_ids(source)
-        own = (*TARGET_NAMES, split_name(table)[1].casefold())
+        own = (*TARGET_NAMES, folded(split_name(table)[1]))
         self._sides = [(own, target, "t")] if source is None else [(own, target, "t"), (SOURCE_NAMES, self.source, "s")]
 
     @property
@@ -184,7 +184,7 @@ class Binder:
     def _resolve(self, path: tuple[str, ...]) -> tuple[str, ...]:
         if len(path) > 1:
             for names, schema, letter in self._sides:
-                if path[0].casefold() in names and schema.find(path[1]) is not None:
+                if folded(path[0]) in names and schema.find(path[1]) is not None:
                     return self._flat(schema, letter, path[1:])
         owners = [(schema, letter) for _, schema, letter in self._sides if schema.find(path[0]) is not None]
         if len(owners) > 1:

@@ -39,6 +39,7 @@ from ducklake_core.format.types.data_types import (
     StructType,
     children_of,
 )
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.values.arrow_cast import cast_array
 from ducklake_core.format.values.json_text import json_text
 from ducklake_core.format.values.leaf_cast import from_values
@@ -95,14 +96,14 @@ def text_value(text: str, wanted: DataType) -> Any:
 def _same_values(held: DataType, wanted: DataType) -> bool:
     """Whether two nested types hold the same values: only ids, or the case and order of a struct's fields, tell them apart."""
     ours, theirs = (
-        sorted(children_of(one), key=lambda field: field.name.casefold()) if isinstance(one, StructType) else children_of(one)
+        sorted(children_of(one), key=lambda field: folded(field.name)) if isinstance(one, StructType) else children_of(one)
         for one in (held, wanted)
     )
     if type(held) is not type(wanted) or not ours or len(ours) != len(theirs):
         return held == wanted
     named = isinstance(held, StructType)
     return all(
-        (not named or one.name.casefold() == two.name.casefold()) and _same_values(one.type, two.type)
+        (not named or folded(one.name) == folded(two.name)) and _same_values(one.type, two.type)
         for one, two in zip(ours, theirs, strict=True)
     )
 

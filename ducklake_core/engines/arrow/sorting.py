@@ -12,6 +12,7 @@ from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import FLOATS, Field
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import cast_to
 
@@ -37,11 +38,11 @@ def sorted_places(rows: pa.RecordBatch, orders: Sequence[SortOrder], schema: Sch
     """
     keys: dict[str, pa.Array] = {}
     sort_keys: list[tuple[str, str]] = []
-    names = {name.casefold(): name for name in rows.schema.names}
+    names = {folded(name): name for name in rows.schema.names}
     for number, order in enumerate(orders):
         if order.column is None:
             raise _refused(order, table, "which only a SQL engine can evaluate: write a Spark DataFrame")
-        given = names.get(order.column.casefold())
+        given = names.get(folded(order.column))
         if given is None:
             continue
         column = schema.column(order.column)

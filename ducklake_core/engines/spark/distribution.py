@@ -11,6 +11,7 @@ import pyarrow as pa
 from ducklake_core.engines.arrow.file_report import serialize_errors
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.layout.transforms import partition_arrays
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import cast_to
 
@@ -57,7 +58,7 @@ def distribute(df: DataFrame, names: Sequence[str], spec: PartitionSpec, schema:
 
 def column_position(names: Sequence[str], wanted: str) -> int | None:
     """Place of a column among a frame's, found without regard to case."""
-    return next((position for position, name in enumerate(names) if name.casefold() == wanted.casefold()), None)
+    return next((position for position, name in enumerate(names) if folded(name) == folded(wanted)), None)
 
 
 def partition_expression(df: DataFrame, name: str, field: PartitionField) -> Column:

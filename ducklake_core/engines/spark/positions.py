@@ -49,6 +49,7 @@ from ducklake_core.format.expressions.predicate_sql import to_sql
 from ducklake_core.format.expressions.predicates import needs_sql
 from ducklake_core.format.types.arrow_types import NO_KEY_TYPES
 from ducklake_core.format.types.data_types import UUID, Field
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.storage.filesystems import Storage
@@ -149,14 +150,14 @@ def find_key_positions(
 
 
 def _keys(data: DataFrame, schema: Schema) -> DataFrame:
-    by_name = {name.casefold(): name for name in data.columns}
+    by_name = {folded(name): name for name in data.columns}
     selected: list[Column] = []
     for column, field in zip(schema, spark_schema(schema), strict=True):
         if not column.is_leaf or column.type in NO_KEY_TYPES:
             raise UnsupportedFeatureError(f"column {column.name!r} of type {column.type} cannot be a key", column=column.name)
-        if column.name.casefold() not in by_name:
+        if folded(column.name) not in by_name:
             raise SchemaError(f"the data has no column {column.name!r}, which is part of the key", column=column.name)
-        value = sf.col(quoted(by_name[column.name.casefold()])).cast(field.dataType)
+        value = sf.col(quoted(by_name[folded(column.name)])).cast(field.dataType)
         # The text of a uuid has many forms, and Spark compares letters.
         selected.append((sf.lower(value) if column.type == UUID else value).alias(column.name))
     return data.select(*selected)

@@ -25,6 +25,7 @@ from ducklake_core.engines.spark.distribution import column_position, plain_name
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.layout.sorting import SortOrder, parse_expression
 from ducklake_core.format.types.data_types import BLOB, BOOLEAN, DATE, FLOATS, INTEGERS, JSON, TIMESTAMPS, UUID, VARCHAR, DecimalType, Field
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -97,10 +98,10 @@ def _expression(positions: dict[str, int | None], order: SortOrder, table: str) 
         raise UnsupportedFeatureError(
             f"cannot write to {table}: {order.refusal.format(f'but the data lacks column {missing[0]!r}')}", table=table, column=missing[0]
         )
-    plain = {name.casefold(): plain_name(position) for name, position in positions.items() if position is not None}
+    plain = {folded(name): plain_name(position) for name, position in positions.items() if position is not None}
 
     def renamed(node: exp.Expr) -> exp.Expr:
-        return exp.column(plain[node.name.casefold()]) if isinstance(node, exp.Column) else node
+        return exp.column(plain[folded(node.name)]) if isinstance(node, exp.Column) else node
 
     return sf.expr(parse_expression(order.expression).transform(renamed).sql(dialect="spark"))
 

@@ -48,6 +48,7 @@ from ducklake_core.format.types.data_types import (
     StructType,
     with_children,
 )
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 
 Mode: TypeAlias = Literal["strict", "additive"]
@@ -239,9 +240,9 @@ class _Work:
         """Columns of the table, or fields of one struct, after the frame was taken in."""
         given: dict[str, Field] = {}
         for column in frame:
-            if given.setdefault(column.name.casefold(), column) is not column:
+            if given.setdefault(folded(column.name), column) is not column:
                 self.refused.append(f"the frame has {path}{column.name!r} twice, apart from case")
-        result = [self.column(column, given.pop(column.name.casefold(), None), parent, path) for column in table]
+        result = [self.column(column, given.pop(folded(column.name), None), parent, path) for column in table]
         for column in given.values():
             self.changed.append(f"column {path + column.name!r} is new ({column.type})")
             result.append(self.new(column, parent))

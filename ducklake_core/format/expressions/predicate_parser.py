@@ -37,7 +37,7 @@ from ducklake_core.format.expressions.sql_functions import call_of, function_of
 from ducklake_core.format.expressions.sql_trees import column_path, parse_text
 from ducklake_core.format.types.data_types import BOOLEAN, JSON, VARCHAR, DataType, StructType
 from ducklake_core.format.types.message_text import similar_in_brackets
-from ducklake_core.format.types.names import dotted
+from ducklake_core.format.types.names import dotted, folded
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def _follow(path: tuple[str, ...], schema: Schema) -> tuple[ColumnReference, tup
     field = schema.column(path[0])
     names, rest = [field.name], path[1:]
     while rest and isinstance(field.type, StructType):
-        wanted = rest[0].casefold()
-        child = next((f for f in field.type.fields if f.name.casefold() == wanted), None)
+        wanted = folded(rest[0])
+        child = next((f for f in field.type.fields if folded(f.name) == wanted), None)
         if child is None:
             fields = ", ".join(f.name for f in field.type.fields)
             near = similar_in_brackets(rest[0], [f.name for f in field.type.fields])

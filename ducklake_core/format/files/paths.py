@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from ducklake_core.errors import UsageError
 from ducklake_core.format.files.partitioning import PartitionSpec
+from ducklake_core.format.types.names import folded
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
@@ -177,10 +178,10 @@ def partition_directory(spec: PartitionSpec, values: Sequence[str | None]) -> st
     names: list[str] = []
     for field in spec.fields:
         name = field.column if field.transform == "identity" else field.transform
-        folded = {n.casefold() for n in names}
-        if name.casefold() in folded and field.transform != "identity":
+        taken = {folded(n) for n in names}
+        if folded(name) in taken and field.transform != "identity":
             name = f"{field.transform}_{field.column}"
-        if name.casefold() in folded:
+        if folded(name) in taken:
             return ""
         names.append(name)
     pairs = zip(names, values, strict=True)

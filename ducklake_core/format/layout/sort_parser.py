@@ -13,6 +13,7 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.layout.sorting import SortKey
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -60,7 +61,7 @@ def sort_columns(key: SortKey) -> frozenset[str]:
     Raises:
         UnsupportedFeatureError: Its expression cannot be read.
     """
-    return frozenset(name.casefold() for name in _columns(_parsed(key)))
+    return frozenset(folded(name) for name in _columns(_parsed(key)))
 
 
 def renamed_in(key: SortKey, old: str, new: str) -> SortKey:
@@ -69,11 +70,11 @@ def renamed_in(key: SortKey, old: str, new: str) -> SortKey:
     Raises:
         UnsupportedFeatureError: Its expression cannot be read.
     """
-    if old.casefold() not in sort_columns(key):
+    if folded(old) not in sort_columns(key):
         return key
 
     def other(node: Any) -> Any:
-        if isinstance(node, exp.Column) and node.parts[0].name.casefold() == old.casefold():
+        if isinstance(node, exp.Column) and folded(node.parts[0].name) == folded(old):
             copy = node.copy()
             copy.parts[0].replace(exp.to_identifier(new, quoted=True))
             return copy

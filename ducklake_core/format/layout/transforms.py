@@ -25,6 +25,7 @@ from ducklake_core.format.types.data_types import (
     DataType,
     Field,
 )
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.calendar_text import civil_from_days
 from ducklake_core.format.values.leaf_values import python_values, to_cast_text
@@ -91,8 +92,8 @@ def partition_arrays(spec: PartitionSpec, schema: Schema, batch: Data) -> list[p
 
 
 def _key_array(key: PartitionField, column: Field, batch: Data) -> pa.Array:
-    folded = [name.casefold() for name in batch.schema.names]
-    found = batch.column(folded.index(column.name.casefold()))
+    names = [folded(name) for name in batch.schema.names]
+    found = batch.column(names.index(folded(column.name)))
     array = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
     match key.transform:
         case "identity":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ducklake_core.errors import NotFoundError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.types.data_types import NULL, Field, StructType, with_children
 from ducklake_core.format.types.message_text import similar_in_brackets
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema_text import schema_html, schema_line, schema_tree
 from ducklake_core.format.versions import DEFAULT_VERSION, RESERVED_PREFIX, FormatVersion
 
@@ -53,8 +54,8 @@ class Schema:
 
     def find(self, name: str) -> Field | None:
         """The top-level column of that name without regard to case, or None."""
-        folded = name.casefold()
-        return next((c for c in self.columns if c.name.casefold() == folded), None)
+        wanted = folded(name)
+        return next((c for c in self.columns if folded(c.name) == wanted), None)
 
     def column(self, name: str) -> Field:
         """The top-level column of that name without regard to case.
@@ -126,7 +127,7 @@ def check_reserved(name: str, version: FormatVersion) -> None:
     Raises:
         SchemaError: It is one.
     """
-    if version.reserves_prefix and name.casefold().startswith(RESERVED_PREFIX):
+    if version.reserves_prefix and folded(name).startswith(RESERVED_PREFIX):
         raise SchemaError(f"a column cannot be called {name!r}: lakes of version {version} reserve names that begin with {RESERVED_PREFIX}")
 
 
@@ -150,13 +151,13 @@ def _check_level(where: str, fields: tuple[Field, ...]) -> None:
     for field in fields:
         if not field.name:
             raise SchemaError(f"a column of {where} has an empty name")
-        folded = field.name.casefold()
-        if folded in seen:
+        name = folded(field.name)
+        if name in seen:
             raise SchemaError(
-                f"{where} has two columns {seen[folded]!r} and {field.name!r}: names are compared without regard to case",
+                f"{where} has two columns {seen[name]!r} and {field.name!r}: names are compared without regard to case",
                 column=field.name,
             )
-        seen[folded] = field.name
+        seen[name] = field.name
         if isinstance(field.type, StructType) and not field.type.fields:
             raise SchemaError(f"the struct {field.name!r} has no fields", column=field.name)
         _check_level(f"column {field.name!r}", field.children)

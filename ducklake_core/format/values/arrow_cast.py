@@ -26,6 +26,7 @@ from ducklake_core.format.types.data_types import (
     StructType,
     children_of,
 )
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values import leaf_cast
 from ducklake_core.format.values.value_text import from_cast_text
@@ -53,7 +54,7 @@ def cast_to(data: Data, schema: Schema, *, physical: bool = True) -> Data:
     arrow_schema = to_arrow_schema(schema, physical=physical)
     columns: list[ArrowArray] = []
     for column, arrow_field in zip(schema, arrow_schema, strict=True):
-        position = by_name.pop(column.name.casefold(), None)
+        position = by_name.pop(folded(column.name), None)
         if position is None:
             columns.append(_absent(column, arrow_field.type, data.num_rows, physical=physical))
             continue
@@ -130,7 +131,7 @@ def _cast_column(column: ArrowArray, field: Field, arrow_type: ArrowType, *, phy
 def _positions(names: list[str], where: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for position, name in enumerate(names):
-        if found.setdefault(name.casefold(), position) != position:
+        if found.setdefault(folded(name), position) != position:
             raise SchemaError(f"{where} has two columns called {name!r}: names are compared without regard to case", column=name)
     return found
 
@@ -169,7 +170,7 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
     # What stands below NULL structs is no value: it must not be looked at.
     held = array.flatten() if array.null_count and _is_looked_at(data_type) else [array.field(i) for i in range(array.type.num_fields)]
     for field in data_type.fields:
-        position = by_name.pop(field.name.casefold(), None)
+        position = by_name.pop(folded(field.name), None)
         if position is None:
             children.append(null_array(len(array), to_arrow_type(field.type, physical=physical)))
         else:

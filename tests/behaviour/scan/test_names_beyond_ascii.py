@@ -1,0 +1,48 @@
+"""Names that differ in other letters than ASCII's alone are different names, as in DuckDB, wherever a column is found by its name."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake, col
+from tests.support.oracle import LakeAddress, Oracle, attached
+
+COLUMNS = '"Ä" INTEGER, "ä" INTEGER, "ß" INTEGER DEFAULT 5, "ss" INTEGER, s STRUCT("Ü" INTEGER, "ü" INTEGER)'
+ROW = {"Ä": 1, "ä": 2, "ß": 3, "ss": 4, "s": {"Ü": 6, "ü": 7}}
+
+
+def values(duck: Oracle) -> list[tuple[object, ...]]:
+    return duck.rows('SELECT "Ä", "ä", "ß", ss, s."Ü", s."ü" FROM t ORDER BY ALL')
+
+
+@pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
+def test_columns_are_told_apart(lake_address: LakeAddress, limit: int) -> None:
+    with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
+        duck.run(f"CREATE TABLE t ({COLUMNS})", 'ALTER TABLE t SET PARTITIONED BY ("ä")')
+        duck.run("INSERT INTO t VALUES (1, 2, 3, 4, {'Ü': 6, 'ü': 7}), (10, 20, 30, 40, {'Ü': 60, 'ü': 70})")
+        lake = DuckLake.connect(lake_address.url)
+        table = lake.table("t")
+        assert table.scan(where='"ä" = 2').to_arrow().to_pylist() == [ROW]
+        assert table.scan(columns=["ss", "ä"], where=(col("ß") == 3) & (col("s.ü") == 7)).to_arrow().to_pylist() == [{"ss": 4, "ä": 2}]
+
+        # Columns that the rows lack are told by name, and so are partitions, keys and fields of structs.
+        lake.write("t", pa.table({"ss": [400], "ä": [200], "s": [{"ü": 700}]}))
+        lake.write("t", pa.table({"ä": [2], "Ä": [100], "ss": [8]}), mode="upsert", on=["ä"])
+        table.update({"ß": 'ss + "ä"'}, where='"ä" = 20')
+        assert values(duck) == [(10, 20, 60, 40, 60, 70), (100, 2, 5, 8, None, None), (None, 200, 5, 400, None, 700)]
+        assert duck.rows('SELECT "Ä" FROM t WHERE "ä" = 2') == [(100,)]
+        table.delete(where='"ä" = 200')
+        assert len(values(duck)) == 2
+
+
+def test_tables_are_made_altered_and_sorted(lake_address: LakeAddress) -> None:
+    lake = DuckLake.create(lake_address.url, data_path=lake_address.data_path)
+    lake.write("t", pa.table({"Ä": [1, 2, 3], "ä": [3, 1, 2]}), inline=False)
+    with lake.transaction() as tx:
+        tx.set_sorted_by("t", ["ä"])
+        tx.rename_column("t", "ä", "ö")
+        tx.drop_column("t", "Ä")
+    assert [key.expression for key in lake.table("t").sort_keys] == ['"ö"']
+    with attached(lake_address) as duck:
+        assert duck.rows("FROM t ORDER BY ALL") == [(1,), (2,), (3,)]
