@@ -223,6 +223,12 @@ class FileReader:
         for batch in decoded(parquet, groups, columns, self._task.file, self._storage, threads=threads):
             yield position, batch
             position += batch.num_rows
+        counted = sum(self._parquet.metadata.row_group(group).num_rows for group in groups)
+        if position - start != counted:
+            # Positions of what follows would be wrong, and rows of the second pass missing.
+            where, table = printable(self._task.file.path), self._shape.table
+            message = f"{where} of table {table} has {position - start} rows where its footer counts {counted}"
+            raise CorruptFileError(message, path=where, table=table)
 
     def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> _Found | None:
         """The rows of a batch that are chosen and satisfy the predicate, None when there are none."""
