@@ -115,6 +115,7 @@ CODES: dict[str, Code] = {
     "footer-unreadable": Code("error", "the footer of a file cannot be read", _LOST),
     "footer-size": Code("error", "the footer of a file has another size than the catalog says, so that DuckDB cannot read it", _BACKUP),
     "record-count": Code("error", "a file holds another number of rows than the catalog says", _LOST),
+    "file-differs": Code("error", "the bounds of columns are of another file than the one that is there", _LOST),
     "row-ids-missing": Code("error", "a file neither holds row ids nor has a first one", _REWRITE),
     "snapshot-ids-missing": Code("error", "a file with rows of several snapshots does not say which row is of which", _REWRITE),
     # Rows

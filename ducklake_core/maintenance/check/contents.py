@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from ducklake_core.format.types.data_types import BLOB, FLOATS, TIMESTAMPTZ, Fie
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_text
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import TRANSIENT_ROW_IDS, live_files
-from ducklake_core.maintenance.check.footers import FooterChecks, enclosed, report_statistics
+from ducklake_core.maintenance.check.footers import FooterChecks, beyond, enclosed, report_other_file, report_statistics
 from ducklake_core.maintenance.check.repairs import ForgetTableBounds
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of
 from ducklake_core.maintenance.progress import ProgressMeter
@@ -227,6 +228,8 @@ class RowChecks:
     def _compare(self, table: TableFacts, row: CatalogRow, found: _File) -> None:
         """Statistics of a file against its rows; a column whose type has changed since is left out."""
         statistics = self._statistics.pop(row.data_file_id, [])
+        if report_other_file(self._facts, table, row, self._beyond(table, row, found, statistics)):
+            return
         of_table = self._bounds.get(table.id, {})
         for leaf, seen in found.leaves.values():
             if leaf.id in of_table and leaf.type not in WITHOUT_BOUNDS and leaf.type != BLOB:
@@ -256,6 +259,15 @@ class RowChecks:
                     f"column {leaf.name!r}: {one.value_count} values and {one.null_count} NULLs, there are {seen.values} and {seen.nulls}"
                 )
                 report_statistics(self._facts, "statistics-counts", text, table, row, leaf.id)
+
+    def _beyond(self, table: TableFacts, row: CatalogRow, found: _File, statistics: Sequence[CatalogRow]) -> Iterator[tuple[Field, str]]:
+        """For each leaf, which bounds none of its values reaches; footers do not have bounds of all columns."""
+        for one in statistics:
+            held = found.leaves.get(one.column_id)
+            before = table.leaf(one.column_id, row.begin_snapshot)
+            if held is not None and before is not None and before.type == held[0].type and before.type not in WITHOUT_BOUNDS:
+                with suppress(DuckLakeError, ValueError, ArithmeticError):
+                    yield held[0], beyond(one, held[1].texts(held[0]), held[0])
 
     def _inlined(self, table: TableFacts, plan: ScanPlan) -> None:
         """Rows of the catalog against the statistics of the table."""

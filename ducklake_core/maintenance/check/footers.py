@@ -20,6 +20,7 @@ from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_F
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.files.locations import file_key, printable
 from ducklake_core.format.files.paths import file_name, has_writers_name, join
+from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import check_row_ids
 from ducklake_core.maintenance.check.repairs import ForgetFileStatistics
@@ -187,6 +188,7 @@ class FooterChecks:
         statistics: Sequence[CatalogRow],
     ) -> None:
         leaves = {leaf.field_id: (leaf, is_top) for leaf, is_top in _leaves(columns)}
+        found = []
         for one in statistics:
             wanted = table.leaf(one.column_id, row.begin_snapshot)
             if wanted is None or one.column_id not in leaves or wanted.type in WITHOUT_BOUNDS:
@@ -195,9 +197,14 @@ class FooterChecks:
             assert held.leaf is not None
             try:
                 says = external_statistics(metadata, held.leaf, wanted)
-                narrow = enclosed(one, (says.exact_min or says.min_value, says.exact_max or says.max_value), wanted)
+                bounds = says.exact_min or says.min_value, says.exact_max or says.max_value
+                found.append((one, wanted, says, is_top, enclosed(one, bounds, wanted), beyond(one, bounds, wanted)))
             except (DuckLakeError, ValueError, ArithmeticError):
                 continue
+        if report_other_file(self._facts, table, row, [(wanted, wide) for _, wanted, *_, wide in found]):
+            self.unusable.add(("data_file", row.data_file_id))
+            return
+        for one, wanted, says, is_top, narrow, _ in found:
             if narrow:
                 report_statistics(self._facts, "statistics-narrow", f"column {wanted.name!r}: {narrow}", table, row, wanted.id)
             elif is_top and None not in (one.null_count, says.null_count) and one.null_count != says.null_count:
@@ -248,6 +255,30 @@ def enclosed(row: CatalogRow, held: tuple[str | None, str | None], leaf: Any) ->
     if its[0] < mine[0] or its[1] > mine[1]:
         return f"{row.min_value!r} to {row.max_value!r}, the file holds {held[0]!r} to {held[1]!r}"
     return ""
+
+
+def beyond(row: CatalogRow, held: tuple[str | None, str | None], leaf: Field) -> str:
+    """Which bounds of the catalog no value of the file reaches, in words; empty when both are reached, or nobody knows.
+
+    Writers take bounds from the very file that they write. Where those of the file that is there end sooner, it is not that file.
+    """
+    mine = bounds_of(row.min_value, row.max_value, leaf.type)
+    its = bounds_of(*held, leaf.type)
+    if mine is None or its is None or row.value_count == 0 or (leaf.type in FLOATS and row.contains_nan is not False):
+        return ""
+    # A text that is cut is no value of any file.
+    is_low = mine[0] < its[0] and not is_cut(row.min_value, leaf.type)
+    is_high = mine[1] > its[1] and not is_cut(row.max_value, leaf.type)
+    return f"{row.min_value!r} to {row.max_value!r}, the file holds {held[0]!r} to {held[1]!r}" if is_low or is_high else ""
+
+
+def report_other_file(facts: Facts, table: TableFacts, row: CatalogRow, wide: Iterable[tuple[Field, str]]) -> bool:
+    """Add a finding if bounds of a file are beyond its values (as :func:`beyond` says of each leaf); whether there are such."""
+    said = [f"column {leaf.name!r}: {text}" for leaf, text in wide if text]
+    if said:
+        path = printable(facts.path_of(row))
+        facts.report("file-differs", "; ".join(said), table=table, path=path, data_file_id=row.data_file_id)
+    return bool(said)
 
 
 def report_statistics(facts: Facts, code: str, what: str, table: TableFacts, row: CatalogRow, column_id: int) -> None:

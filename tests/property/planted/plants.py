@@ -189,7 +189,9 @@ PLANTS = (
     Plant("delete-file-invalid", "positions out of order", change=_delete_positions(lambda table: table.take(list(range(table.num_rows))[::-1]))),
     Plant("delete-file-invalid", "deletes of another file", change=_delete_positions(lambda table: table.set_column(0, "file_path", pa.array(["x/other.parquet"] * table.num_rows)))),
     Plant("null-not-allowed", "NULL where it must not be", (_set("column", "nulls_allowed = 0", "table_id = {n}"),)),
-    Plant("statistics-narrow", "a file with other rows", change=_rewrite("t1", lambda table: _replaced(table, "a", 149_000)), also=("table-bounds-narrow",)),
+    Plant("file-differs", "a file with other rows", change=_rewrite("t1", lambda table: _replaced(table, "a", 149_000))),
+    Plant("file-differs", "a file with other rows, all of which statistics enclose", change=_rewrite("t1", lambda table: _replaced(table, "b", "v123"))),
+    Plant("file-differs", "a file with other numbers, all of which statistics enclose", change=_rewrite("t1", lambda table: _replaced(table, "x", 70.0))),
     Plant("row-id-twice", "an inlined row has the id of a row of a file", ("UPDATE {inl} SET row_id = 60 WHERE a = 200",)),
     Plant("snapshot-ids-wrong", "a row of a later snapshot", change=lambda lake: lake.rewrite("m0", _later)),
 )  # fmt: skip

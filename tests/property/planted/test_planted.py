@@ -26,6 +26,7 @@ _DEEP = frozenset(
         "footer-unreadable",
         "footer-size",
         "record-count",
+        "file-differs",
         "row-ids-missing",
         "snapshot-ids-missing",
         "rows-unreadable",
@@ -116,5 +117,5 @@ def test_duckdb_reads_and_writes_what_was_mended(plant: Plant, plant_in: Callabl
         assert duck.value("SELECT count(*) FROM t WHERE a = 201") == 1
         assert duck.value("SELECT count(*) FROM n WHERE a IS NULL") == 1
         duck.run("INSERT INTO t SELECT i, 'z', 1 FROM range(300, 320) r(i)")
-        assert duck.value("SELECT max(a) FROM t") == (149_000 if plant.name == "a file with other rows" else 319)
+        assert duck.value("SELECT max(a) FROM t") == 319
     assert lake.check("rows").by_code == {}
