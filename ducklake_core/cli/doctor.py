@@ -15,7 +15,7 @@ from ducklake_core.cli.output import print_json
 from ducklake_core.cli.session import FOUND, LakeOptions, exit_with
 from ducklake_core.cli.spark_hops import Hop, executor_hops, first_file, java, pyspark, written
 from ducklake_core.engines.spark.probe import installed, written_and_deleted
-from ducklake_core.errors import DuckLakeError
+from ducklake_core.errors import CatalogUnavailableError, DuckLakeError
 from ducklake_core.format.files.locations import printable
 from ducklake_core.lake import DuckLake
 
@@ -44,14 +44,16 @@ def doctor(
 
 
 def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
-    """Everything that is tried, one after another; what needs the lake is left out where there is none."""
+    """Everything that is tried, one after another; what needs the lake is skipped where there is none."""
     lake: DuckLake | None = None
     started = time.perf_counter()
     try:
         lake = options.connect(read_only=True)
         yield _catalog(lake, time.perf_counter() - started)
     except DuckLakeError as error:
-        yield Hop(name="catalog", outcome="failed", says=str(error), advice="check the address, the network, the user and its password")
+        reached = not isinstance(error, CatalogUnavailableError)
+        advice = "check --lake or DUCKLAKE_URL" if reached else "check the address, the network, the user and its password"
+        yield Hop(name="catalog", outcome="failed", says=str(error), advice=advice)
     if lake is not None:
         opened = lake
         try:
@@ -63,7 +65,11 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
         finally:
             lake.close()
     else:
+        for name in ("clock", "storage", *(("storage, writing",) if write else ())):
+            yield _without_lake(name)
         yield from _of_spark(None, write=write)
+        if spark:
+            yield _without_lake("executor")
     yield _versions()
 
 
@@ -72,6 +78,10 @@ def _of_spark(lake: DuckLake | None, *, write: bool) -> Iterator[Hop]:
     yield pyspark()
     if lake is not None:
         yield from executor_hops(lake, write=write)
+
+
+def _without_lake(name: str) -> Hop:
+    return Hop(name=name, outcome="skipped", says="not tried without the lake")
 
 
 def _tried(name: str, attempt: Callable[[], Hop], advice: str) -> Hop:

@@ -20,7 +20,7 @@ from ducklake_core.lake import DuckLake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Outcome: TypeAlias = Literal["ok", "warning", "failed"]
+Outcome: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 _JAVA_FROM = 17
 _SAME = ("ducklake-dagster", "pyarrow", "fsspec", "s3fs", "gcsfs", "adlfs")
 """Packages that work units use on both sides; rows and files travel between them."""

@@ -155,7 +155,12 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
     assert "-> check the data path" in result.stdout
     nowhere = run("doctor", code=FOUND, DUCKLAKE_URL=f"sqlite:///{tmp_path}/nowhere.sqlite")
     assert "failed   catalog" in nowhere.stdout
+    assert "-> check --lake or DUCKLAKE_URL" in nowhere.stdout
     assert "ok       versions" in nowhere.stdout
+    asked = ("catalog", "clock", "storage", "storage, writing", "executor")
+    nowhere = run("doctor --spark --json", code=FOUND, DUCKLAKE_URL=f"sqlite:///{tmp_path}/nowhere.sqlite")
+    outcomes = {hop["name"]: hop["outcome"] for hop in json.loads(nowhere.stdout)}
+    assert [outcomes[name] for name in asked] == ["failed", *["skipped"] * 4]
 
 
 @pytest.mark.parametrize(
