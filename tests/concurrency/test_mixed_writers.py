@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import queue
 import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,9 +26,12 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
-SECONDS = float(os.environ.get("DUCKLAKE_MIXED_SECONDS", "60"))
+STEPS = int(os.environ.get("DUCKLAKE_MIXED_STEPS", "80"))
+"""Changes by each worker: a run ends when they are done, however long a loaded machine takes for them."""
+HANGS = 3 * 3600
 COUNTERS = 6
 NOW = timedelta(0)
+VERBS = ("merge", "rewrite", "cluster", "flush", "expire", "cleanup", "orphans", "checkpoint", "check")
 
 
 class OurWorker:
@@ -38,6 +44,7 @@ class OurWorker:
         self.made = 0
         self.mine: set[int] = set()
         self.ledger: Counter[tuple[str, int]] = Counter()
+        self.verbs: Counter[str] = Counter()
         self.conflicts = 0
 
     def step(self) -> None:
@@ -98,20 +105,25 @@ class OurWorker:
         """A verb of maintenance; what others are changing may be left to the next one, and is never half done."""
         table = self.random.choice(["events", "counters"])
         partial = self.random.random() < 0.5
-        match self.random.randrange(8):
-            case 0:
+        # In turn, and each worker from another one on, so that none is left out.
+        verb = VERBS[(self.number + sum(self.verbs.values())) % len(VERBS)]
+        self.verbs[verb] += 1
+        match verb:
+            case "merge":
                 self.lake.merge_adjacent_files(table, partial_progress=partial)
-            case 1:
+            case "rewrite":
                 self.lake.rewrite_data_files(table, delete_threshold=0.0, partial_progress=partial)
-            case 2:
+            case "cluster":
+                self.lake.rewrite_data_files("events", cluster_by=["v", "k"], partial_progress=partial)
+            case "flush":
                 self.lake.flush_inlined_data(table)
-            case 3:
+            case "expire":
                 self.lake.expire_snapshots(older_than=timedelta(seconds=5), min_age=NOW)
-            case 4:
+            case "cleanup":
                 self.lake.cleanup_old_files(older_than=timedelta(seconds=5), min_age=NOW)
-            case 5:
+            case "orphans":
                 self._sweep()
-            case 6:
+            case "checkpoint":
                 self.lake.checkpoint()
             case _:
                 found = self.lake.check(level="rows")
@@ -138,6 +150,7 @@ class TheirWorker:
         self.made = 0
         self.mine: set[int] = set()
         self.ledger: Counter[tuple[str, int]] = Counter()
+        self.verbs: Counter[str] = Counter()
         self.conflicts = 0
 
     def step(self) -> None:
@@ -162,26 +175,54 @@ class TheirWorker:
                         self.ledger["counters", key] += 1
                     case "flush":
                         duck.run("CALL ducklake_flush_inlined_data('lake')")
-                    case "merge":
+                    case _:
                         duck.run("CALL ducklake_merge_adjacent_files('lake')")
         except duckdb.Error:
             self.conflicts += 1
         time.sleep(0.05)
 
 
-def work(kind: type[OurWorker | TheirWorker], place: Any, number: int, seed: int, seconds: float, ready: Any, done: Any) -> None:
-    """One process: random changes for a time, then its ledger."""
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What one worker did, and what it ended with if that was an error."""
+
+    number: int
+    mine: set[int]
+    ledger: Counter[tuple[str, int]]
+    verbs: Counter[str]
+    conflicts: int
+    problem: str | None
+
+
+def work(kind: type[OurWorker | TheirWorker], place: Any, number: int, seed: int, ready: Any, done: Any) -> None:
+    """One process: so many random changes, then its report."""
     worker = kind(place, number, seed)
     ready.wait()
-    until, steps = time.monotonic() + seconds, 0
     problem = None
     try:
-        while time.monotonic() < until:
+        for _ in range(STEPS):
             worker.step()
-            steps += 1
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is reported
         problem = repr(error)
-    done.put((number, worker.mine, worker.ledger, steps, worker.conflicts, problem))
+    done.put(Report(number=number, mine=worker.mine, ledger=worker.ledger, verbs=worker.verbs, conflicts=worker.conflicts, problem=problem))
+
+
+def run_all(address: LakeAddress, seed: int) -> list[Report]:
+    """Four processes of ours and one of DuckDB, to their ends."""
+    context = multiprocessing.get_context("spawn")
+    workers = [*((OurWorker, address.url, number) for number in range(1, 5)), (TheirWorker, address, 9)]
+    ready, done = context.Barrier(len(workers)), context.Queue()
+    running = [context.Process(target=work, args=(*worker, seed, ready, done)) for worker in workers]
+    for process in running:
+        process.start()
+    found: list[Report] = []
+    while len(found) < len(workers):
+        with suppress(queue.Empty):
+            found.append(done.get(timeout=10))
+        assert all(process.exitcode in (None, 0) for process in running), "a worker died without a word"
+    for process in running:
+        process.join()
+    return found
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -204,26 +245,18 @@ def lake(lake_address: LakeAddress) -> Iterator[DuckLake]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(int(SECONDS) * 2 + 300)
+@pytest.mark.timeout(HANGS)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_acknowledged_change_happened_once(lake: DuckLake, lake_address: LakeAddress, seed: int) -> None:
-    context = multiprocessing.get_context("spawn")
-    ours = [(OurWorker, lake_address.url, number) for number in range(1, 5)]
-    workers = [*ours, (TheirWorker, lake_address, 9)]
-    ready, done = context.Barrier(len(workers)), context.Queue()
-    running = [context.Process(target=work, args=(*worker, seed, SECONDS, ready, done)) for worker in workers]
-    for process in running:
-        process.start()
-    found = [done.get(timeout=SECONDS + 200) for _ in workers]
-    for process in running:
-        process.join()
-    assert [problem for *_, problem in found if problem] == []
-    assert all(conflicts < steps for _, _, _, steps, conflicts, _ in found), "a worker never got through"
+    found = run_all(lake_address, seed)
+    assert [report.problem for report in found if report.problem] == []
+    assert all(report.conflicts < STEPS for report in found), "a worker never got through"
+    assert set(sum((report.verbs for report in found), Counter())) == set(VERBS)
     total: Counter[tuple[str, int]] = Counter()
-    for _, _, each, *_ in found:
-        for key, change in each.items():
+    for report in found:
+        for key, change in report.ledger.items():
             total[key] += change
-    keys = sorted(key for _, mine, *_ in found for key in mine)
+    keys = sorted(key for report in found for key in report.mine)
     for name in ("counters", "others"):
         expected = sorted({**dict.fromkeys(range(COUNTERS), 0), **{key: n for (table, key), n in total.items() if table == name}}.items())
         rows = lake.table(name).scan().to_arrow()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -122,12 +123,15 @@ def is_sound(lake: Any) -> None:
     assert set(lake.check(level="rows").by_code) == set(), str(lake.check(level="rows"))
 
 
-def run_and_die(url: str, verb: str, step: int) -> None:
-    """Run a verb in this process, and die at a step of it; return when there are fewer steps."""
+def run_and_die(url: str, verb: str, step: int, told: Path | None = None) -> None:
+    """Run a verb in this process, and die at a step of it; when there are fewer steps, return, and leave them behind in a file if asked."""
     from ducklake_core import DuckLake
     from tests.faults.work import dying_at
 
     lake = DuckLake.connect(url)
-    with dying_at(step):
+    with dying_at(step) as steps:
         VERBS[verb](lake)
+        taken = list(steps)
     lake.close()
+    if told is not None:
+        told.write_text(json.dumps(taken))

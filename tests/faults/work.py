@@ -96,8 +96,11 @@ def run_and_die(url: str, model: Model, step: int) -> None:
 
 
 @contextmanager
-def dying_at(last: int) -> Iterator[None]:
-    """Every file that is begun or deleted, every statement, every COMMIT and its return is a step; the process ends at one of them."""
+def dying_at(last: int) -> Iterator[list[str]]:
+    """Every file that is begun or deleted, every statement, every COMMIT and its return is a step; the process ends at one of them.
+
+    Gives the steps that were taken, in words.
+    """
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
 
@@ -105,56 +108,61 @@ def dying_at(last: int) -> Iterator[None]:
     from ducklake_core.catalog.database.statements import PipelinedStatements
     from ducklake_core.storage.filesystems import Storage
 
-    taken = 0
+    taken: list[str] = []
 
-    def step(*_: object, path: str | None = None, **__: object) -> None:
-        nonlocal taken
-        taken += 1
-        if taken == last:
+    def step(what: str, path: str | None = None) -> None:
+        taken.append(what)
+        if len(taken) == last:
             _die(path)
 
     real_open, real_write = Storage.open_output, Database.write
 
     def open_output(self: Storage, path: str) -> pa.NativeFile:
-        step(path=path)
+        step("write a file", path)
         return real_open(self, path)
 
     @contextmanager
     def write(self: Database, **arguments: Any) -> Iterator[Any]:
         with real_write(self, **arguments) as connection:
             yield connection
-        step()
+        step("after a COMMIT")
 
     real_run, real_ask, real_commit = PipelinedStatements.run, PipelinedStatements.ask, Database.commit
 
     def run(self: PipelinedStatements, *given: Any) -> None:
-        step()
+        step(str(given[0]))
         real_run(self, *given)
 
     def ask(self: PipelinedStatements, *given: Any) -> Any:
-        step()
+        step(str(given[0]))
         return real_ask(self, *given)
 
     @contextmanager
     def commit(self: Database, *given: Any) -> Iterator[Any]:
         with real_commit(self, *given) as statements:
             yield statements
-            step()
-        step()
+            step("COMMIT")
+        step("after a COMMIT")
 
     real_delete = Storage._delete_one
 
     def delete(self: Storage, path: str) -> None:
-        step()
+        step("delete a file")
         real_delete(self, path)
+
+    def execute(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        step(statement)
+
+    def sqlalchemy_commit(_connection: Any) -> None:
+        step("COMMIT")
 
     Storage._delete_one = delete  # type: ignore[method-assign]
     # On PostgreSQL a commit goes past SQLAlchemy.
     PipelinedStatements.run, PipelinedStatements.ask, Database.commit = run, ask, commit  # type: ignore[method-assign]
-    event.listen(Engine, "before_cursor_execute", step)
-    event.listen(Engine, "commit", step)
+    event.listen(Engine, "before_cursor_execute", execute)
+    event.listen(Engine, "commit", sqlalchemy_commit)
     Storage.open_output, Database.write = open_output, write  # type: ignore[method-assign]
-    yield
+    yield taken
 
 
 def _die(path: str | None) -> NoReturn:

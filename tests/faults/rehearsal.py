@@ -1,0 +1,138 @@
+"""One maintenance verb on one lake, run again and again from the same beginning, and killed at another step each time."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from contextlib import suppress
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, inspect, text
+
+from ducklake_core import DuckLake
+from tests.behaviour.maintenance.lakes import readings
+from tests.faults.upkeep import VERBS, is_sound, nothing_is_lost, prepare, run_and_die, shown
+from tests.faults.work import KILLED
+from tests.support.backups import Backup
+from tests.support.oracle import LakeAddress
+
+_RANDOM = re.compile(
+    r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+\d\d(?::\d\d)?)?"
+)
+"""Ids and times of commits, which differ from run to run."""
+_LIMIT = 1800
+Layout = dict[str, tuple[int, ...]]
+
+
+class Rehearsal:
+    """A verb that was run to its end once, in a process of its own, and the lake as it was before that.
+
+    Attributes:
+        steps: What that run did, one text for each step at which it can be killed.
+        states: Number of different lakes that killed runs have left behind.
+    """
+
+    def __init__(self, address: LakeAddress, verb: str, context: ForkServerContext) -> None:
+        self._address, self._verb, self._context = address, verb, context
+        prepare(address, verb)
+        lake = DuckLake.connect(address.url)
+        self._before = shown(lake)
+        lake.close()
+        self._theirs = readings(address)
+        self._backup = Backup(address=address)
+        self._files = Path(address.data_path)
+        self._copy = self._files.with_name("files.backup")
+        shutil.copytree(self._files, self._copy)
+        self._known = {path.relative_to(self._copy) for path in self._copy.rglob("*")}
+        self._seen: set[str] = set()
+        told = self._files.with_name("steps.json")
+        assert self._run(0, told) == 0
+        self.steps: list[str] = json.loads(told.read_text())
+        self._wanted = self._layout()
+
+    @property
+    def states(self) -> int:
+        return len(self._seen)
+
+    def kill_at(self, step: int) -> None:
+        """Run the verb on the lake as it was, kill it at a step (from 1), and see that nothing is lost and that the next run does the rest.
+
+        What a kill leaves behind is looked at once, however many steps leave just that.
+        """
+        self._restore()
+        assert self._run(step) == KILLED, self.steps[step - 1]
+        state = self._state()
+        if state in self._seen:
+            return
+        self._seen.add(state)
+        lake = DuckLake.connect(self._address.url)
+        nothing_is_lost(lake, self._before)
+        found = lake.check(level="rows").by_code
+        assert set(found) <= {"orphaned-file"} | self._to_repair(), found
+        result = VERBS[self._verb](lake)
+        assert not getattr(result, "failed_steps", ()), result
+        is_sound(lake)
+        lake.close()
+        assert self._layout() == self._wanted
+        self._duckdb_reads_the_same()
+
+    def _duckdb_reads_the_same(self) -> None:
+        """Every snapshot that is left as before, and the newest as the newest did."""
+        before, after = self._theirs, readings(self._address)
+        assert {key: after[key] for key in before if key in after} == {key: before[key] for key in before if key in after}
+        (then, *_), (now, *_) = max(before), max(after)
+        assert {name: rows for (n, name), rows in after.items() if n == now} == {
+            name: rows for (n, name), rows in before.items() if n == then
+        }
+
+    def _to_repair(self) -> set[str]:
+        return {"table-bounds-narrow", "table-statistics-stale"} if self._verb == "repair" else set()
+
+    def _run(self, step: int, told: Path | None = None) -> int | None:
+        process = self._context.Process(target=run_and_die, args=(self._address.url, self._verb, step, told))
+        process.start()
+        process.join(_LIMIT)
+        return process.exitcode
+
+    def _restore(self) -> None:
+        if self._address.backend == "sqlite":
+            # What a killed transaction has left there would be undone in the copy.
+            for end in ("-journal", "-wal", "-shm"):
+                with suppress(FileNotFoundError):
+                    Path(self._address.url.partition(":///")[2] + end).unlink()
+        self._backup.restore()
+        for path in sorted(self._files.rglob("*"), reverse=True):
+            if path.relative_to(self._files) not in self._known:
+                path.rmdir() if path.is_dir() else path.unlink()
+        for path in self._known:
+            if not (self._files / path).exists():
+                (self._files / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copytree(self._copy / path, self._files / path) if (self._copy / path).is_dir() else shutil.copy2(
+                    self._copy / path, self._files / path
+                )
+
+    def _layout(self) -> Layout:
+        """What reading each table costs now; after an interrupted verb and its next run it is what the verb alone makes of it."""
+        lake = DuckLake.connect(self._address.url)
+        try:
+            return {
+                one.table: (one.file_count, one.record_count, one.delete_file_count, one.deleted_row_count, one.inlined_row_count)
+                for one in lake.health().tables
+            }
+        finally:
+            lake.close()
+
+    def _state(self) -> str:
+        """Catalog and files as a text that is the same for equal ones: what is random is numbered as it comes."""
+        engine = create_engine(self._address.url)
+        rows: list[Any] = []
+        with engine.connect() as connection:
+            for name in sorted(inspect(connection).get_table_names()):
+                rows += [name, *sorted(map(repr, connection.execute(text(f'SELECT * FROM "{name}"')).all()))]
+        engine.dispose()
+        files = sorted(f"{path.relative_to(self._files)} {path.stat().st_size}" for path in self._files.rglob("*") if path.is_file())
+        numbers: dict[str, str] = {}
+        return _RANDOM.sub(lambda found: numbers.setdefault(found[0], f"<{len(numbers)}>"), "\n".join([*rows, *files]))
