@@ -371,7 +371,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
 
     def _state(self, name: str, at: At, *, suggest: bool = True) -> TableState:
         if at is None and self._database.layout is None:
-            return self.table_cache.table(self._database, self.reader, *split_name(name), suggest=suggest)
+            return self.table_cache.table(self._database, self.info, self.reader, *split_name(name), suggest=suggest)
         with self.reader() as reader:
             return reader.table(*split_name(name), resolve_at(reader, at).id, suggest=suggest)
 

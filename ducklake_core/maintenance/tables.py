@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.reading.many_tables import ManyTablesReader
+from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import Action
 from ducklake_core.commit.committer import Committer
@@ -196,6 +197,7 @@ def commit_together(
 
     Raises:
         CommitError: They did not become a snapshot.
+        CatalogError: The catalog is that of a lake with other settings.
         StorageError: The store does not have the files.
     """
     first, commit_id = changes[0], new_commit_id()
@@ -211,6 +213,9 @@ def commit_together(
     )
     committer = Committer(database)
     try:
+        with database.read() as connection:
+            # Files of ours would be where nobody looks for them, or as nobody reads them.
+            check_same_lake(info, stored_options(connection, database.tables))
         if info.encrypted:
             check_encrypted(request.actions)
         check_made(storage, files)

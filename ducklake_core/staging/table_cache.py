@@ -125,25 +125,34 @@ class TableStateCache:
         Raises:
             CatalogError: The catalog is that of a lake with other settings.
         """
-        history, now = self._current(database)
-        check_same_lake(info, now.options)
+        history, now = self._current(database, info)
         return Base(snapshot=now.snapshot, options=now.options, history=history)
 
-    def _current(self, database: Database, schema: str = "", table: str = "") -> tuple[History, Current]:
+    def _current(self, database: Database, info: LakeInfo, schema: str = "", table: str = "") -> tuple[History, Current]:
         history, known = self._history, self._history.newest
         now = read_current(database, NOTHING if known is None else known.id, history.table_id(schema, table))
+        # Appends are built on what is noted here.
+        check_same_lake(info, now.options)
         if known is not None and (now.known is None or not is_same_snapshot(now.known, known)):
             history = self._history = History()
         history.note(now.snapshot, now.options)
         return history, now
 
     def table(
-        self, database: Database, reader: Callable[[], AbstractContextManager[CatalogReader]], schema: str, name: str, *, suggest: bool
+        self,
+        database: Database,
+        info: LakeInfo,
+        reader: Callable[[], AbstractContextManager[CatalogReader]],
+        schema: str,
+        name: str,
+        *,
+        suggest: bool,
     ) -> TableState:
         """The table at the newest snapshot: as it is remembered where no definition has changed, with what may change beside them.
 
         Args:
             database: The catalog.
+            info: The lake's settings.
             reader: Opens a read transaction on it.
             schema: The schema's name.
             name: The table's name.
@@ -151,8 +160,9 @@ class TableStateCache:
 
         Raises:
             NotFoundError: There is no such table.
+            CatalogError: The catalog is that of a lake with other settings.
         """
-        history, now = self._current(database, schema, name)
+        history, now = self._current(database, info, schema, name)
         state = history.current(now, now.snapshot, schema, name)
         if state is None:
             with reader() as opened:

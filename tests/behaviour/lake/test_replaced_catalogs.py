@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def test_a_lake_made_anew(lake: DuckLake, lake_address: LakeAddress, oracle: Duc
     _agree(lake, lake_address, oracle, t=rows["a"].to_pylist(), other=[7])
 
 
-@pytest.mark.parametrize("then", ["append", "open transaction"])
+@pytest.mark.parametrize("then", ["append", "append after a look", "open transaction"])
 def test_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: LakeAddress, then: str) -> None:
     lake.create_table("t", ROW.schema)
     lake.write("t", ROW)
@@ -180,6 +181,11 @@ def test_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: L
         if then == "append":
             made.append(anew())
             lake.write("t", OTHER)
+        elif then == "append after a look":
+            made.append(anew())
+            with suppress(DuckLakeError):
+                lake.table("t")
+            lake.write("t", OTHER)
         else:
             with lake.transaction() as tx:
                 tx.append("t", MANY)
@@ -189,6 +195,17 @@ def test_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: L
         write()
     assert made[0].table("t").scan().count() == 0
     made[0].close()
+
+
+def test_maintenance_of_a_lake_made_anew_with_another_data_path(lake: DuckLake, lake_address: LakeAddress) -> None:
+    lake.create_table("t", ROW.schema)
+    remove_catalog(lake_address)
+    made = DuckLake.create(lake_address.url, data_path=lake_address.data_path.removesuffix("/") + "2")
+    made.write("t", ROW, inline=True)
+    assert "another lake" in lake.flush_inlined_data().failures[0]
+    assert not [*Path(lake_address.data_path).rglob("*.parquet")]
+    assert made.table("t").scan().to_arrow()["a"].to_pylist() == [1]
+    made.close()
 
 
 def _agree(lake: DuckLake, address: LakeAddress, oracle: Duck, **tables: list[int]) -> None:
