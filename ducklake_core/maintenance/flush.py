@@ -11,11 +11,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 
-import pyarrow as pa
-
-from ducklake_core.catalog.changed_files import Definition, definitions
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.inlined.rows import stored_batches
 from ducklake_core.catalog.reading.compaction import delete_histories, inlined_deletes_of, inlined_row_counts
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
@@ -25,12 +21,11 @@ from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.delete_history import DeleteHistory
-from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.options import Options
-from ducklake_core.format.state import InlinedTable, LakeInfo, Snapshot, TableState
-from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter
 from ducklake_core.maintenance.groups import Execution
+from ducklake_core.maintenance.inlined_sources import InlinedSource, hold_rows, inlined_sources, task_parts
 from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome, unmatched_steps
@@ -44,9 +39,6 @@ _VERB = "flush_inlined_data"
 
 EXECUTOR_ROWS = 100_000
 """Rows and deletes of a table from which executors flush them; fewer are sooner in files than a Spark job begins."""
-
-_TASK_ROWS = 100_000
-"""Most rows that one executor makes files of; it gets those of one batch."""
 
 _TASKS_AT_ONCE = 32
 """Parts of a table that are sent to executors at a time."""
@@ -188,15 +180,6 @@ def _plan(reader: CatalogReader, table: TableState, base: Snapshot) -> _FlushPla
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """A physical table of inlined rows, with the columns and keys that its rows follow."""
-
-    inlined: InlinedTable
-    schema: Schema
-    spec: PartitionSpec | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
     """What a table has in the catalog at a snapshot.
 
@@ -209,7 +192,7 @@ class _Stored:
 
     table: TableState
     base: Snapshot
-    rows: tuple[tuple[_Source, HeldBatches], ...]
+    rows: tuple[tuple[InlinedSource, HeldBatches], ...]
     superseded: tuple[str, ...]
     histories: tuple[DeleteHistory, ...]
     deletes_of: tuple[int, ...]
@@ -230,15 +213,6 @@ class _Stored:
             gathered=gathered,
             deletes_of=self.deletes_of,
         )
-
-
-def _parts(rows: HeldBatches) -> Iterator[pa.Table]:
-    """The rows in parts for executors."""
-    for batch in rows.to_batches():
-        for start in range(0, batch.num_rows, _TASK_ROWS):
-            # Taken, not cut: what is pickled of a slice is all of the batch.
-            places = pa.array(range(start, min(start + _TASK_ROWS, batch.num_rows)), pa.int64())
-            yield pa.Table.from_batches([batch if batch.num_rows <= _TASK_ROWS else batch.take(places)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +251,7 @@ class _Flusher:
     def _flush(self, table_id: int, planned: TableFlush) -> TableFlush:
         """Flush what the table has by now, in one attempt."""
         with ExitStack() as stack:
-            stored = self._read(table_id, stack)
+            stored = self._read(table_id, stack, may_be_in_order=self.database.abilities.is_file and not planned.ended_rows)
             state = self._state(stored.table)
             on_executors = self.execution.spark is not None and stored.num_rows + stored.deletes >= EXECUTOR_ROWS
             done = self._write(state, self._tasks(state, stored, split=on_executors), on_executors=on_executors)
@@ -304,21 +278,18 @@ class _Flusher:
             snapshot=snapshot,
         )
 
-    def _read(self, table_id: int, stack: ExitStack) -> _Stored:
+    def _read(self, table_id: int, stack: ExitStack, *, may_be_in_order: bool) -> _Stored:
         """What the table has by now; its rows are there until the stack is closed."""
         with self.database.read() as connection:
             reader = CatalogReader(connection, self.info, self.database.tables)
             base = reader.latest_snapshot()
             table = reader.table_by_id(table_id, base.id)
             self.info.checked_location(table.path, f"table {name_of(table)}", table=name_of(table))
-            sources = _sources(reader, table)
+            sources = inlined_sources(reader, table)
             rows = []
             for source in sources:
-                held = HeldBatches(encrypted=self.info.encrypted)
+                held = hold_rows(reader, table, source, encrypted=self.info.encrypted, may_be_in_order=may_be_in_order)
                 stack.callback(held.close)
-                for part in stored_batches(reader, table, source.inlined, source.schema):
-                    for batch in part.to_batches():
-                        held.add(batch)
                 if held.num_rows:
                     rows.append((source, held))
             deletes = inlined_deletes_of(reader, table)
@@ -339,7 +310,7 @@ class _Flusher:
         """The work, table by table of inlined rows; in parts of some rows and files where several processes share it."""
         for source, rows in stored.rows:
             own = replace(state, schema=source.schema, partition_spec=source.spec, sort=followed_order(stored.table, source.schema))
-            yield from (FlushTask(state=own, rows=part) for part in (_parts(rows) if split else [rows]))
+            yield from (FlushTask(state=own, rows=part) for part in (task_parts(rows) if split else [rows]))
         most = _TASK_FILES if split else len(stored.histories)
         for start in range(0, len(stored.histories), max(1, most)):
             yield FlushTask(state=state, histories=stored.histories[start : start + most], data_path=self.info.data_path)
@@ -382,17 +353,3 @@ class _Flusher:
     def _named(self, files: Sequence[str]) -> frozenset[str]:
         with self.database.read() as connection:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
-
-
-def _sources(reader: CatalogReader, table: TableState) -> list[_Source]:
-    if not table.inlined_tables:
-        return []
-    defined: Definition = definitions(reader, [table.id])[table.id]
-    return [
-        _Source(
-            inlined=inlined,
-            schema=defined.versions.schema_at(inlined.schema_version),
-            spec=defined.spec_at(defined.versions.snapshot_of(inlined.schema_version)),
-        )
-        for inlined in table.inlined_tables
-    ]

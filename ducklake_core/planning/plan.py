@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -96,8 +97,13 @@ class ScanProjection:
 
     def arrow_schema(self) -> pa.Schema:
         """Schema of the batches that the scan returns."""
-        columns = [field.remove_metadata() for field in to_arrow_schema(VIRTUAL_SCHEMA.select(self.virtual))]
-        return pa.schema([*to_arrow_schema(self.schema), *columns])
+        return _arrow_schema(self.schema, self.virtual)
+
+
+@lru_cache(maxsize=64)
+def _arrow_schema(schema: Schema, virtual: tuple[str, ...]) -> pa.Schema:
+    columns = [field.remove_metadata() for field in to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
+    return pa.schema([*to_arrow_schema(schema), *columns])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
+from ducklake_core.catalog.database.compiled import shared_texts
 from ducklake_core.catalog.database.earlier_tables import earlier_tables
 from ducklake_core.catalog.database.failures import Failure, classify, wrapped
 from ducklake_core.catalog.database.pipelines import has_pipelines, in_pipeline, raw_connection
@@ -340,7 +341,7 @@ class Database:
 
     def _pooling_engine(self) -> Engine:
         if self._is_duckdb:
-            engine = create_engine(self.address.engine_url, poolclass=NullPool, hide_parameters=True)
+            engine = create_engine(self.address.engine_url, poolclass=NullPool, hide_parameters=True, execution_options=shared_texts())
             event.listen(engine, "begin", _announce_duckdb)
             return engine
         if self.abilities.is_file:
@@ -354,6 +355,7 @@ class Database:
             hide_parameters=True,
             # JSON as it is written: DuckDB 1.4 inlined it in columns of that type.
             json_deserializer=bytes,
+            execution_options=shared_texts(),
             connect_args={key: value for key, value in defaults.items() if key not in self.address.url.query},
         )
         open_patiently(engine)

@@ -18,6 +18,8 @@ from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.pool import ConnectionPoolEntry, QueuePool
 
+from ducklake_core.catalog.database.compiled import shared_texts
+
 _BROKEN = frozenset(
     {
         sqlite3.SQLITE_CANTOPEN,
@@ -68,6 +70,7 @@ def sqlite_engine(url: URL, *, pool_size: int) -> Engine:
         # The one used last knows the newest definitions.
         pool_use_lifo=True,
         hide_parameters=True,
+        execution_options=shared_texts(),
     )
     event.listen(engine, "begin", _begin)
     event.listen(engine, "checkout", _check_file)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,8 +30,8 @@ SNAPSHOT_ID = "snapshot_id"
 TABLE_NAME = "inlined_table"
 END_SNAPSHOT = "end_snapshot"
 
-BATCH_ROWS = 65_536
-"""Rows of a batch where rows are read some at a time."""
+BATCH_ROWS = 16_384
+"""Rows of a batch where rows are read some at a time; the Python objects of more than these make no use of the processor's cache."""
 
 _UNDEFINED_TABLE = "42P01"
 
@@ -137,11 +137,14 @@ class TableVersions:
         return build_schema(row for row, end in self._history if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id))
 
 
-def stored_batches(reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema) -> Iterator[pa.Table]:
-    """All rows of one physical table as they were stored, ended ones too, by row id and snapshot, some at a time.
+def stored_batches(
+    reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, *, ordered: bool = True
+) -> Generator[pa.Table, None, None]:
+    """All rows of one physical table as they were stored, ended ones too, some at a time.
 
     Args:
         stored: The columns that it has.
+        ordered: Whether the rows come by row id and snapshot, and not as the database finds them.
 
     Yields:
         Its columns in their logical Arrow types, then ``rowid``, ``snapshot_id`` and ``end_snapshot`` (NULL for live rows), all int64.
@@ -154,7 +157,7 @@ def stored_batches(reader: CatalogReader, table: TableState, source: InlinedTabl
     form = _StoredForm.of(reader, table, source, stored, stored, with_end=True)
     # Elsewhere the driver itself asks for rows as they are wanted, and a buffer in between costs more than the rows.
     streamed = {"yield_per": BATCH_ROWS} if reader.connection.dialect.supports_server_side_cursors else {}
-    with form.fetch(reader, EVERY_VERSION, **streamed) as found:
+    with form.fetch(reader, EVERY_VERSION, ordered=ordered, **streamed) as found:
         while True:
             with paused_collector():
                 rows = found.fetchmany(BATCH_ROWS)
@@ -209,14 +212,16 @@ class _StoredForm:
             with_end=with_end,
         )
 
-    def fetch(self, reader: CatalogReader, chosen: ChosenInlined, **options: Any) -> CursorResult[Any]:
-        """The rows, by row id and snapshot: the system's three columns, then the others."""
+    def fetch(self, reader: CatalogReader, chosen: ChosenInlined, *, ordered: bool = True, **options: Any) -> CursorResult[Any]:
+        """The rows, by row id and snapshot where ``ordered``: the system's three columns, then the others."""
         source = self.physical
         # By position: a user's column may have the name of a system column in other letters.
         own = list(source.c)[INLINED_SYSTEM_COLUMNS:]
         cells = [_cell(stored, column, self.abilities) for stored, column in zip(own, self.columns, strict=True)]
         system = (source.c.row_id, source.c[chosen.snapshot], source.c.end_snapshot.label("ended_at"))
-        query = select(*system, *cells).where(chosen.condition(source)).order_by(source.c.row_id, source.c.begin_snapshot)
+        query = select(*system, *cells).where(chosen.condition(source))
+        if ordered:
+            query = query.order_by(source.c.row_id, source.c.begin_snapshot)
         return _execute(reader, query, source.name, **options)
 
     def table_of(self, rows: Sequence[Any]) -> pa.Table:

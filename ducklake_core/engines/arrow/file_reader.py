@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, assert_never
 
 import numpy as np
@@ -128,8 +128,6 @@ class FileReader:
         self._sources = {column.id: (column, source) for column, source in zip(shape.read_schema, sources, strict=True)}
         self._asked = Schema(columns=tuple(_asked_columns(shape.read_schema, self._predicate)))
         self._asked_virtual = needed_virtual(self._predicate)
-        fields = [*to_arrow_schema(self._asked), *to_arrow_schema(VIRTUAL_SCHEMA.select(self._asked_virtual))]
-        self._asked_schema = pa.schema([field.with_nullable(True) for field in fields])
         self._decoded = self._passes()
         self._output_schema = shape.arrow_schema()
 
@@ -264,7 +262,7 @@ class FileReader:
         arrays += [self._virtual(name, rows) for name in self._asked_virtual]
         # Arrow knows no number of rows without a column; a predicate without one is a constant.
         known = (
-            pa.RecordBatch.from_arrays(arrays, schema=self._asked_schema)
+            pa.RecordBatch.from_arrays(arrays, schema=_asked_schema(self._asked, self._asked_virtual))
             if arrays
             else pa.RecordBatch.from_arrays([pa.array(rows.positions)], ["position"])
         )
@@ -328,6 +326,12 @@ def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> Iterator
     """Columns that the predicate reads, by any of their fields."""
     needed = frozenset() if predicate is None else pruning.columns(predicate)
     return (column for column in read_schema if any(node.id in needed for node in column.walk()))
+
+
+@lru_cache(maxsize=64)
+def _asked_schema(asked: Schema, virtual: tuple[str, ...]) -> pa.Schema:
+    fields = [*to_arrow_schema(asked), *to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
+    return pa.schema([field.with_nullable(True) for field in fields])
 
 
 def _ascending(places: set[int | None]) -> tuple[int, ...]:

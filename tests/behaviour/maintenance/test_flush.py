@@ -16,7 +16,7 @@ from ducklake_core.engines.arrow import external_sort
 from ducklake_core.engines.arrow import flush as flushing
 from ducklake_core.errors import NotFoundError
 from ducklake_core.lake import DuckLake
-from ducklake_core.maintenance import flush
+from ducklake_core.maintenance import flush, inlined_sources
 from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.request import TableRequest
 from ducklake_core.storage import held_batches
@@ -205,7 +205,7 @@ def test_each_part_for_executors_has_its_own_rows_alone(sqlite_address: LakeAddr
 
     monkeypatch.setattr(Execution, "outcomes", outcomes)
     monkeypatch.setattr(flush, "EXECUTOR_ROWS", 1)
-    monkeypatch.setattr(flush, "_TASK_ROWS", 10)
+    monkeypatch.setattr(inlined_sources, "TASK_ROWS", 10)
     session: Any = object()
     done = flush.flush_inlined_data(lake.database, lake.info, lake.storage, TableRequest(), execution=Execution(spark=session))
     assert (done.failures, done.rows_flushed, len(sizes)) == ((), 40, 4)
@@ -225,3 +225,19 @@ def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
     assert lake.check(level="rows").findings == ()
     assert lake.health().faults == {}
     lake.close()
+
+
+def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Updated rows are inlined after others, also where no inlined row has ended."""
+    monkeypatch.setattr(rows, "BATCH_ROWS", 3)
+    with attached(lake_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t AS SELECT i AS a FROM range(4) r(i)", "CREATE TABLE plain (a BIGINT)")
+        duck.run("CALL lake.set_option('data_inlining_row_limit', 10)")
+        duck.run("INSERT INTO t VALUES (4), (5)", "UPDATE t SET a = a + 10 WHERE a < 2", "INSERT INTO t VALUES (6)")
+        duck.run("INSERT INTO plain VALUES (0), (1), (2), (3)", "INSERT INTO plain VALUES (4)")
+    with DuckLake.connect(lake_address.url) as lake:
+        done = lake.flush_inlined_data()
+        assert done.failed_steps == ()
+        found = lake.table("t").scan(with_virtual=["rowid"]).to_arrow().to_pylist()
+        assert [row["rowid"] for row in found][2:] == [0, 1, 4, 5, 6], found
+        assert lake.table("plain").to_arrow()["a"].to_pylist() == [0, 1, 2, 3, 4]
