@@ -6,11 +6,11 @@ that have such rows. Row groups of a usual size are read by several threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, assert_never
+from typing import Any, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from ducklake_core.engines.arrow.columns import Absent, InFile, InPath, find_columns
 from ducklake_core.engines.arrow.conform import conform, constant, field_id
 from ducklake_core.engines.arrow.decoding import Handles, decoded
+from ducklake_core.engines.arrow.found_rows import FoundAhead, FoundRows, Held
 from ducklake_core.engines.arrow.in_order import in_order
 from ducklake_core.engines.arrow.row_groups import row_group_runs
 from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
@@ -43,10 +44,10 @@ _GROUP_BYTES = 32 * 1024 * 1024
 _THREADED_BYTES = 1 << 20
 """Files from this size on are decoded by several threads: handing out the columns of smaller ones takes longer than decoding them."""
 
-_MOST_READERS = 8
+_HELD_BYTES = 8 * 1024 * 1024
+"""So many bytes of rows that were found in a row group are held before the columns of the second pass are decoded."""
 
-Held: TypeAlias = "Mapping[int, pa.Array[Any]]"
-"""Arrays of a file's columns by their places in it."""
+_MOST_READERS = 8
 
 
 def readers_of(path: str) -> int:
@@ -74,14 +75,6 @@ class ChosenRows:
         mask = np.full(count, not self.wanted)
         mask[self.positions[first:last] - start] = self.wanted
         return mask
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """Rows that are wanted: their positions in the file, and the columns that were decoded to find them."""
-
-    positions: npt.NDArray[np.int64]
-    held: Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,19 +191,18 @@ class FileReader:
     def _late(self, parquet: pq.ParquetFile, start: int, group: int, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
         """Wanted rows of a row group: the columns that only the result needs are decoded when there are such rows."""
         first = self._decode(parquet, start, [group], self._decoded.first, threads)
-        pieces = [found for position, batch in first if (found := self._find(batch, position, chosen)) is not None]
-        if not pieces:
+        ahead = FoundAhead((position + batch.num_rows, self._find(batch, position, chosen)) for position, batch in first)
+        if not ahead.look(_HELD_BYTES):
             return
-        positions = np.concatenate([piece.positions for piece in pieces])
-        held = {place: pa.chunked_array([piece.held[place] for piece in pieces]) for place in self._decoded.first}
         for position, batch in self._decode(parquet, start, [group], self._decoded.rest, threads):
-            begin, end = np.searchsorted(positions, [position, position + batch.num_rows])
-            if begin == end:
+            found = ahead.until(position + batch.num_rows)
+            if found is None:
                 continue
-            here = positions[begin:end]
-            rest = batch if end - begin == batch.num_rows else batch.filter(pa.array(_mask_of(here - position, batch.num_rows)))
-            known = {place: _joined(values.slice(begin, end - begin)) for place, values in held.items()}
-            yield self._output(_Found(here, {**known, **dict(zip(self._decoded.rest, rest.columns, strict=True))}))
+            rest = batch
+            if len(found.positions) < batch.num_rows:
+                rest = batch.filter(pa.array(_mask_of(found.positions - position, batch.num_rows)))
+            known = {**found.held, **dict(zip(self._decoded.rest, rest.columns, strict=True))}
+            yield self._output(FoundRows(found.positions, known))
 
     def _decode(
         self, parquet: pq.ParquetFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool
@@ -228,18 +220,18 @@ class FileReader:
             message = f"{where} of table {table} has {position - start} rows where its footer counts {counted}"
             raise CorruptFileError(message, path=where, table=table)
 
-    def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> _Found | None:
+    def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> FoundRows | None:
         """The rows of a batch that are chosen and satisfy the predicate, None when there are none."""
         positions: npt.NDArray[np.int64] = np.arange(start, start + batch.num_rows, dtype=np.int64)
         mask = self._visible(batch, positions, chosen.mask(start, batch.num_rows))
         if mask is not None:
             batch, positions = batch.filter(pa.array(mask)), positions[mask]
         if len(positions) and self._predicate is not None:
-            outcome = self._outcome(_Found(positions, self._by_place(batch)))
+            outcome = self._outcome(FoundRows(positions, self._by_place(batch)))
             if outcome.true_count < len(positions):
                 batch = batch.filter(outcome)
                 positions = positions[outcome.fill_null(False).to_numpy(zero_copy_only=False)]
-        return _Found(positions, self._by_place(batch)) if len(positions) else None
+        return FoundRows(positions, self._by_place(batch)) if len(positions) else None
 
     def _by_place(self, batch: pa.RecordBatch) -> Held:
         return dict(zip(self._decoded.first, batch.columns, strict=True))
@@ -254,7 +246,7 @@ class FileReader:
             mask = visible if mask is None else mask & visible
         return mask
 
-    def _outcome(self, rows: _Found) -> pa.BooleanArray:
+    def _outcome(self, rows: FoundRows) -> pa.BooleanArray:
         from ducklake_core.engines.arrow.evaluate import evaluate
 
         assert self._predicate is not None
@@ -268,12 +260,12 @@ class FileReader:
         )
         return evaluate(self._predicate, known, filtering=True)
 
-    def _output(self, rows: _Found) -> pa.RecordBatch:
+    def _output(self, rows: FoundRows) -> pa.RecordBatch:
         arrays = [self._column(column, rows) for column in self._shape.schema]
         arrays += [self._virtual(name, rows) for name in self._shape.virtual]
         return pa.RecordBatch.from_arrays(arrays, schema=self._output_schema)
 
-    def _column(self, column: Field, rows: _Found) -> pa.Array[Any]:
+    def _column(self, column: Field, rows: FoundRows) -> pa.Array[Any]:
         _, source = self._sources[column.id]
         with self._naming(column):
             match source:
@@ -301,7 +293,7 @@ class FileReader:
         except pa.ArrowException as error:
             raise SchemaError(f"{where} of table {table}: column {column.name!r}: {error}", **details) from error
 
-    def _virtual(self, name: str, rows: _Found) -> pa.Array[Any]:
+    def _virtual(self, name: str, rows: FoundRows) -> pa.Array[Any]:
         file, positions = self._task.file, rows.positions
         match name:
             case "rowid" if self._row_id_place is not None:
@@ -353,11 +345,6 @@ def _mask_of(places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.bool_]
     mask = np.zeros(count, dtype=bool)
     mask[places] = True
     return mask
-
-
-def _joined(values: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    """One array; not a copy where there is one chunk."""
-    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
 
 
 def _counted_snapshots(file: DataFile, positions: np.ndarray) -> np.ndarray:

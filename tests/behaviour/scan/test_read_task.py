@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ducklake_core.engines.arrow import decoding, file_reader
 from ducklake_core.engines.arrow.read import read_task
 from ducklake_core.errors import CorruptFileError, NotFoundError, SchemaError, StorageError
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
@@ -102,12 +105,48 @@ def test_missing_system_columns_are_named(tmp_path: Path) -> None:
     assert rows(FileTask(file=replace(file, row_id_start=None)), shape(A)) == [(1,)]
 
 
+@pytest.mark.parametrize("most", [0, 500, 1 << 30])
+@pytest.mark.parametrize("batch_rows", [7, 64, 1000])
+def test_columns_are_decoded_in_two_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, batch_rows: int) -> None:
+    monkeypatch.setattr(file_reader, "_HELD_BYTES", most)
+    monkeypatch.setattr(decoding, "BATCH_ROWS", batch_rows)
+    texts = pa.array([f"{number}" * (number % 5) for number in range(1000)])
+    file = write(tmp_path / "a.parquet", ("a", integers(*range(1000)), 1), ("b", texts, 2), row_group_size=300)
+    task = FileTask(file=replace(file, inlined_deletes=(0, 3, 640, 641, 999)))
+    for where, wanted in (
+        ("a >= 0", range(1000)),
+        ("a >= 290 AND a < 310 OR a = 650", [*range(290, 310), 650]),
+        ("a IN (1, 2, 3, 299, 998)", [1, 2, 3, 299, 998]),
+        ("a < 0", []),
+    ):
+        found = rows(task, replace(shape(A, B, where=where, virtual=("file_row_number",)), schema=Schema(columns=(B,))))
+        assert found == [(texts[number].as_py(), number) for number in wanted if number not in (0, 3, 640, 641, 999)], where
+
+
+def test_few_rows_wait_for_the_second_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_reader, "_HELD_BYTES", 1000)
+    monkeypatch.setattr(decoding, "BATCH_ROWS", 100)
+    file = write(tmp_path / "a.parquet", ("a", integers(*range(1000)), 1), ("b", pa.array(["text"] * 1000), 2))
+    decoded, batches = decoding.decoded, list[list[str]]()
+
+    def noting(*given: Any, **how: Any) -> Iterator[pa.RecordBatch]:
+        for batch in decoded(*given, **how):
+            batches.append(batch.schema.names)
+            yield batch
+
+    monkeypatch.setattr(file_reader, "decoded", noting)
+    found = read_task(FileTask(file=file), shape(A, B, where="a >= 0"), STORAGE, threads=False)
+    assert next(found).num_rows == 100
+    assert batches == [["a"], ["b"]]
+    assert sum(batch.num_rows for batch in found) == 900
+
+
 @pytest.mark.parametrize(("columns", "where"), [((A, B), None), ((A, B), "a >= 90 AND a < 260"), ((B,), None)])
 def test_rows_that_the_footer_does_not_count(tmp_path: Path, columns: tuple[Field, ...], where: str | None) -> None:
     path = tmp_path / "a.parquet"
     texts = pa.array([f"{number}" for number in range(300)])
     file = replace(write(path, ("a", integers(*range(300)), 1), ("b", texts, 2), row_group_size=100), inlined_deletes=(250,))
-    content, found = path.read_bytes(), ()
+    content, found = path.read_bytes(), tuple[int, ...]()
     # 100 as it stands for the rows of the first row group, among others, becomes 120.
     for place in [place for place in range(len(content)) if content[place : place + 2] == b"\xc8\x01"]:
         path.write_bytes(content[:place] + b"\xf0\x01" + content[place + 2 :])
