@@ -99,9 +99,13 @@ def read_chosen(
     task: FileTask, shape: ScanProjection, chosen: ChosenRows, storage: Storage, *, threads: bool = True
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one data file by their positions, whatever its delete files say; else like :func:`read_task`."""
-    with ExitStack() as stack:
-        reader = read_twice(lambda: _open_file(stack, task, shape, storage))
-        yield from reader.batches(chosen, threads)
+    try:
+        with ExitStack() as stack:
+            reader = read_twice(lambda: _open_file(stack, task, shape, storage))
+            yield from reader.batches(chosen, threads)
+    except UnicodeDecodeError as error:
+        where = printable(task.file.path)
+        raise CorruptFileError(f"{where} of table {shape.table} has names that are not UTF-8: {error}", path=where) from error
 
 
 def _open_file(stack: ExitStack, task: FileTask, shape: ScanProjection, storage: Storage) -> FileReader:

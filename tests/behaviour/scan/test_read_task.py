@@ -162,6 +162,14 @@ def test_rows_that_the_footer_does_not_count(tmp_path: Path, columns: tuple[Fiel
         rows(FileTask(file=file), shape(*columns, where=where))
 
 
+def test_names_that_are_not_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    file = write(path, ("a", integers(1), 1), ("spoiled", integers(2), 2))
+    path.write_bytes(path.read_bytes().replace(b"spoiled", b"\xff" * 7))
+    with pytest.raises(CorruptFileError, match="not UTF-8"):
+        rows(FileTask(file=file), shape(A))
+
+
 def test_damage_is_an_error_of_ours(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     file = write(path, ("a", pa.array(range(10_000), pa.int32()), 1))
