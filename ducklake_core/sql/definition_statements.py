@@ -8,14 +8,17 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.format.types.names import dotted, folded, split_name
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.view_text import table_names
 from ducklake_core.sql.parts import (
     bracketed,
     column_of,
     comma_separated,
     constant_text,
     find_word,
+    name_of,
+    names_at,
     only,
     refuse,
     table_name,
@@ -32,7 +35,7 @@ def create(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any], node: exp.Creat
     match node.kind:
         case "SCHEMA":
             only(node, "exists", "kind", "this")
-            tx.create_schema(schema_name(node.this), if_not_exists=if_not_exists)
+            tx.create_schema(schema_name(tokens), if_not_exists=if_not_exists)
         case "VIEW":
             only(node, *_FLAGS, "expression")
             columns = [one.name for one in node.this.expressions] if isinstance(node.this, exp.Schema) else []
@@ -105,7 +108,7 @@ def drop(tx: DefinitionVerbs, tokens: Sequence[Any], node: exp.Drop) -> None:
         case "VIEW":
             tx.drop_view(table_name(target), if_exists=if_exists)
         case "SCHEMA":
-            tx.drop_schema(schema_name(target), cascade=bool(node.args.get("cascade")), if_exists=if_exists)
+            tx.drop_schema(schema_name(tokens), cascade=bool(node.args.get("cascade")), if_exists=if_exists)
         case "MACRO" | "FUNCTION":
             is_table = tokens[2].text.upper() == "TABLE"
             tx.drop_macro(table_name(target), kind="table" if is_table else "scalar", if_exists=if_exists)
@@ -192,30 +195,33 @@ def comment(tx: DefinitionVerbs, tokens: Sequence[Any]) -> None:
     if len(value) != 1 or not (value[0].token_type == TokenType.STRING or value[0].text.upper() == "NULL"):
         raise UsageError("cannot parse the SQL: COMMENT ON TABLE name IS 'text', or NULL")
     text = value[0].text if value[0].token_type == TokenType.STRING else None
-    parts = [token.text for token in tokens[3:end] if token.token_type != TokenType.DOT]
+    parts = names_at(tokens, 3)
     match kind:
         case "TABLE" | "VIEW":
             tx.set_comment(_name(tokens[3:end]), text)
-        case "COLUMN" if len(parts) in (2, 3):
-            tx.set_comment(join_name(*(["main", *parts] if len(parts) == 2 else parts)[:2]), text, column=(parts[-1],))
-        case "SCHEMA" if len(parts) == 1:
-            tx.set_schema_comment(parts[0], text)
+        case "COLUMN" if len(parts) > 1:
+            tx.set_comment(name_of(parts[:-1]), text, column=(parts[-1],))
+        case "SCHEMA":
+            tx.set_schema_comment(dotted(parts), text)
         case _:
             refuse(f"COMMENT ON {kind}")
 
 
-def schema_name(node: exp.Expression) -> str:
-    """The name of a schema."""
-    if not isinstance(node, exp.Table) or node.catalog or not (node.db or node.name):
-        refuse(f"{node.sql('duckdb')} as the name of a schema")
-    return str(node.db or node.name)
+def schema_name(tokens: Sequence[Any]) -> str:
+    """The path of the schema that CREATE or DROP SCHEMA names."""
+    start = find_word(tokens, "SCHEMA") + 1
+    words = [token.text.upper() for token in tokens]
+    if words[start] == "IF":
+        start = words.index("EXISTS", start) + 1
+    return dotted(names_at(tokens, start))
 
 
 def _renamed(name: str, target: exp.Expression) -> str:
     schema = split_name(name)[0]
-    if isinstance(target, exp.Table) and target.db and target.db != schema:
+    names = table_names(target) if isinstance(target, exp.Table) else (target.name,)
+    if len(names) > 1 and folded(dotted(names[:-1])) != folded(schema):
         refuse("RENAME TO another schema")
-    return str(target.name)
+    return names[-1]
 
 
 def _path(column: exp.Expression) -> tuple[str, ...]:
@@ -223,7 +229,4 @@ def _path(column: exp.Expression) -> tuple[str, ...]:
 
 
 def _name(tokens: Sequence[Any]) -> str:
-    parts = [token.text for token in tokens if token.token_type != TokenType.DOT]
-    if not 1 <= len(parts) <= 2:
-        refuse(f"the name {'.'.join(parts)}")
-    return join_name(*(parts if len(parts) == 2 else ["main", *parts]))
+    return name_of(names_at(tokens, 0))

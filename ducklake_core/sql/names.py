@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
+
+from sqlglot import TokenType
 
 from ducklake_core.catalog.reading.macros import Macro, macros
 from ducklake_core.catalog.reading.views import ViewState, find_view, views
 from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource
 from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
-from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
-from ducklake_core.format.types.message_text import shown
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, split_path
 from ducklake_core.scan import Scan
-from ducklake_core.sql.time_travel import TableAt, identifiers, without_time_travel
+from ducklake_core.sql.schema_paths import SchemaPaths
+from ducklake_core.sql.time_travel import TableAt, identifiers, is_name, tokens_of, without_time_travel
 from ducklake_core.staging.arguments import resolve_at
 from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
 
@@ -56,6 +60,12 @@ class Names:
     macros: tuple[Macro, ...]
     snapshot_id: int
 
+    def objects(self) -> list[tuple[str, str]]:
+        """Path of the schema and name of each of them."""
+        of_tables = [(one.schema_name, one.name) for one in self.tables]
+        of_views = [(one.schema_name, one.name) for one in self.views]
+        return [*of_tables, *of_views, *((one.schema_name, one.name) for one in self.macros)]
+
 
 def lake_names(lake: LakeContext, reader: CatalogReader, snapshot_id: int) -> Names:
     """What there is at a snapshot: three statements."""
@@ -90,7 +100,12 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
         UnsupportedFeatureError: AT on a view.
     """
     text, then = without_time_travel(sql)
+    objects = names.objects()
+    paths = SchemaPaths(objects)
+    _check_lists(text, {folded(split_path(schema)[0]) for schema, _ in objects})
     mentioned = identifiers(text)
+    if mentioned & _TAKE_TEXTS:
+        mentioned |= set(re.findall(r"[^\W\d]\w*", text.lower()))
     chosen: dict[tuple[str, str], ViewSource] = {}
     called: dict[int, MacroSource] = {}
     while True:
@@ -103,14 +118,33 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
             then = (*then, *inner)
             mentioned |= identifiers(body)
             chosen[view.schema_name, view.name] = ViewSource(
-                schema_name=view.schema_name, name=view.name, sql=body, column_aliases=view.column_aliases
+                schema_name=view.schema_name, name=view.name, sql=paths.flattened(body), column_aliases=view.column_aliases
             )
         for macro in macros_now:
             mentioned |= {name for one in macro.implementations for name in identifiers(one.sql)}
-            called[macro.id] = MacroSource(schema_name=macro.schema_name, name=macro.name, implementations=macro.implementations)
+            bodies = tuple(replace(one, sql=paths.flattened(one.sql)) for one in macro.implementations)
+            called[macro.id] = MacroSource(schema_name=macro.schema_name, name=macro.name, implementations=bodies)
     tables = [_source(one) for one in names.tables if folded(one.name) in mentioned]
     tables += [_source_then(lake, one) for one in then]
-    return text, Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
+    return paths.flattened(text), Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
+
+
+_TAKE_TEXTS = {"query", "query_table"}
+"""Functions that take names of tables as texts."""
+_LISTS = {f"duckdb_{kind}" for kind in ("tables", "views", "columns", "schemas", "databases", "constraints", "indexes")}
+_LIST_SCHEMAS = {"information_schema", "pg_catalog"}
+
+
+def _check_lists(text: str, schemas: Collection[str]) -> None:
+    """Refuse lists of what there is: they would be those of the instance, which has what the query names."""
+    tokens = tokens_of(text)
+    for token, after in pairwise(tokens):
+        name = folded(token.text)
+        is_list = name in _LISTS and after.token_type == TokenType.L_PAREN
+        if is_name(token) and (is_list or (name in _LIST_SCHEMAS - set(schemas) and after.token_type == TokenType.DOT)):
+            raise UnsupportedFeatureError(
+                f"{token.text} does not list what is in the lake: lake.tables(), lake.schemas() and lake.views() do"
+            )
 
 
 def _body(view: ViewState) -> str:
@@ -146,11 +180,8 @@ def table_then(reader: CatalogReader, wanted: TableAt) -> TableState:
     Raises:
         NotFoundError: There is none then, or no such snapshot.
         UnsupportedFeatureError: It is a view.
-        UsageError: Its name has more than two parts.
     """
-    if len(wanted.parts) > 2:
-        raise UsageError(f"{shown('.'.join(wanted.parts))} names a catalog: say schema.table")
-    schema, name = wanted.parts if len(wanted.parts) == 2 else (DEFAULT_SCHEMA, *wanted.parts)
+    schema, name = dotted(wanted.parts[:-1]) or DEFAULT_SCHEMA, wanted.parts[-1]
     snapshot = resolve_at(reader, wanted.at)
     try:
         return reader.table(schema, name, snapshot.id)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import sqlglot
@@ -13,8 +15,10 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.evolution.defaults import with_default, with_expression
 from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, join_name, quoted_path
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path, split_path
 from ducklake_core.format.types.type_parser import data_type_of
+from ducklake_core.format.view_text import table_names
+from ducklake_core.sql.time_travel import is_name
 
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -26,15 +30,30 @@ def parse_statement(sql: str) -> exp.Expression:
     Raises:
         UsageError: It cannot be parsed.
     """
+    log = logging.getLogger("sqlglot")
+    log.addFilter(_is_no_fallback)
     try:
         found = [one for one in sqlglot.parse(sql, read="duckdb") if one is not None]
     except (SqlglotError, RecursionError) as problem:
-        raise UsageError(f"cannot parse the SQL: {str(problem).splitlines()[0]}") from problem
+        raise UsageError(f"cannot parse the SQL: {_reason(problem)}") from problem
+    finally:
+        log.removeFilter(_is_no_fallback)
     if len(found) != 1:
         raise UsageError(f"one statement at a time, not {len(found)}")
     (statement,) = found
     assert isinstance(statement, exp.Expression)
     return statement
+
+
+def _is_no_fallback(record: logging.LogRecord) -> bool:
+    """Leaves out the parser's warnings about statements that it does not know: they are refused by name."""
+    return "Falling back" not in record.getMessage()
+
+
+def _reason(problem: Exception) -> str:
+    """The parser's words and place, without the names of its classes."""
+    text = re.sub(r" but got <Token .*\]>", "", str(problem).splitlines()[0])
+    return re.sub(r"^Required keyword: .*<class[^>]*>\.?", "a part is missing.", text)
 
 
 def refuse(what: str, instead: str | None = None) -> NoReturn:
@@ -55,31 +74,80 @@ def only(node: exp.Expression, *keys: str) -> None:
 
 
 def table_name(node: exp.Expression | None) -> str:
-    """``schema.table`` of a table's name.
+    """``schema.table`` of a table's name; a schema may be a path.
 
     Raises:
-        UnsupportedFeatureError: It is no name, or names a catalog.
+        UnsupportedFeatureError: It is no name.
     """
     table = node.this if isinstance(node, exp.Schema) else node
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+    names = table_names(table) if isinstance(table, exp.Table) else ()
+    if not names:
         refuse(f"{'' if node is None else node.sql('duckdb')} in place of a table's name")
-    if table.catalog:
-        refuse(f"the catalog {table.catalog!r} before a schema")
-    return join_name(table.db or DEFAULT_SCHEMA, table.name)
+    return name_of(names)
 
 
-def without_qualifier(node: exp.Expression, *names: str) -> exp.Expression:
+def name_of(parts: Sequence[str]) -> str:
+    """The text of a name that is given by its parts.
+
+    >>> name_of(["orders"]), name_of(["sales.europe", "orders"]), name_of(["sales", "europe", "orders"])
+    ('main.orders', '"sales.europe".orders', 'sales.europe.orders')
+    """
+    return join_name(dotted(parts[:-1]) or DEFAULT_SCHEMA, parts[-1])
+
+
+def names_at(tokens: Sequence[Any], start: int) -> list[str]:
+    """The parts of the name that begins at a place; none where no name does.
+
+    Raises:
+        UsageError: Something else follows a dot.
+    """
+    parts: list[str] = []
+    while start < len(tokens) and is_name(tokens[start]):
+        parts.append(tokens[start].text)
+        if start + 1 >= len(tokens) or tokens[start + 1].token_type != TokenType.DOT:
+            return parts
+        start += 2
+    raise UsageError("cannot parse the SQL: a name is missing")
+
+
+def qualifiers(node: exp.Expression) -> tuple[tuple[str, ...], ...]:
+    """What may stand before the columns of a table: its alias, or its name and the path of its schema before it."""
+    if node.alias:
+        return ((node.alias,),)
+    parts = split_path(table_name(node))
+    return tuple(parts[start:] for start in range(len(parts)))
+
+
+def without_qualifier(node: exp.Expression, *names: tuple[str, ...]) -> exp.Expression:
     """The expression with columns that are qualified by a table's name under their own names."""
-    wanted = {folded(name) for name in names}
+    return requalified(node, dict.fromkeys(names, ()))
 
-    def plain(part: exp.Expression) -> exp.Expression:
-        if isinstance(part, exp.Column) and len(part.parts) > 1 and folded(part.parts[0].name) in wanted:
-            return as_path([one.name for one in part.parts[1:]])
+
+def requalified(node: exp.Expression, names: Mapping[tuple[str, ...], tuple[str, ...]]) -> exp.Expression:
+    """The expression with other names before its columns, by those that are written there."""
+    wanted = sorted(((tuple(map(folded, old)), new) for old, new in names.items()), key=lambda pair: -len(pair[0]))
+
+    def other(part: exp.Expression) -> exp.Expression:
+        written = _column_parts(part)
+        known = tuple(map(folded, written))
+        for old, new in wanted:
+            if len(known) > len(old) and known[: len(old)] == old:
+                return as_path([*new, *written[len(old) :]])
         return part
 
-    found = node.transform(plain)
+    found = node.transform(other)
     assert isinstance(found, exp.Expression)
     return found
+
+
+def _column_parts(node: exp.Expression) -> tuple[str, ...]:
+    """The names of a column with everything before it; none for anything else. More than four stand in dots around a column."""
+    if isinstance(node, exp.Column):
+        return tuple(part.name for part in node.parts)
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        before = _column_parts(node.this)
+        return (*before, node.expression.name) if before else ()
+    return ()
 
 
 def as_path(names: Sequence[str]) -> exp.Expression:
@@ -152,6 +220,11 @@ def find_word(tokens: Sequence[Any], *words: str, start: int = 0) -> int:
 def bracketed(tokens: Sequence[Any], start: int) -> int:
     """Place behind the bracket that closes the one at ``start``."""
     return next((place for place in _outside(tokens, start + 1, depth=1) if place > start), len(tokens))
+
+
+def outside_brackets(tokens: Sequence[Any], start: int) -> list[int]:
+    """The places from ``start`` on that stand in no brackets."""
+    return list(_outside(tokens, start))
 
 
 def _outside(tokens: Sequence[Any], start: int, depth: int = 0) -> Iterator[int]:

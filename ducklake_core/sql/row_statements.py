@@ -11,18 +11,23 @@ from sqlglot import TokenType, exp
 from ducklake_core.engines.duckdb.query import cast_text
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.names import folded, split_name
+from ducklake_core.format.view_text import table_names
 from ducklake_core.sql.parts import (
-    as_path,
     bracketed,
     comma_separated,
     find_word,
+    name_of,
+    names_at,
     only,
+    outside_brackets,
+    qualifiers,
     refuse,
+    requalified,
     table_name,
     text_between,
     without_qualifier,
 )
-from ducklake_core.sql.time_travel import tokens_of
+from ducklake_core.sql.time_travel import is_name, tokens_of
 
 if TYPE_CHECKING:
     from ducklake_core.format.types.data_types import Field
@@ -64,36 +69,87 @@ class Insert:
         return [schema.column(name).name for name in self.columns] if self.columns is not None else list(schema.names)
 
 
-def insert_of(sql: str, node: exp.Insert) -> Insert:
-    """Read an INSERT.
+_AFTER_COLUMNS = ("VALUES", "SELECT", "FROM", "WITH", "BY", "DEFAULT", "TABLE", "(", "PIVOT", "UNPIVOT", "DESCRIBE", "SUMMARIZE")
+
+
+def insert_of(sql: str) -> Insert:
+    """Read an INSERT. The query is DuckDB's to read; its words are taken as they are.
 
     Raises:
         UnsupportedFeatureError: ON CONFLICT, RETURNING, DEFAULT among values and the like.
+        UsageError: It has no table, or no query.
     """
-    if node.args.get("alternative"):
-        refuse(f"INSERT OR {node.args['alternative']}", "MERGE, or table.upsert")
-    only(node, "this", "expression", "by_name")
-    if node.expression is None or node.expression is False:
-        refuse("INSERT without a query or VALUES")
-    if isinstance(node.expression, exp.Values) and any(one.name == "DEFAULT" for one in node.expression.find_all(exp.Var)):
-        refuse("DEFAULT among VALUES", "leave the column out")
     tokens = tokens_of(sql)
-    start = find_word(tokens, "INTO") + 1
-    while start + 1 < len(tokens) and tokens[start + 1].token_type == TokenType.DOT:
+    words = [token.text.upper() for token in tokens]
+    if words[1:2] == ["OR"]:
+        refuse(f"INSERT {' '.join(words[1:3])}", "MERGE, or table.upsert")
+    if words[1:2] != ["INTO"]:
+        raise UsageError("cannot parse the SQL: INSERT is INSERT INTO table, columns in brackets, and VALUES or a query")
+    parts = names_at(tokens, 2)
+    start = 1 + 2 * len(parts)
+    if words[start : start + 1] == ["AS"]:
         start += 2
-    start += 1
-    columns = tuple(one.name for one in node.this.expressions) if isinstance(node.this, exp.Schema) else None
+    columns = _column_list(tokens, start)
     if columns is not None:
         start = bracketed(tokens, start)
-    if tokens[start].text.upper() == "BY":
-        start += 2
-    query = text_between(sql, tokens, start)
-    rows: tuple[tuple[str, ...], ...] = ()
-    if tokens[start].text.upper() == "VALUES" and isinstance(node.expression, exp.Values):
-        written = tokens_of(sql[tokens[start].end + 1 :])
-        rest = sql[tokens[start].end + 1 :]
-        rows = tuple(tuple(comma_separated(text[1:-1], tokens_of(text[1:-1]))) for text in comma_separated(rest, written))
-    return Insert(table=table_name(node.this), columns=columns, by_name=bool(node.args.get("by_name")), query=query, rows=rows)
+    by = words[start + 1 : start + 2] if words[start : start + 1] == ["BY"] else []
+    start += 2 if by else 0
+    if by not in ([], ["NAME"], ["POSITION"]):
+        raise UsageError("cannot parse the SQL: INSERT is BY NAME or BY POSITION")
+    if start >= len(tokens) or words[start:] == ["VALUES"]:
+        raise UsageError("cannot parse the SQL: INSERT without VALUES or a query")
+    _check_rest(tokens, start)
+    return Insert(
+        table=name_of(parts),
+        columns=columns,
+        by_name=by == ["NAME"],
+        query=text_between(sql, tokens, start),
+        rows=_rows_of_values(sql, tokens, start),
+    )
+
+
+def _column_list(tokens: Sequence[Any], start: int) -> tuple[str, ...] | None:
+    """The columns in brackets; None where a query stands there, or nothing."""
+    end = bracketed(tokens, start) if start < len(tokens) and tokens[start].token_type == TokenType.L_PAREN else start
+    inside = tokens[start + 1 : end - 1]
+    is_list = len(inside) % 2 == 1 and all(
+        token.token_type == TokenType.COMMA if place % 2 else is_name(token) for place, token in enumerate(inside)
+    )
+    if not is_list or not (end >= len(tokens) or tokens[end].text.upper() in _AFTER_COLUMNS):
+        return None
+    return tuple(token.text for token in inside[::2])
+
+
+def _check_rest(tokens: Sequence[Any], start: int) -> None:
+    """Refuse what may follow the rows, and DEFAULT in place of them."""
+    words = [token.text.upper() for token in tokens]
+    outside = outside_brackets(tokens, start)
+    if "RETURNING" in (words[place] for place in outside):
+        refuse("RETURNING in INSERT")
+    if any(words[place : place + 2] == ["ON", "CONFLICT"] for place in outside):
+        refuse("ON CONFLICT in INSERT", "MERGE, or table.upsert")
+    if words[start : start + 2] == ["DEFAULT", "VALUES"]:
+        refuse("INSERT ... DEFAULT VALUES", "name a column, and its NULL or value")
+    is_default = (token.token_type == TokenType.DEFAULT for token in tokens[start:])
+    if words[start] == "VALUES" and any(is_default):
+        refuse("DEFAULT among VALUES", "leave the column out")
+
+
+def _rows_of_values(sql: str, tokens: Sequence[Any], start: int) -> tuple[tuple[str, ...], ...]:
+    """The texts of the values where the query is nothing but VALUES."""
+    if tokens[start].text.upper() != "VALUES":
+        return ()
+    rows: list[tuple[str, ...]] = []
+    place = start + 1
+    while place < len(tokens):
+        if tokens[place].token_type != TokenType.L_PAREN:
+            return ()
+        end = bracketed(tokens, place)
+        rows.append(tuple(comma_separated(sql, tokens[place + 1 : end - 1])))
+        if end < len(tokens) and tokens[end].token_type != TokenType.COMMA:
+            return ()
+        place = end + 1
+    return tuple(rows)
 
 
 def update_of(node: exp.Update) -> tuple[str, dict[str, object], str | None]:
@@ -106,7 +162,7 @@ def update_of(node: exp.Update) -> tuple[str, dict[str, object], str | None]:
         refuse("UPDATE ... FROM", "MERGE does the same")
     only(node, "this", "expressions", "where")
     name = table_name(node.this)
-    names = _own_names(node.this, name)
+    names = qualifiers(node.this)
     values = assignments(node.expressions, lambda value: without_qualifier(value, *names))
     return name, values, _condition(node, names)
 
@@ -124,28 +180,25 @@ def delete_of(node: exp.Expression) -> tuple[str, str | None]:
         refuse("DELETE ... USING", "MERGE does the same")
     only(node, "this", "where")
     name = table_name(node.this)
-    return name, _condition(node, _own_names(node.this, name))
+    return name, _condition(node, qualifiers(node.this))
 
 
 def assignments(nodes: Sequence[exp.Expression], text: Callable[[exp.Expression], exp.Expression]) -> dict[str, object]:
     """Values by column of ``SET a = 1, b = a + 1``."""
     found: dict[str, object] = {}
     for node in nodes:
-        if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column):
+        # DuckDB takes neither fields of structs nor names with the table's in front.
+        if not isinstance(node, exp.EQ) or not isinstance(node.this, exp.Column) or len(node.this.parts) > 1:
             refuse(f"SET {node.sql('duckdb')}")
         if isinstance(node.expression, exp.Column) and node.expression.sql() == "DEFAULT":
             refuse("DEFAULT as a value")
-        if node.this.name in found:
+        if folded(node.this.name) in map(folded, found):
             raise UsageError(f"column {node.this.name!r} is set twice", column=node.this.name)
         found[node.this.name] = text(node.expression).sql("duckdb")
     return found
 
 
-def _own_names(table: exp.Expression, name: str) -> tuple[str, ...]:
-    return (table.alias,) if table.alias else (split_name(name)[1],)
-
-
-def _condition(node: exp.Expression, names: Sequence[str]) -> str | None:
+def _condition(node: exp.Expression, names: Sequence[tuple[str, ...]]) -> str | None:
     where = node.args.get("where")
     return None if where is None else without_qualifier(where.this, *names).sql("duckdb")
 
@@ -165,7 +218,7 @@ class MergeStatement:
     source: str
     on: str | list[str]
     node: exp.Merge
-    sides: Mapping[str, str]
+    sides: Mapping[tuple[str, ...], tuple[str, ...]]
 
     def add_branches(self, merge: Merge[None], target: Schema) -> None:
         """Add the branches in their order.
@@ -212,14 +265,7 @@ class MergeStatement:
     def text(self, node: exp.Expression) -> exp.Expression:
         """An expression over ``t`` and ``s``."""
 
-        def lettered(part: exp.Expression) -> exp.Expression:
-            if isinstance(part, exp.Column) and len(part.parts) > 1 and folded(part.parts[0].name) in self.sides:
-                return as_path([self.sides[folded(part.parts[0].name)], *(one.name for one in part.parts[1:])])
-            return part
-
-        found = node.transform(lettered)
-        assert isinstance(found, exp.Expression)
-        return found
+        return requalified(node, self.sides)
 
 
 def merge_of(sql: str, node: exp.Merge) -> MergeStatement:
@@ -235,9 +281,10 @@ def merge_of(sql: str, node: exp.Merge) -> MergeStatement:
     name, source = table_name(node.this), node.args["using"]
     if not source.alias_or_name:
         refuse("a source of MERGE without a name")
-    sides = {folded(node.this.alias or split_name(name)[1]): "t", folded(source.alias_or_name): "s"}
-    if len(sides) < 2:
+    if folded(node.this.alias or split_name(name)[1]) == folded(source.alias_or_name):
         refuse("MERGE of a table with itself under one name")
+    by_source = qualifiers(source) if isinstance(source, exp.Table) and table_names(source) else ((source.alias_or_name,),)
+    sides = {**dict.fromkeys(by_source, ("s",)), **dict.fromkeys(qualifiers(node.this), ("t",))}
     found = MergeStatement(table=name, source=f"FROM {text_between(sql, tokens, using + 1, end)}", on="", node=node, sides=sides)
     keys = node.args.get("using_cond")
     on = [one.name for one in keys] if keys else found.text(node.args["on"]).sql("duckdb")

@@ -131,8 +131,8 @@ class StagedQueries:
             for one in staged.values()
         ]
         views = {one.state.id: one.state for one in catalog.views}
-        base_views = tuple(one for one in names.views if one.id not in views)
-        return replace(names, tables=(*kept, *own), views=(*base_views, *views.values()))
+        base_views = tuple(one for one in names.views if one.id not in views and not catalog.is_dropped_view(one.id))
+        return replace(names, tables=(*kept, *own), views=(*base_views, *views.values()), macros=catalog.macros_now(names.macros))
 
     def _opener(self, name: str) -> Callable[[], tuple[Schema, ScanTable]]:
         def opened() -> tuple[Schema, ScanTable]:
@@ -182,7 +182,9 @@ class _Statement:
             definitions.create_macro(self._tx, self._sql, self._tokens)
         elif words[0] == "ALTER" and definitions.alter_layout(self._tx, self._sql, self._tokens):
             pass
-        elif words[0] in ("INSERT", "UPDATE", "DELETE", "TRUNCATE", "MERGE", "CREATE", "DROP", "ALTER"):
+        elif words[0] == "INSERT":
+            self._insert()
+        elif words[0] in ("UPDATE", "DELETE", "TRUNCATE", "MERGE", "CREATE", "DROP", "ALTER"):
             self._parsed(parse_statement(self._sql))
         else:
             refuse(words[0])
@@ -193,8 +195,6 @@ class _Statement:
         from ducklake_core.sql.row_statements import delete_of, update_of
 
         match node:
-            case exp.Insert():
-                self._insert(node)
             case exp.Update():
                 table, values, where = update_of(node)
                 self._tx.update(table, values, where=where, spark=self._spark)
@@ -214,10 +214,10 @@ class _Statement:
             case _:
                 refuse(" ".join(token.text for token in self._tokens[:6]))
 
-    def _insert(self, node: exp.Insert) -> None:
+    def _insert(self) -> None:
         from ducklake_core.sql.row_statements import insert_of
 
-        insert = insert_of(self._sql, node)
+        insert = insert_of(self._sql)
         schema = self._tx.table(insert.table).schema
         target = [(name, schema.column(name)) for name in insert.given(schema)]
         rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from ducklake_core.format.types.names import quoted_path
 from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,11 @@ def tokens_of(sql: str) -> list[Any]:
     if any(token.token_type == TokenType.SEMICOLON for token in found):
         raise UsageError("one statement at a time: several become one commit in a transaction, by tx.sql(...) each")
     return found
+
+
+def is_name(token: Any) -> bool:
+    """Whether a token may be a part of a name: a quoted one, or any word, as many keywords are names too."""
+    return token.token_type == TokenType.IDENTIFIER or (token.token_type != TokenType.STRING and bool(_WORD.fullmatch(token.text)))
 
 
 def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, ...]]:
@@ -95,7 +102,7 @@ def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, .
 
 def _clause_end(tokens: Sequence[Any], place: int) -> int | None:
     """Place of the bracket that closes AT (...), None where no such clause begins."""
-    if place < 1 or place + 4 >= len(tokens) or tokens[place].text.upper() != "AT" or tokens[place - 1].token_type not in _NAMES:
+    if place < 1 or place + 4 >= len(tokens) or tokens[place].text.upper() != "AT" or not is_name(tokens[place - 1]):
         return None
     is_clause = tokens[place + 1].token_type == TokenType.L_PAREN and tokens[place + 2].text.upper() in ("VERSION", "TIMESTAMP")
     if not is_clause or not tokens[place + 3].text.startswith("="):
@@ -109,7 +116,7 @@ def _clause_end(tokens: Sequence[Any], place: int) -> int | None:
 
 
 def _name_start(tokens: Sequence[Any], last: int) -> int:
-    while last >= 2 and tokens[last - 1].token_type == TokenType.DOT and tokens[last - 2].token_type in _NAMES:
+    while last >= 2 and tokens[last - 1].token_type == TokenType.DOT and is_name(tokens[last - 2]):
         last -= 2
     return last
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ducklake_core.catalog.reading.macros import macros
+from ducklake_core.catalog.reading.macros import Macro, macros
 from ducklake_core.catalog.reading.option_rows import StoredOptions
 from ducklake_core.catalog.reading.views import ViewState, find_view
 from ducklake_core.catalog.reading.visibility import same_name
@@ -217,12 +217,15 @@ class StagedCatalog(StagedSchemas):
             return self._views[key]
         with self._lake.reader() as reader:
             state = find_view(reader, schema_name, view_name, self.base.id)
-        dropped = {action.view_id for action in self.definitions if isinstance(action, DropView)}
         renamed = {other.committed.id for other in self._views.values() if other.committed is not None}
-        if state is None or state.id in dropped | renamed:
+        if state is None or state.id in renamed or self.is_dropped_view(state.id):
             return None
         self._views[key] = StagedView(state=state, committed=state)
         return self._views[key]
+
+    def is_dropped_view(self, view_id: int) -> bool:
+        """Whether the transaction drops a view."""
+        return any(isinstance(action, DropView) and action.view_id == view_id for action in self.definitions)
 
     def view(self, name: str) -> StagedView:
         """Get the staged form of the view with a name.
@@ -293,6 +296,16 @@ class StagedCatalog(StagedSchemas):
             if same_name(macro.name, macro_name)
         ]
         return next((drop for drop in there if drop not in self.definitions), None)
+
+    def macros_now(self, committed: Sequence[Macro]) -> tuple[Macro, ...]:
+        """The macros of the base as the transaction leaves them, with those that it makes."""
+        gone = {action.macro_id for action in self.definitions if isinstance(action, DropMacro)}
+        made = [action for action in self.definitions if isinstance(action, CreateMacro)]
+        own = (
+            Macro(id=one.macro_id, schema_id=one.schema_id, schema_name=one.schema_name, name=one.name, implementations=one.implementations)
+            for one in made
+        )
+        return (*(one for one in committed if one.id not in gone), *own)
 
     def create_macro(self, owner: SchemaState, name: str, definitions: tuple[MacroImplementation, ...]) -> None:
         """Stage a new macro; its name is free."""

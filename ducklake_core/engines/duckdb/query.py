@@ -6,8 +6,9 @@ has. So names mean what they mean in DuckDB, and files are read, decrypted and l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -16,7 +17,17 @@ from ducklake_core.engines.duckdb.instance import new_instance
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.macro_text import MacroImplementation
-from ducklake_core.format.types.data_types import GEOMETRY, INT128, INTERVAL, TIMETZ, UINT128, VARIANT
+from ducklake_core.format.types.data_types import (
+    GEOMETRY,
+    INT128,
+    INTERVAL,
+    TIMETZ,
+    UINT128,
+    VARCHAR,
+    VARIANT,
+    DataType,
+    with_children,
+)
 from ducklake_core.format.types.names import folded, quoted_path, split_path
 from ducklake_core.format.types.type_names import duckdb_type, parse_leaf_type
 from ducklake_core.format.view_text import PLACEHOLDER
@@ -94,7 +105,9 @@ def _reader(
         text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
         return connection.execute(text).to_arrow_reader()
     except duckdb.CatalogException as problem:
-        raise NotFoundError("; ".join([_line(problem), *refused])) from problem
+        # The instance has those schemas alone of which the query names something.
+        missing = re.sub(r' because schema ".*" does not exist', "", _line(problem))
+        raise NotFoundError("; ".join([missing, *refused])) from problem
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:
@@ -114,12 +127,19 @@ def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_na
 
 
 def cast_text(text: str, column: Field) -> str:
-    """An expression cast to what a column holds, where that has a plain type."""
-    if not column.is_leaf or column.type in (VARIANT, GEOMETRY):
+    """An expression cast to what a column holds, where DuckDB has that type."""
+    if any(node.type in (VARIANT, GEOMETRY) for node in column.walk()):
         return text
-    cast = f"CAST({text} AS {duckdb_type(column.type)})"
-    # What DuckDB gives Arrow of these has lost digits or the offset; writers take their texts.
-    return f"CAST({cast} AS VARCHAR)" if column.type in (TIMETZ, INTERVAL, INT128, UINT128) else cast
+    wanted, given = duckdb_type(column.type), duckdb_type(_exact(column.type))
+    cast = f"CAST({text} AS {wanted})"
+    return cast if given == wanted else f"CAST({cast} AS {given})"
+
+
+def _exact(data_type: DataType) -> DataType:
+    """Texts in place of types of which what DuckDB gives Arrow has lost digits or the offset; writers take them."""
+    if data_type in (TIMETZ, INTERVAL, INT128, UINT128):
+        return VARCHAR
+    return with_children(data_type, lambda child: replace(child, type=_exact(child.type)))
 
 
 def _batches(reader: pa.RecordBatchReader, connection: DuckDBPyConnection, failures: Failures, sql: str) -> Iterator[pa.RecordBatch]:
@@ -148,7 +168,7 @@ def _line(problem: BaseException) -> str:
 def _prepared(connection: DuckDBPyConnection, sources: Sources, failures: Failures) -> list[str]:
     """Make what the query may name; what cannot be made is told."""
     named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
-    for schema in dict.fromkeys(_schema(one.schema_name) for one in named):
+    for schema in dict.fromkeys(schema_in_instance(one.schema_name) for one in named):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema,))}")
     connection.execute("SET schema = 'main'")
     for number, source in enumerate(sources.tables):
@@ -207,10 +227,14 @@ def _parameter(parameter: object) -> str:
 
 def name_in_instance(schema: str, name: str) -> str:
     """The name that a query has for a table, view or macro, of its schema's path and its own name."""
-    return quoted_path((_schema(schema), name))
+    return quoted_path((schema_in_instance(schema), name))
 
 
-def _schema(path: str) -> str:
-    """The one name that the instance has for a schema's path: DuckDB 1.5 knows no schemas in schemas."""
+def schema_in_instance(path: str) -> str:
+    """The one name that the instance has for a schema's path: DuckDB 1.5 knows no schemas in schemas.
+
+    >>> schema_in_instance("Sales"), schema_in_instance('"sales.europe"'), schema_in_instance("sales.europe")
+    ('sales', 'sales.europe', '"sales"."europe"')
+    """
     parts = split_path(path)
-    return folded(parts[0] if len(parts) == 1 else path)
+    return folded(parts[0] if len(parts) == 1 else quoted_path(parts))

@@ -18,7 +18,7 @@ from ducklake_core.format.types.data_types import (
     PrimitiveType,
     StructType,
 )
-from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.format.types.schema import Schema
 
 NO_DEFAULT = "NULL"
@@ -57,13 +57,24 @@ _DUCKDB_TYPES = {
 
 
 def duckdb_type(data_type: DataType) -> str:
-    """The name of a type without children in DuckDB's SQL.
+    """The name of a type in DuckDB's SQL.
 
     >>> duckdb_type(PrimitiveType(name="int8")), duckdb_type(DecimalType(precision=10, scale=2))
     ('TINYINT', 'decimal(10,2)')
+    >>> inner = Field(name='a"b', type=ListType(element=Field(name="element", type=PrimitiveType(name="varchar"))))
+    >>> print(duckdb_type(StructType(fields=(inner,))))
+    STRUCT("a""b" varchar[])
     """
-    text = type_text(data_type)
-    return _DUCKDB_TYPES.get(text, text)
+    match data_type:
+        case ListType(element=element):
+            return f"{duckdb_type(element.type)}[]"
+        case MapType(key=key, value=value):
+            return f"MAP({duckdb_type(key.type)}, {duckdb_type(value.type)})"
+        case StructType(fields=fields):
+            return f"STRUCT({', '.join(f'{quoted_path((one.name,))} {duckdb_type(one.type)}' for one in fields)})"
+        case PrimitiveType() | DecimalType():
+            text = type_text(data_type)
+            return _DUCKDB_TYPES.get(text, text)
 
 
 def parse_leaf_type(text: str) -> DataType:

@@ -58,6 +58,7 @@ ANSWERS = {
     "FROM t AT (VERSION => 1) SELECT t.k WHERE t.k > 98": [(99,)],
     "WITH a AS (SELECT k FROM t), t AS (SELECT 1 AS one) SELECT count(*), any_value(one) FROM a, t;": [(300, 1)],
     "VALUES (1, 'a')": [(1, "a")],
+    "SELECT count(*) FROM query_table('t') SEMI JOIN query('SELECT 5 AS k FROM other.u LIMIT 1') USING (k)": [(1,)],
 }
 
 
@@ -107,6 +108,9 @@ REFUSED = {
     "SELECT count(*) FROM other.v AT (VERSION => 6)": (UnsupportedFeatureError, "is a view"),
     "SELECT count(*) FROM t AT (VERSION => k)": (UsageError, "number of a snapshot"),
     "SELECT count(*) FROM t AT (TIMESTAMP => 'never')": (UsageError, "needs a constant"),
+    "SELECT table_name FROM information_schema.tables": (UnsupportedFeatureError, "does not list what is in the lake"),
+    "SELECT count(*) FROM duckdb_tables()": (UnsupportedFeatureError, "does not list what is in the lake"),
+    "SELECT * FROM other.nope": (NotFoundError, r"name nope does not exist|\"other.nope\" does not exist(?!.*because)"),
     "SELECT 1; SELECT 2": (UsageError, "one statement at a time"),
     "SELECT (": (UsageError, "syntax error"),
 }
