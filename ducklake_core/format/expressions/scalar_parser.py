@@ -50,6 +50,7 @@ def parse_expression(text: str, schema: Schema, resolve: Resolver = lambda path:
         fresh: exp.Expression = exp.column(*(exp.to_identifier(name, quoted=True) for name in reversed(bound.path[:1])))
         for name in bound.path[1:]:
             fresh = exp.Dot(this=fresh, expression=exp.to_identifier(name, quoted=True))
+        fresh.meta["written"] = column.sql(dialect="duckdb")
         if column is root:
             root = fresh
         else:
@@ -79,6 +80,11 @@ def scalar_of(root: exp.Expression, text: str) -> Scalar:
         return _Parser(text, Schema(columns=())).scalar(root)
     except _Obstacle as obstacle:
         raise UnsupportedFeatureError(str(obstacle)) from obstacle
+
+
+def _as_written(node: exp.Expression) -> str:
+    """A part of an expression with the columns' names as the user wrote them."""
+    return node.transform(lambda part: exp.Var(this=part.meta["written"]) if "written" in part.meta else part).sql(dialect="duckdb")
 
 
 def _column_paths(root: exp.Expression) -> list[tuple[str, ...]]:
@@ -140,7 +146,7 @@ class _Parser:
             case exp.Anonymous() if not node.expressions and node.name.lower() in ("uuidv4", "uuidv7"):
                 return self.call("uuidv7" if node.name.lower() == "uuidv7" else "uuid")
             case _:
-                raise _Obstacle(node.sql(dialect="duckdb"))
+                raise _Obstacle(_as_written(node))
 
     def call(self, function: str, *arguments: exp.Expression) -> Call:
         return Call(function=function, arguments=tuple(self.scalar(argument) for argument in arguments))
@@ -186,7 +192,7 @@ class _Parser:
         try:
             predicate = predicate_of(node, self.text, self.schema, scalars=False)
         except UnsupportedFeatureError as error:
-            raise _Obstacle(node.sql(dialect="duckdb")) from error
+            raise _Obstacle(_as_written(node)) from error
         if needs_sql(predicate):
-            raise _Obstacle(node.sql(dialect="duckdb"))
+            raise _Obstacle(_as_written(node))
         return Test(predicate=predicate)
