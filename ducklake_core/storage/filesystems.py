@@ -6,7 +6,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +30,7 @@ Found = TypeVar("Found")
 _EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
 _AT_ONCE = 16
 _MISSING = "it is missing"
+_S3_PAGE_KEYS = 1000
 # These answer from remembered listings whether a file is there, and other writers make files all the time.
 _UNREMEMBERED = {"use_listings_cache": False}
 
@@ -203,7 +204,8 @@ class Storage:
             return bool(filesystem.exists(inside))
 
     def list(self, prefix: str) -> Iterator[StoredFile]:
-        """All files below a directory, one directory at a time; nothing when it does not exist.
+        """All files below a directory, in S3 as the store tells them page by page, elsewhere a directory at a time; nothing when there is
+        no such directory.
 
         Raises:
             StorageError: The store does not answer, or a directory cannot be read.
@@ -220,9 +222,20 @@ class Storage:
         filesystem, inside = self.filesystem(prefix)
         # Another writer's files may be newer than what a package remembers of a listing.
         filesystem.invalidate_cache()
-        for _, _, files in filesystem.walk(inside.rstrip("/"), detail=True):
-            for info in files.values():
-                yield StoredFile(path=spelled_like(prefix, str(info["name"])), size=int(info["size"] or 0), modified=_modified(info))
+        if protocol_of(prefix) == "s3":
+            yield from _list_s3(filesystem, inside, prefix)
+            return
+        pending = [inside.rstrip("/")]
+        while pending:
+            directory = pending.pop()
+            # Not the package's walk, which takes a directory that cannot be read for an empty one.
+            with suppress(FileNotFoundError):
+                for info in filesystem.ls(directory, detail=True):
+                    name = str(info["name"]).rstrip("/")
+                    if info["type"] != "directory":
+                        yield StoredFile(path=spelled_like(prefix, name), size=int(info["size"] or 0), modified=_modified(info))
+                    elif name != directory:
+                        pending.append(name)
 
     def delete(self, paths: Iterable[str]) -> Deletion:
         """Delete files; what is missing counts as done, and one failure does not stop the others."""
@@ -347,6 +360,29 @@ def _list_local(directory: str) -> Iterator[StoredFile]:
             else:
                 facts = entry.stat()
                 yield StoredFile(path=entry.path, size=facts.st_size, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
+
+
+def _list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:
+    """Whatever directories they are in: their package would hold a whole directory, and the store answers once for each."""
+    bucket, key, _ = filesystem.split_path(inside)
+    directory = f"{key.rstrip('/')}/" if key else ""
+    after: dict[str, str] = {}
+    while True:
+        try:
+            page = filesystem.call_s3("list_objects_v2", filesystem.req_kw, Bucket=bucket, Prefix=directory, MaxKeys=_S3_PAGE_KEYS, **after)
+        except FileNotFoundError:
+            if after:
+                raise
+            return
+        for found in page.get("Contents") or ():
+            # Some tools make an object of no bytes for a directory.
+            if not found["Key"].endswith("/"):
+                yield StoredFile(path=spelled_like(prefix, f"{bucket}/{found['Key']}"), size=found["Size"], modified=_modified(found))
+        if not page.get("IsTruncated"):
+            return
+        before, after = after, {"ContinuationToken": page.get("NextContinuationToken") or ""}
+        if after == before or not after["ContinuationToken"]:
+            raise OSError(f"the store says that there are more objects below {inside}, but not how to go on")
 
 
 def _modified(info: Mapping[str, Any]) -> datetime | None:

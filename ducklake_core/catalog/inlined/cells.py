@@ -40,16 +40,16 @@ def cells_array(cells: Sequence[Any], old: Field, new: Field, abilities: Abiliti
         SchemaError: A cell is not a value of the column; also as Arrow says it.
         UnsupportedFeatureError: The column cannot be read from this database.
     """
-    quick = _parsed(cells, old)
+    kinds = set(map(type, cells)) - {type(None)}
+    quick = _parsed(cells, kinds, old)
     if quick is not None:
         return quick if old.type == new.type else promote(quick, new)
-    held = cells if _are_plain(cells, old) else [_decoded(cell, old, abilities) for cell in cells]
+    held = cells if _are_plain(kinds, old) else [_decoded(cell, old, abilities) for cell in cells]
     return stored_array(held, old, new)
 
 
-def _parsed(cells: Sequence[Any], column: Field) -> ArrowArray | None:
+def _parsed(cells: Sequence[Any], kinds: set[type], column: Field) -> ArrowArray | None:
     """Cells that Arrow parses as we do, a hundred times as fast; None when there are others among them, and each has to be looked at."""
-    kinds = set(map(type, cells)) - {type(None)}
     if kinds == {int} and column.type == BOOLEAN and set(cells) <= {0, 1, None}:
         return pa.array(cells, pa.int8()).cast(pa.bool_())
     if kinds != {str} or not (column.type in (FLOAT64, DATE, TIMESTAMP) or isinstance(column.type, DecimalType)):
@@ -63,9 +63,8 @@ def _parsed(cells: Sequence[Any], column: Field) -> ArrowArray | None:
         return None
 
 
-def _are_plain(cells: Sequence[Any], column: Field) -> bool:
+def _are_plain(kinds: set[type], column: Field) -> bool:
     """Whether all cells are values already: looking at each costs more than everything else."""
-    kinds = set(map(type, cells)) - {type(None)}
     if column.type in (VARCHAR, JSON):
         return kinds <= {str}
     return (kinds <= {int} and column.type in INTEGERS) or (kinds <= {float} and column.type in FLOATS)

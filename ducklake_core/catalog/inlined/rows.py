@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -158,13 +159,27 @@ def stored_batches(
     # Elsewhere the driver itself asks for rows as they are wanted, and a buffer in between costs more than the rows.
     streamed = {"yield_per": BATCH_ROWS} if reader.connection.dialect.supports_server_side_cursors else {}
     with form.fetch(reader, EVERY_VERSION, ordered=ordered, **streamed) as found:
+        fetch = _plain_rows(found.cursor) if form.abilities.has_untyped_cells else found.fetchmany
         while True:
             with paused_collector():
-                rows = found.fetchmany(BATCH_ROWS)
+                rows = fetch(BATCH_ROWS)
                 part = form.table_of(rows) if rows else None
             if part is None:
                 return
             yield part
+
+
+def _plain_rows(cursor: Any) -> Callable[[int], Sequence[Any]]:
+    """The driver's rows where SQLAlchemy has nothing to do for them but to make rows of its own, which takes a fifth of the reading."""
+
+    def fetch(size: int) -> Sequence[Any]:
+        try:
+            found: Sequence[Any] = cursor.fetchmany(size)
+        except sqlite3.Error as error:
+            raise DBAPIError(None, None, error) from error
+        return found
+
+    return fetch
 
 
 def _read(

@@ -238,6 +238,20 @@ def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypat
     with DuckLake.connect(lake_address.url) as lake:
         done = lake.flush_inlined_data()
         assert done.failed_steps == ()
-        found = lake.table("t").scan(with_virtual=["rowid"]).to_arrow().to_pylist()
+        found = lake.table("t").scan(columns=["a", "rowid"]).to_arrow().to_pylist()
         assert [row["rowid"] for row in found][2:] == [0, 1, 4, 5, 6], found
         assert lake.table("plain").to_arrow()["a"].to_pylist() == [0, 1, 2, 3, 4]
+
+
+def test_text_that_is_none_fails_one_table(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
+        duck.run("CREATE TABLE t AS SELECT 'a' AS a", "CREATE TABLE other AS SELECT 'b' AS b")
+    with DuckLake.connect(sqlite_address.url) as lake:
+        with lake.database.write() as connection:
+            (name,) = connection.exec_driver_sql("SELECT table_name FROM ducklake_inlined_data_tables ORDER BY table_id LIMIT 1").one()
+            connection.exec_driver_sql(f"UPDATE {name} SET a = CAST(x'ff' AS TEXT)")
+        done = lake.flush_inlined_data()
+        assert [failure.partition(":")[0] for failure in done.failures] == ["main.t"]
+        assert "UTF-8" in done.failures[0]
+        assert lake.table("other").to_arrow()["b"].to_pylist() == ["b"]
+        assert done.rows_flushed == 1

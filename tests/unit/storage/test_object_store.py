@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core.engines.arrow.write import write_table
 from ducklake_core.engines.arrow.write_state import WriteState
-from ducklake_core.errors import DuckLakeError, NotFoundError
+from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.types.arrow_types import from_arrow_schema
 from ducklake_core.format.types.schema import with_ids
+from ducklake_core.storage import filesystems
+from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.parquet_footer import read_footer
 from tests.support.s3 import S3Server
 
@@ -48,4 +52,67 @@ def test_refused_credentials_are_not_shown(s3: S3Server) -> None:
     with pytest.raises(DuckLakeError) as caught:
         write_table(TABLE, state)
     assert "s3://lake/x/" in str(caught.value)
+    with pytest.raises(StorageError, match="cannot list s3://lake/x/"):
+        list(wrong.list("s3://lake/x/"))
     assert "a-wrong-secret-key" not in repr(caught.value) + str(caught.value)
+
+
+def test_files_are_listed_page_by_page_over_all_directories(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page is asked for when the files of the one before are gone, so that no more than a page is held."""
+    monkeypatch.setattr(filesystems, "_S3_PAGE_KEYS", 3)
+    storage = s3.storage()
+    made = {f"s3://lake/paged/{'ab'[number % 2]}/{number}.parquet": number for number in range(8)} | {"s3://lake/paged/top.parquet": 8}
+    for path, size in made.items():
+        with storage.open_output(path) as output:
+            output.write(b"x" * size)
+    with storage.open_output("s3://lake/paged-other/0.parquet") as output:
+        output.write(b"x")
+    filesystem, _ = storage.filesystem("s3://lake/")
+    asked: list[str] = []
+    original = type(filesystem).call_s3
+
+    def counted(self: Any, method: str, *args: Any, **options: Any) -> Any:
+        asked.append(method)
+        return original(self, method, *args, **options)
+
+    monkeypatch.setattr(type(filesystem), "call_s3", counted)
+    files = storage.list("s3://lake/paged/")
+    first = [next(files) for _ in range(3)]
+    assert asked == ["list_objects_v2"]
+    found = [*first, *files]
+    assert {file.path: file.size for file in found} == made
+    assert len(found) == len(made)
+    assert all(file.modified is not None for file in found)
+    assert asked == ["list_objects_v2"] * 3
+    assert list(storage.list("s3://lake/nothing/")) == []
+    assert list(storage.list("s3://no-such-bucket/nothing/")) == []
+
+
+@pytest.mark.parametrize("token", [None, "same"])
+def test_a_store_that_does_not_say_how_to_go_on_is_told_of(s3: S3Server, monkeypatch: pytest.MonkeyPatch, token: str | None) -> None:
+    storage = s3.storage()
+    filesystem, _ = storage.filesystem("s3://lake/")
+    page = {"Contents": [], "IsTruncated": True, "NextContinuationToken": token}
+    monkeypatch.setattr(type(filesystem), "call_s3", lambda *_args, **_options: page)
+    with pytest.raises(StorageError, match="not how to go on"):
+        list(storage.list("s3://lake/paged/"))
+
+
+def test_a_directory_that_cannot_be_listed_is_not_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages of stores leave such directories out unless they are told not to."""
+    storage = Storage()
+    filesystem, _ = storage.filesystem("memory://a/")
+    filesystem.pipe({"/a/b/1": b"1", "/a/c/2": b"22"})
+    assert sorted(file.size for file in storage.list("memory://a/")) == [1, 2]
+    assert list(storage.list("memory://nothing/")) == []
+    real = type(filesystem).ls
+
+    def refusing(self: Any, path: str, **options: Any) -> Any:
+        if path.endswith("c"):
+            raise PermissionError(path)
+        return real(self, path, **options)
+
+    monkeypatch.setattr(type(filesystem), "ls", refusing)
+    with pytest.raises(StorageError, match="cannot list memory://a/"):
+        list(storage.list("memory://a/"))
+    filesystem.rm("/a", recursive=True)
