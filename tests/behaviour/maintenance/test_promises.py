@@ -90,9 +90,10 @@ def test_a_live_file_of_an_unknown_scheme_is_no_orphan(sqlite_address: LakeAddre
     lake.close()
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(4)
+@pytest.mark.parametrize("fault", ["missing file", "corrupt footer", "unknown type"])
 @pytest.mark.parametrize("command", ["merge", "rewrite --delete-threshold 0", "flush", "checkpoint", "check --level footers"])
-def test_one_bad_table_is_told_and_makes_the_exit_code_1(sqlite_address: LakeAddress, command: str) -> None:
+def test_one_bad_table_is_told_and_makes_the_exit_code_1(sqlite_address: LakeAddress, command: str, fault: str) -> None:
     lake = lake_of_files(sqlite_address)
     for name in ("bad", "good"):
         for start in (0, 50):
@@ -101,21 +102,28 @@ def test_one_bad_table_is_told_and_makes_the_exit_code_1(sqlite_address: LakeAdd
             lake.table(name).delete("n >= 60")
         lake.set_option("data_inlining_row_limit", 10, table=name)
         lake.write(name, pa.table({"n": [1]}))
-    if command == "flush":
-        # An inlined value that is none.
-        inlined = f"ducklake_inlined_data_{lake.table('bad').state.id}_%"
-        table = SpoiledLake(sqlite_address).value(f"SELECT table_name FROM ducklake_inlined_data_tables WHERE table_name LIKE '{inlined}'")
-        SpoiledLake(sqlite_address).edit(f"UPDATE {table} SET n = 'none'")
+    number, spoiled = lake.table("bad").state.id, SpoiledLake(sqlite_address)
+    if fault == "unknown type":
+        spoiled.edit(f"UPDATE ducklake_column SET column_type = 'int7' WHERE table_id = {number}")
+    elif command == "flush":
+        # An inlined value that is none: a flush reads no file.
+        table = spoiled.value(
+            f"SELECT table_name FROM ducklake_inlined_data_tables WHERE table_name LIKE 'ducklake_inlined_data_{number}_%'"
+        )
+        spoiled.edit(f"UPDATE {table} SET n = 'none'")
     else:
-        Path(lake.table("bad").list_files()[-1].path).unlink()
+        file = Path(lake.table("bad").list_files()[-1].path)
+        held = file.read_bytes()
+        file.unlink() if fault == "missing file" else file.write_bytes(held[:-20] + bytes(20))
     lake.close()
     result = CliRunner().invoke(app, [*command.split(), "--json"], env={"DUCKLAKE_URL": sqlite_address.url})
     assert result.exit_code == FOUND, result.output
     told = json.loads(result.stdout)
     if command.startswith("check "):
-        assert [(one["code"], one["table"]) for one in told["findings"]] == [("file-missing", "main.bad")]
+        code = {"missing file": "file-missing", "corrupt footer": "footer-unreadable", "unknown type": "type-unknown"}[fault]
+        assert [(one["code"], one["table"]) for one in told["findings"]] == [(code, "main.bad")]
         return
     failed = [step for step in told["steps"] if step["outcome"] == "failed"]
     assert {step["target"] for step in failed} == {"main.bad"}
     assert all(step["reason"] for step in failed)
-    assert any(step["outcome"] == "done" and step["target"] == "main.good" for step in told["steps"])
+    assert {step["target"] for step in told["steps"] if step["outcome"] == "done"} >= {"main.good"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.property.histories.divergences import ReferenceBrokeError, reference_
 from tests.property.histories.play import shown, told
 from tests.property.histories.sketch import look
 from tests.property.histories.steps import first_steps, next_step
+from tests.support.object_stores import ObjectStore
 from tests.support.oracle import LakeAddress, Oracle, attached
 
 NOW = timedelta(0)
@@ -35,14 +35,21 @@ Verb = tuple[str, Callable[..., Any]]
 
 
 class Keeping:
-    """One lake, which is never open twice, so that a catalog in a DuckDB file can be kept as well."""
+    """One lake, never open twice, so that its catalog can be in a DuckDB file too; its files are in a store if one is given."""
 
-    def __init__(self, address: LakeAddress, limit: int) -> None:
+    def __init__(self, address: LakeAddress, limit: int, store: ObjectStore | None = None) -> None:
         self.address = address
+        self.store = store
         self.options = f"DATA_INLINING_ROW_LIMIT {limit}"
         self.done: list[str] = []
         self.verbs: Counter[str] = Counter()
         self.readings = 0
+
+    def _attached(self) -> AbstractContextManager[Oracle]:
+        return attached(self.address, self.options, before=None if self.store is None else self.store.know)
+
+    def _connect(self) -> DuckLake:
+        return DuckLake.connect(self.address.url, storage_options=None if self.store is None else self.store.options)
 
     def live(self, seeds: Sequence[int]) -> None:
         """A step for each seed: changes by DuckDB and by us, then maintenance by DuckDB and by us."""
@@ -59,7 +66,7 @@ class Keeping:
             raise
 
     def _change(self, actions: Sequence[Action]) -> None:
-        with attached(self.address, self.options) as duck:
+        with self._attached() as duck:
             for action in actions:
                 self._perform(duck, action)
 
@@ -68,7 +75,7 @@ class Keeping:
             return
         self.done.append(action.text)
         try:
-            duck.run(action.text.replace(FOLDER, str(Path(self.address.data_path).parent)))
+            duck.run(action.text.replace(FOLDER, self.address.data_path.rstrip("/").rpartition("/")[0]))
         except duckdb.Error as error:
             self.done.append(f"  refused: {str(error)[:150]}")
             reference_failure(error, action.text)
@@ -78,23 +85,23 @@ class Keeping:
     def _theirs(self, draw: Random) -> None:
         """Some statements, and now and then maintenance; a connection each, as options count from the next one on."""
         for _ in range(draw.randint(1, 3)):
-            with attached(self.address, self.options) as duck:
+            with self._attached() as duck:
                 for action in next_step(draw, duck):
                     self._perform(duck, action)
         if draw.random() < 0.4:
-            with attached(self.address, self.options) as duck:
+            with self._attached() as duck:
                 for action in draw.choice(THEIR_UPKEEP)(draw, look(duck)):
                     self._perform(duck, action)
 
     def _ours(self, draw: Random) -> None:
-        lake = DuckLake.connect(self.address.url)
+        lake = self._connect()
         try:
             if draw.random() < 0.5:
                 self._write(lake, draw)
         finally:
             lake.close()
         theirs = self._their_reading()
-        lake = DuckLake.connect(self.address.url)
+        lake = self._connect()
         try:
             self._keep(lake, draw)
         finally:
@@ -187,7 +194,7 @@ class Keeping:
     def _their_reading(self) -> dict[tuple[int, str], Counter[str]]:
         """What DuckDB reads of every table at every snapshot that is left, but where it fails by a fault of its own."""
         found: dict[tuple[int, str], Counter[str]] = {}
-        with attached(self.address, self.options) as duck:
+        with self._attached() as duck:
             for (number,) in duck.rows("SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1"):
                 for name in tables_at(duck, int(str(number))):
                     try:
