@@ -129,17 +129,17 @@ def dying_at(last: int) -> Iterator[list[str]]:
 
     real_run, real_ask, real_commit = PipelinedStatements.run, PipelinedStatements.ask, Database.commit
 
-    def run(self: PipelinedStatements, *given: Any) -> None:
+    def run(self: PipelinedStatements, *given: Any, **more: Any) -> None:
         step(str(given[0]))
-        real_run(self, *given)
+        real_run(self, *given, **more)
 
-    def ask(self: PipelinedStatements, *given: Any) -> Any:
+    def ask(self: PipelinedStatements, *given: Any, **more: Any) -> Any:
         step(str(given[0]))
-        return real_ask(self, *given)
+        return real_ask(self, *given, **more)
 
     @contextmanager
-    def commit(self: Database, *given: Any) -> Iterator[Any]:
-        with real_commit(self, *given) as statements:
+    def commit(self: Database, *given: Any, **more: Any) -> Iterator[Any]:
+        with real_commit(self, *given, **more) as statements:
             yield statements
             step("COMMIT")
         step("after a COMMIT")
