@@ -196,4 +196,5 @@ def _uncommitted(file: WrittenFile, number: int, directory: str, snapshot_id: in
         row_id_start=None,
         begin_snapshot=snapshot_id + 1,
         encryption_key=file.encryption_key,
+        row_group_count=file.row_group_count,
     )

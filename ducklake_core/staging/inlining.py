@@ -6,11 +6,17 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.inlined.ddl import may_inline
 from ducklake_core.catalog.inlined.encoding import is_readable
+from ducklake_core.catalog.inlined.variants import holds_variants
 from ducklake_core.format.files.inlined_rows import MOST_BYTES, InlinedRows, inlined_rows_of
+from ducklake_core.format.types.data_types import VARIANT
+from ducklake_core.format.values.variant_encoding import is_readable_variant
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ducklake_core.engines.arrow.write_state import WriteState
     from ducklake_core.engines.frame import Frame
+    from ducklake_core.format.types.data_types import Field
     from ducklake_core.format.types.schema import Schema
 
 
@@ -53,5 +59,14 @@ def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
     """Whether DuckDB reads all values of rows that have the columns of a schema, once they are in the catalog, and flushes them."""
     if state.flush is not None and not state.flush.allows(rows, schema, state.partition_spec):
         return False
+    if not all(_can_be_flushed(column, values) for values, column in zip(rows.columns, schema, strict=True)):
+        return False
     nested = [(values, column.type) for values, column in zip(rows.columns, schema, strict=True) if not column.is_leaf]
     return all(is_readable(value, kind) for values, kind in nested for value in values)
+
+
+def _can_be_flushed(column: Field, values: Sequence[object]) -> bool:
+    """Whether DuckDB can write a column to files, as far as variants are concerned: it writes none inside of other values."""
+    if column.type == VARIANT:
+        return all(is_readable_variant(value["metadata"], value["value"]) for value in values if isinstance(value, dict))
+    return not holds_variants(column.type)

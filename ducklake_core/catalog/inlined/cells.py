@@ -31,6 +31,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.values.arrow_cast import constant_array
 from ducklake_core.format.values.leaf_cast import from_values
+from ducklake_core.format.values.variant_encoding import plain_metadata
 
 
 def cells_array(cells: Sequence[Any], old: Field, new: Field, abilities: Abilities) -> ArrowArray:
@@ -122,10 +123,17 @@ def stored_array(values: Sequence[Any], old: Field, new: Field) -> ArrowArray:
             items = stored_array([value for _, value in pairs], old_value, new_value)
             return _list_array(pa.MapArray, _offsets(values), keys, items, type=to_arrow_type(new.type))
         case PrimitiveType(name="variant"), _:
-            return from_values([None if value is None or value["value"] == NULL_VARIANT else value for value in values], old.type)
+            return from_values([_as_in_files(value) for value in values], old.type)
         case _:
             array = from_values(values, old.type)
             return array if old.type == new.type else promote(array, new)
+
+
+def _as_in_files(variant: Any) -> object:
+    """A variant as it reads from files: NULL for null, and a dictionary that says that it is sorted only when it is."""
+    if variant is None or variant["value"] == NULL_VARIANT:
+        return None
+    return {"metadata": plain_metadata(variant["metadata"]), "value": variant["value"]}
 
 
 def _list_array(kind: Any, *parts: ArrowArray, type: ArrowType) -> ArrowArray:  # noqa: A002

@@ -27,7 +27,7 @@ from sqlalchemy.types import TypeEngine
 from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.catalog.database.duckdb_dialect import NativeType
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS, CatalogTables
-from ducklake_core.format.types.data_types import NULL, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.data_types import NULL, VARIANT, DataType, DecimalType, Field, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.versions import FormatVersion
@@ -37,9 +37,11 @@ _MOST_COLUMNS = 1600
 """Of a table in PostgreSQL; in SQLite it is 2000. DuckDB fails beyond."""
 _RESERVED = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id", "rowid"})
 """Names that DuckDB refuses; and one whose NULLs it does not find in SQLite, which calls the place of a row so."""
-_NEVER_INLINED = frozenset({"geometry", "variant"})
+_NEVER_INLINED = frozenset({"geometry"})
 
 _SQLITE_INTEGERS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+
+_SQLITE_BINARIES = frozenset({"blob", "variant"})
 
 _POSTGRESQL: dict[str, TypeEngine[Any]] = {
     "boolean": Boolean(),
@@ -58,6 +60,7 @@ _POSTGRESQL: dict[str, TypeEngine[Any]] = {
     "varchar": LargeBinary(),
     "json": LargeBinary(),
     "blob": LargeBinary(),
+    "variant": LargeBinary(),
     "uuid": Uuid(),
 }
 
@@ -83,9 +86,9 @@ def may_inline(schema: Schema, version: FormatVersion) -> bool:
     """Whether rows of these columns can be inlined on every database; otherwise there is no table for them."""
     if len(schema) + INLINED_SYSTEM_COLUMNS > _MOST_COLUMNS:
         return False
-    for node in schema.walk():
-        if isinstance(node.type, PrimitiveType) and node.type.name in _NEVER_INLINED:
-            return False
+    never = _NEVER_INLINED if version.inlines_variants else _NEVER_INLINED | {VARIANT.name}
+    if any(isinstance(node.type, PrimitiveType) and node.type.name in never for node in schema.walk()):
+        return False
     reserved = _RESERVED.union(version.inlined_columns.names)
     return all(folded(c.name) not in reserved and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
 
@@ -127,7 +130,7 @@ def _sqlite_type(data_type: DataType) -> TypeEngine[Any]:
         return BigInteger()
     if data_type == NULL:
         return BigInteger()
-    if isinstance(data_type, PrimitiveType) and data_type.name == "blob":
+    if isinstance(data_type, PrimitiveType) and data_type.name in _SQLITE_BINARIES:
         return LargeBinary()
     return String()
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.catalog.inlined.nested_text import MARK
+from ducklake_core.catalog.inlined.variants import join_variant
 from ducklake_core.format.types.data_types import JSON, VARCHAR, DataType, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.values.value_text import to_cast_text
 
@@ -32,6 +33,8 @@ def encoder(data_type: DataType, abilities: Abilities) -> Encode:
     match data_type.name:
         case "blob":
             return _as_it_is
+        case "variant":
+            return lambda value: join_variant(value) if isinstance(value, dict) else None
         case "varchar" | "json":
             return _utf8 if text_as_bytes else _as_it_is
         case "boolean" if abilities.boolean_as_integer:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Executable, TableClause, bindparam, column, insert, select
+from sqlalchemy import ColumnElement, Executable, TableClause, bindparam, column, insert, select
 from sqlalchemy.types import NullType
 
 from ducklake_core.catalog.changes import InsertInlinedRows
@@ -12,7 +13,9 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
 from ducklake_core.catalog.inlined.encoding import encoder
+from ducklake_core.catalog.inlined.variants import from_bytes
 from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.format.types.data_types import VARIANT
 
 _BATCH_VALUES = 30_000
 """Parameters of one statement: SQLite takes 32,766, PostgreSQL 65,535."""
@@ -29,7 +32,11 @@ def insert_inlined_rows(statements: Statements, database: Database, change: Inse
     def build() -> Executable:
         table = database.tables.inlined_data(change.table_name, names)
         # Parameters are numbered: a user's column may have any name.
-        return insert(table).values({column: bindparam(f"p{number}", type_=NullType()) for number, column in enumerate(table.c)})
+        cells: list[ColumnElement[Any]] = [bindparam(f"p{number}", type_=NullType()) for number in range(len(table.c))]
+        if database.abilities.inlined_as_is:
+            own = zip(change.columns, cells[INLINED_SYSTEM_COLUMNS:], strict=True)
+            cells[INLINED_SYSTEM_COLUMNS:] = [from_bytes(cell) if column.type == VARIANT else cell for column, cell in own]
+        return insert(table).values(dict(zip(table.c, cells, strict=True)))
 
     parameters = parameters_of(change, database)
     size = max(1, _BATCH_VALUES // (INLINED_SYSTEM_COLUMNS + len(names)))

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from ducklake_core.catalog.inlined.variants import split_variant
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.types.data_types import INTERVAL, DataType, ListType, MapType, StructType
+from ducklake_core.format.types.data_types import BLOB, INTERVAL, VARIANT, DataType, ListType, MapType, StructType
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.values.interval_text import Interval, parse_interval
 from ducklake_core.format.values.value_text import from_cast_text
@@ -61,6 +62,9 @@ def parse_leaf(text: str, data_type: DataType) -> object:
     >>> parse_leaf("1 year 2 mons +3 days -04:05:06", INTERVAL) == parse_leaf("14 months 3 days -14706000000 microseconds", INTERVAL)
     True
     """
+    if data_type == VARIANT:
+        binary = from_cast_text(text, BLOB)
+        return split_variant(binary) if isinstance(binary, bytes) else None
     if data_type != INTERVAL:
         return from_cast_text(text, data_type)
     # PostgreSQL says "mons" and "+3 days"; SQL literals of DuckDB count microseconds.

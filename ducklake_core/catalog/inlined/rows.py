@@ -17,7 +17,7 @@ from ducklake_core.catalog.inlined.cells import cells_array
 from ducklake_core.catalog.inlined.variants import holds_variants, plain_cell
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
-from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, SchemaError, UnsupportedFeatureError
+from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, CorruptFileError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import InlinedTable, TableState
 from ducklake_core.format.types.arrow_types import ArrowArray, to_arrow_schema
@@ -260,8 +260,8 @@ class _StoredForm:
     def _array(self, column: Field, old: Field, cells: Sequence[Any]) -> ArrowArray:
         try:
             return cells_array(cells, old, column, self.abilities)
-        except (SchemaError, pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
-            reason = error.message if isinstance(error, SchemaError) else error
+        except (SchemaError, CorruptFileError, pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
+            reason = error.message if isinstance(error, SchemaError | CorruptFileError) else error
             raise UnsupportedFeatureError(
                 f"column {column.name!r} of {self.table.qualified_name} has an inlined value in {self.source.name} that cannot be read "
                 f"({reason}); flush the inlined rows with DuckDB, or delete them",

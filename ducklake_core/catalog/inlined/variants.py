@@ -1,19 +1,22 @@
 """Variants among inlined rows, in the encoding of Parquet.
 
 DuckDB files are asked for it: the own text of a variant inside another value would lose its type. SQLite and PostgreSQL hold, from version
-1.1 on, its two binaries one after the other in a cell.
+1.1 on, its two binaries one after the other in a cell; inside lists, maps and structs the text of that blob.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, column, func, literal_column
+from sqlalchemy import ColumnElement, case, cast, column, func, literal_column
 from sqlalchemy.sql import quoted_name
 
+from ducklake_core.catalog.database.duckdb_dialect import NativeType
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.data_types import BLOB, VARIANT, DataType, Field, ListType, MapType, StructType, children_of, with_children
+from ducklake_core.format.values.variant_encoding import plain_metadata
 
 NULL_VARIANT = b"\0"
 """The value of a variant that is null: as in files, it is NULL."""
@@ -35,6 +38,20 @@ def split_variant(cell: bytes) -> dict[str, bytes]:
     if strings > len(cell) or end >= len(cell):
         raise SchemaError("it is a variant that is cut short")
     return {"metadata": cell[:end], "value": cell[end:]}
+
+
+def join_variant(value: Mapping[str, bytes]) -> bytes:
+    """The bytes of a variant as a cell holds them, or DuckDB turns them into its own form; the inverse of :func:`split_variant`.
+
+    >>> join_variant({"metadata": b"\\x01\\0\\0", "value": b"\\x0c\\x07"}).hex()
+    '0100000c07'
+    """
+    return plain_metadata(value["metadata"]) + value["value"]
+
+
+def from_bytes(cell: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The variant of a DuckDB file that :func:`join_variant` gave the bytes of; NULL of NULL."""
+    return func.variant_bytes_to_variant(cast(cell, NativeType("BLOB")))
 
 
 def holds_variants(data_type: DataType) -> bool:

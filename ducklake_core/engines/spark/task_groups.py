@@ -52,6 +52,8 @@ class TaskGroup:
 def split_tasks(tasks: Sequence[Work], *, least: int = _LEAST_GROUPS) -> list[Work]:
     """The same rows with large files in parts, so that one of them does not keep a single core busy.
 
+    A row group is read as a whole, so there are no more parts than row groups where the catalog counts them.
+
     Args:
         tasks: Files to read.
         least: So many parts in all, as far as they stay above a few megabytes.
@@ -61,7 +63,7 @@ def split_tasks(tasks: Sequence[Work], *, least: int = _LEAST_GROUPS) -> list[Wo
 
 
 def _parts(task: Work, most: int) -> Iterator[Work]:
-    count = min(-(-task.file.file_size_bytes // most), task.file.record_count)
+    count = min(-(-task.file.file_size_bytes // most), task.file.record_count, task.file.row_group_count or sys.maxsize)
     if count <= 1:
         yield task
         return

@@ -11,7 +11,7 @@ import pyarrow as pa
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.statistics import COMPARED_AS_TEXT
 from ducklake_core.format.types.arrow_types import ArrowArray
-from ducklake_core.format.types.data_types import INTERVAL, Field, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.data_types import INTERVAL, VARIANT, Field, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.leaf_cast import cast_leaf
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_cast_text
@@ -134,7 +134,7 @@ def _statistics(values: Sequence[Any], field: Field) -> Iterator[ColumnStatistic
 
 def _bounds(values: Sequence[Any], leaf: Field) -> tuple[str | None, str | None]:
     """Texts of the least and the greatest value; NaN counts as the greatest, and what DuckDB compares as text is so here."""
-    if not values:
+    if not values or leaf.type == VARIANT:
         return None, None
     if isinstance(leaf.type, PrimitiveType) and leaf.type.name in COMPARED_AS_TEXT:
         texts = [to_cast_text(value, leaf.type) for value in values]

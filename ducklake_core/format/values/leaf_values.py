@@ -15,6 +15,7 @@ timestamp_ns                                    int, nanoseconds
 varchar, json                                   str
 uuid                                            str, lower case with dashes (sorts like the bytes)
 blob                                            bytes
+variant                                         dict of the binaries ``metadata`` and ``value``
 interval                                        :class:`~ducklake_core.format.values.interval_text.Interval`
 ==============================================  =========================================================================
 """

@@ -24,6 +24,12 @@ DATE, TIMESTAMPTZ, TIMESTAMP, FLOAT32, BINARY, STRING, TIME, TIMESTAMPTZ_NS, TIM
 
 _SHORT_STRING, _OBJECT, _ARRAY = 1, 2, 3
 _SORTED = 0x10
+_MOST_DEPTH = 64
+_MOST_DIGITS = 38
+_MICROSECONDS_OF_A_DAY = 86_400_000_000
+_DECIMALS = (8, 9, 10)
+_SIZES = {0: 0, 1: 0, 2: 0, 3: 1, 4: 2, 5: 4, 6: 8, 7: 8, 8: 5, 9: 9, 10: 17, 11: 4, 12: 8, 13: 8, 14: 4, 17: 8, 19: 8, 20: 16}
+"""Bytes after the first, by the number of a type, of types that have always as many and that DuckDB keeps as they are."""
 
 
 @lru_cache(maxsize=1024)
@@ -141,6 +147,97 @@ def object_fields(value: bytes, metadata: bytes) -> dict[str, bytes] | None:
         return {names[number]: value[start + offset : start + ends[offset]] for number, offset in zip(ids, offsets, strict=False)}
     except (IndexError, KeyError) as error:
         raise CorruptFileError("a variant refers to a field name or value that it does not have") from error
+
+
+def is_readable_variant(metadata: bytes, value: bytes) -> bool:
+    """Whether DuckDB reads a variant from bytes without another's care, and gives it back as it was.
+
+    It fails in every query of a table of which it cannot read one cell, has no timestamps with a time zone in nanoseconds, and
+    takes whatever follows a dictionary for the value.
+
+    >>> is_readable_variant(EMPTY_METADATA, INT8 + b"a"), is_readable_variant(EMPTY_METADATA, INT8), is_readable_variant(b"", NULL)
+    (True, False, False)
+    """
+    try:
+        names = field_names(metadata)
+        return len(metadata) == _metadata_size(metadata) and _end(value, 0, len(value), len(names), 0) == len(value)
+    except CorruptFileError:
+        return False
+
+
+def _metadata_size(metadata: bytes) -> int:
+    width = (metadata[0] >> 6) + 1
+    count = int.from_bytes(metadata[1 : 1 + width], "little")
+    return 1 + width * (count + 2) + _numbers(metadata, 1 + width * (count + 1), 1, width)[0]
+
+
+def _end(value: bytes, start: int, limit: int, names: int, depth: int) -> int:
+    """Where the value that begins at a place ends.
+
+    Raises:
+        CorruptFileError: It is no value, ends later than it may, or is nested too deep.
+    """
+    if start >= limit or depth > _MOST_DEPTH:
+        raise CorruptFileError("a variant is cut off, or too deep")
+    kind, number = value[start] & 3, value[start] >> 2
+    if kind in (_OBJECT, _ARRAY):
+        end = _container_end(value, start, limit, names, depth)
+    elif kind == _SHORT_STRING:
+        end = start + 1 + number
+        _check_text(value[start + 1 : end])
+    elif number in (BINARY[0] >> 2, STRING[0] >> 2):
+        end = start + 5 + _numbers(value, start + 1, 1, 4)[0]
+        _check_text(value[start + 5 : end] if number == STRING[0] >> 2 else b"")
+    else:
+        end = start + 1 + _primitive_size(value[start + 1 : start + 18], number)
+    if end > limit:
+        raise CorruptFileError("a variant is cut off")
+    return end
+
+
+def _container_end(value: bytes, start: int, limit: int, names: int, depth: int) -> int:
+    kind, detail = value[start] & 3, value[start] >> 2
+    count_width = 4 if detail & (0x10 if kind == _OBJECT else 0x04) else 1
+    width, id_width = (detail & 3) + 1, (detail >> 2 & 3) + 1 if kind == _OBJECT else 0
+    count = _numbers(value, start + 1, 1, count_width)[0]
+    after = start + 1 + count_width
+    ids = _numbers(value, after, count, id_width) if id_width else []
+    offsets = _numbers(value, after + count * id_width, count + 1, width)
+    first = after + count * id_width + (count + 1) * width
+    if len(set(ids)) < len(ids) or any(number >= names for number in ids):
+        raise CorruptFileError("a variant refers to a field name that it does not have, or twice to one")
+    end = first + offsets[-1]
+    if end > limit:
+        raise CorruptFileError("a variant is cut off")
+    # Side by side, in any order: then the size of what is read is the size of what is there.
+    place = first
+    for offset in sorted(offsets[:-1]):
+        if first + offset != place:
+            raise CorruptFileError("a variant has values that overlap, or lie apart")
+        place = _end(value, place, end, names, depth + 1)
+    if place != end:
+        raise CorruptFileError("a variant has more bytes than values")
+    return end
+
+
+def _primitive_size(following: bytes, number: int) -> int:
+    if number not in _SIZES:
+        raise CorruptFileError("a variant holds a value of a type that DuckDB does not have")
+    size = _SIZES[number]
+    if number in _DECIMALS:
+        digits = int.from_bytes(following[1:size], "little", signed=True)
+        if following[:1] > bytes([_MOST_DIGITS]) or abs(digits) >= 10**_MOST_DIGITS:
+            raise CorruptFileError("a variant holds a decimal of too many digits")
+    elif number == TIME[0] >> 2 and not 0 <= int.from_bytes(following[:size], "little", signed=True) < _MICROSECONDS_OF_A_DAY:
+        raise CorruptFileError("a variant holds a time outside of a day")
+    return size
+
+
+def _check_text(text: bytes) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError("a variant holds a string that is not UTF-8") from error
 
 
 def _numbers(data: bytes, start: int, count: int, width: int) -> list[int]:

@@ -132,3 +132,13 @@ def test_large_files_are_split_without_gap_or_overlap() -> None:
     assert ranges[-1][1] > 10**15
     assert all(left[1] == right[0] for left, right in itertools.pairwise(ranges))
     assert len(bin_pack(parts)) == 8
+
+
+@pytest.mark.parametrize(("groups", "rows"), [(1, 122_880), (3, 245_761), (7, 7 * 122_880), (10, 9 * 122_880 + 1)])
+def test_files_have_no_more_parts_than_row_groups(groups: int, rows: int) -> None:
+    """Each part gets a row group, also when the last of them is shorter than the others."""
+    file = replace(FILE, record_count=rows, file_size_bytes=1 << 30, row_group_count=groups)
+    found = [part.rows or (0, rows) for part in split_tasks([FileTask(file=file)])]
+    starts = range(0, rows, 122_880)
+    assert [sum(first <= start < end for start in starts) for first, end in found] == [1] * groups
+    assert len(split_tasks([FileTask(file=replace(file, row_group_count=None))])) == 16
