@@ -253,6 +253,10 @@ def _read_vector(storage: Storage, file: DeleteFile) -> DeletedPositions:
     if not is_container(content):
         return DeletedPositions(positions=read_deletion_vector(content, where))
     found = read_container(content, where)
+    newest = None if found.snapshots is None or not len(found.snapshots) else int(found.snapshots.max())
+    if None not in (newest, file.partial_max) and newest != file.partial_max:
+        message = f"the newest deletes in the Puffin file {where} are of snapshot {newest}, the catalog says of snapshot {file.partial_max}"
+        raise CorruptFileError(message, path=where)
     return DeletedPositions(positions=found.positions, snapshots=found.snapshots, data_files=found.data_files)
 
 

@@ -22,6 +22,8 @@ _MAGIC = b"PFA1"
 _TAIL_BYTES = 12
 _COMPRESSED = 1
 _BLOB_TYPE = "deletion-vector-v1"
+_STATISTICS = ("apache-datasketches-theta-v1",)
+"""Blobs that hold no deletes."""
 _SNAPSHOT, _DATA_FILE, _CARDINALITY = "ducklake-snapshot-id", "referenced-data-file", "cardinality"
 
 
@@ -65,7 +67,7 @@ def read_container(content: bytes, where: str) -> Container:
 
     Raises:
         CorruptFileError: The file is damaged, or its parts contradict each other.
-        UnsupportedFeatureError: Its footer is compressed.
+        UnsupportedFeatureError: Its footer is compressed, or it holds something else.
     """
     try:
         vectors = [_described(blob) for blob in _blobs(content, where)]
@@ -89,6 +91,8 @@ def _first_deletes(vectors: Sequence[_Vector], content: bytes, where: str) -> tu
         # The first of equal positions is that of the older snapshot.
         positions, first = np.unique(np.concatenate([positions, held]), return_index=True)
         stamps = np.concatenate([stamps, np.full(len(held), vector.snapshot or 0, np.int64)])[first]
+        if len(positions) > len(held) and vector.snapshot is not None:
+            raise _damaged(where, f"the deletion vector of snapshot {vector.snapshot} lacks deletes of an earlier one")
     return positions, stamps
 
 
@@ -131,17 +135,26 @@ def _blobs(content: bytes, where: str) -> Iterator[Mapping[str, Any]]:
     if size < 0 or start < 2 * len(_MAGIC) or content[start - len(_MAGIC) : start] != _MAGIC:
         raise _damaged(where, "its footer has another length than it says")
     blobs: Sequence[Mapping[str, Any]] = json.loads(content[start : start + size])["blobs"]
+    for blob in blobs:
+        if blob["type"] not in (_BLOB_TYPE, *_STATISTICS):
+            # Deletes may be in it that nobody would miss.
+            raise UnsupportedFeatureError(
+                f"the Puffin file {where} holds a blob of type {blob['type']!r}, which is not supported", path=where
+            )
     yield from (blob for blob in blobs if blob["type"] == _BLOB_TYPE)
 
 
 def _described(blob: Mapping[str, Any]) -> _Vector:
     said = blob.get("properties") or {}
+    data_file = said.get(_DATA_FILE)
+    if not isinstance(data_file, str | None):
+        raise TypeError(f"{data_file!r} is no path")
     return _Vector(
         offset=int(blob["offset"]),
         length=int(blob["length"]),
         snapshot=int(said[_SNAPSHOT]) if _SNAPSHOT in said else None,
         cardinality=int(said[_CARDINALITY]) if _CARDINALITY in said else None,
-        data_file=said.get(_DATA_FILE),
+        data_file=data_file,
     )
 
 

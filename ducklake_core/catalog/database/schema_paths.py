@@ -11,7 +11,7 @@ def schemas_by_path(schema: Table) -> FromClause:
     """The rows of ``ducklake_schema`` with paths in ``schema_name``, as names of tables begin with (format/types/names.py).
 
     A schema is visible while every schema around it is, so that ``begin_snapshot`` and ``end_snapshot`` are those of all of them. One in a
-    schema that is not there, or in itself, is at no place, and left out.
+    schema that is not there, or in itself, is at no place, and left out; so is one without a name.
     """
     top = _rows(schema, _quoted(schema.c.schema_name))
     parent = schema.c.get("parent_schema_id")
@@ -31,7 +31,8 @@ def schemas_by_path(schema: Table) -> FromClause:
 def _rows(schema: FromClause, name: ColumnElement[str], **others: ColumnElement[Any]) -> Select[Any]:
     # Both halves of a recursive query need the same type, which databases make of VARCHAR and of joined text.
     others = {**others, "schema_name": cast(name, Text)}
-    return select(*(others.get(column.name, column).label(column.name) for column in schema.c))
+    columns = (others.get(column.name, column).label(column.name) for column in schema.c)
+    return select(*columns).where(schema.c.schema_name.is_not(None))
 
 
 def _quoted(column: ColumnElement[str]) -> ColumnElement[str]:

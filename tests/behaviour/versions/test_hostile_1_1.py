@@ -124,3 +124,50 @@ def test_a_vector_of_another_data_file_is_refused(sqlite_address: LakeAddress) -
     path.write_bytes(content[:start] + payload + struct.pack("<iI", len(payload), 0) + b"PFA1")
     with pytest.raises(CorruptFileError, match="another"):
         DuckLake.connect(sqlite_address.url).table("t").scan().to_arrow()
+
+
+_MISSING = object()
+_NUMBERS = (_MISSING, None, -1, 0, 1, "x", 1 << 40, 2.5, True, [], {})
+_CELLS = (
+    *((key, value) for key in ("offset", "length", "type", "properties") for value in (*_NUMBERS, "deletion-vector-v2")),
+    *((f"properties.{key}", value) for key in ("ducklake-snapshot-id", "cardinality", "referenced-data-file") for value in _NUMBERS),
+)
+
+
+def _spoiled(content: bytes, number: int, key: str, value: object) -> bytes:
+    """A Puffin file with another value in its footer."""
+    start = content.rindex(b"PFA1", 0, len(content) - 4) + 4
+    footer = json.loads(content[start:-12])
+    blob = footer["blobs"][number]
+    *around, last = key.split(".")
+    target = blob[around[0]] if around else blob
+    target.pop(last) if value is _MISSING else target.update({last: value})
+    payload = json.dumps(footer).encode()
+    return content[:start] + payload + struct.pack("<iI", len(payload), 0) + b"PFA1"
+
+
+def test_every_cell_of_a_footer(sqlite_address: LakeAddress) -> None:
+    """Snapshots before, between and after the deletes show the rows that they should, or an error of ours."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1")
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.set_option("write_deletion_vectors", True)
+    lake.write("t", pa.table({"a": list(range(100))}))
+    lake.table("t").delete("a < 30")
+    lake.table("t").delete("a > 90")
+    wanted = dict(zip([snapshot.id for snapshot in lake.snapshots()][-3:], (100, 70, 61), strict=True))
+    (path,) = [path for path in Path(sqlite_address.data_path).rglob("*.puffin") if path.read_bytes()[:4] == b"PFA1"]
+    content, refused = path.read_bytes(), 0
+    tables = {at: lake.table("t", at=at) for at in wanted}
+    for number in (0, 1):
+        for key, value in _CELLS:
+            path.write_bytes(_spoiled(content, number, key, value))
+            for at, count in wanted.items():
+                try:
+                    found = tables[at].scan().to_arrow().num_rows
+                except DuckLakeError:
+                    refused += 1
+                else:
+                    assert found == count, (number, key, value, at)
+    assert refused > len(_CELLS)
+    path.write_bytes(content)
+    assert {at: table.scan().to_arrow().num_rows for at, table in tables.items()} == wanted
