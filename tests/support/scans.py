@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,3 +80,23 @@ def _for_duckdb(table: pa.Table) -> pa.Table:
 def _comparable(name: str, *, alike: bool) -> str:
     quoted = '"' + name.replace('"', '""') + '"'
     return quoted if alike else f"CAST({quoted} AS VARCHAR)"
+
+
+def counted(rows: pa.Table) -> Counter[str]:
+    """Rows as texts; dates and times as numbers, because Python has no infinite ones."""
+    columns = [column.cast(_countable(column.type)).to_pylist() for column in rows.columns]
+    return Counter(map(repr, zip(*columns, strict=True)))
+
+
+def _countable(data_type: Any) -> Any:
+    if pa.types.is_date(data_type):
+        return pa.int32()
+    if pa.types.is_timestamp(data_type):
+        return pa.int64()
+    if pa.types.is_list(data_type):
+        return pa.list_(_countable(data_type.value_type))
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_countable(field.type)) for field in data_type])
+    if pa.types.is_map(data_type):
+        return pa.map_(_countable(data_type.key_type), _countable(data_type.item_type))
+    return data_type

@@ -26,6 +26,7 @@ from tests.property.histories.divergences import ReferenceBrokeError, reference_
 from tests.property.histories.sketch import TableSketch, look, quoted
 from tests.property.histories.steps import first_steps, next_in_transaction, next_step
 from tests.support.oracle import LakeAddress, Oracle, attached
+from tests.support.scans import counted
 
 NOT_COMPARED = -1
 
@@ -40,6 +41,7 @@ class Lake:
         self.outcomes: Counter[tuple[str, bool]] = Counter()
         self.refused: Counter[str] = Counter()
         self.in_transaction = False
+        self.is_alone = False
         self.draw = Random(7)
         self._stack = ExitStack()
 
@@ -54,7 +56,13 @@ class Lake:
         if self.in_transaction:
             self.duck.connection.execute("ROLLBACK")
         self.ours.close()
+        if not self.is_alone:
+            self._leave()
+
+    def go_alone(self) -> None:
+        """The oracle leaves for good."""
         self._leave()
+        self.is_alone = True
 
     def _leave(self) -> None:
         # A connection that an error has broken must not hide the error.
@@ -238,28 +246,8 @@ def shown(lake: DuckLake) -> dict[tuple[int, str], Counter[str]]:
         for info in lake.tables(at=snapshot.id):
             table = lake.table(info.table, at=snapshot.id)
             rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
-            found[snapshot.id, info.table] = _counted(rows)
+            found[snapshot.id, info.table] = counted(rows)
     return found
-
-
-def _counted(rows: pa.Table) -> Counter[str]:
-    """Rows as texts; dates and times as numbers, because Python has no infinite ones."""
-    columns = [column.cast(_countable(column.type)).to_pylist() for column in rows.columns]
-    return Counter(map(repr, zip(*columns, strict=True)))
-
-
-def _countable(data_type: Any) -> Any:
-    if pa.types.is_date(data_type):
-        return pa.int32()
-    if pa.types.is_timestamp(data_type):
-        return pa.int64()
-    if pa.types.is_list(data_type):
-        return pa.list_(_countable(data_type.value_type))
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_countable(field.type)) for field in data_type])
-    if pa.types.is_map(data_type):
-        return pa.map_(_countable(data_type.key_type), _countable(data_type.item_type))
-    return data_type
 
 
 def told(lake: DuckLake, until: int) -> dict[str, Counter[str]]:
@@ -269,7 +257,7 @@ def told(lake: DuckLake, until: int) -> dict[str, Counter[str]]:
     for info in lake.tables(at=until):
         with suppress(DuckLakeError):
             rows = lake.table(info.table, at=until).changes(first, until).to_arrow()
-            found[info.table] = _counted(rows)
+            found[info.table] = counted(rows)
     return found
 
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.property.histories.later_version import Version, go_on
 from tests.property.histories.on_spark import compare_on_spark
 from tests.property.histories.play import NOT_COMPARED, Lake, live
-from tests.support.oracle import LakeAddress, sqlite_lake
+from tests.support.oracle import READS, LakeAddress, sqlite_lake
 from tests.support.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -51,35 +52,47 @@ def profile(examples: int, *, random: bool = False) -> settings:
     )
 
 
-def live_through(places: Places, kind: str, seeds: list[int], limit: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, Lake(places(kind, Path(folder)), f"DATA_INLINING_ROW_LIMIT {limit}") as lake:
-        live(lake, seeds)
+def live_through(places: Places, kind: str, version: Version, seeds: list[int], limit: int) -> int:
+    """A history with DuckDB in its own version, if it knows it; else in the one before, and then on without it: what was compared there."""
+    known = version in READS
+    options = f"DATA_INLINING_ROW_LIMIT {limit}" + (f", DUCKLAKE_VERSION '{version}'" if known and version != READS[0] else "")
+    compared = 0
+    with tempfile.TemporaryDirectory() as folder, Lake(places(kind, Path(folder)), options) as lake:
+        live(lake, seeds, 1 if known else NOT_COMPARED)
+        if not known:
+            compared = go_on(lake, version, len(seeds))
     refused = sum(count for (_, done), count in lake.outcomes.items() if not done)
     assert refused <= 2 + len(seeds) / 3, f"a history in which little happens: {lake.refused}"
+    return compared
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 @pytest.mark.some(1)
-def test_short_histories(places: Places, kind: str) -> None:
+def test_short_histories(places: Places, kind: str, version: Version) -> None:
+    compared = []
+
     @profile(2)
     @given(seeds=histories(10, 20), limit=LIMITS)
     def check(seeds: list[int], limit: int) -> None:
-        live_through(places, kind, seeds, limit)
+        compared.append(live_through(places, kind, version, seeds, limit))
 
     check()
+    assert version in READS or sum(compared) > 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_long_histories(places: Places, kind: str) -> None:
+def test_long_histories(places: Places, kind: str, version: Version) -> None:
     """New ones in every run; a failure prints the seeds, the actions, and how to see it again."""
 
     @profile(6, random=True)
     @given(seeds=histories(30, 60), limit=LIMITS)
     def check(seeds: list[int], limit: int) -> None:
-        live_through(places, kind, seeds, limit)
+        live_through(places, kind, version, seeds, limit)
 
     check()
 

@@ -1,13 +1,12 @@
-"""The machine: transactions of ours and of DuckDB in any order, and after each of them what both of us read."""
+"""The machine: transactions of ours and of another writer in any order, and after each of them what both of us read."""
 
 from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-import duckdb
 import pyarrow as pa
 from hypothesis import note
 from hypothesis import strategies as st
@@ -26,11 +25,11 @@ from tests.property.machine.changes import (
     definitions,
     make,
     replacements,
-    statements,
 )
 from tests.property.machine.model import LakeModel, TableModel, frame
+from tests.property.machine.peers import UPKEEP, peer
 from tests.support.backups import Backup
-from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.oracle import READS, LakeAddress, sqlite_lake
 from tests.support.postgres import PostgresServer
 
 NAMES = ("a", "b")
@@ -46,18 +45,19 @@ def _sorted(rows: pa.Table) -> list[tuple[object, ...]]:
 
 
 class LakeMachine(RuleBasedStateMachine):
-    """Two tables, changed by us and by DuckDB."""
+    """Two tables, changed by us and by another: DuckDB, where it knows the version of the lake."""
 
     server: ClassVar[PostgresServer | None] = None
+    version: ClassVar[Literal["1.0", "1.1"]] = "1.0"
 
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="lake-machine-")))
         self.address: LakeAddress = sqlite_lake(folder) if self.server is None else self.server.lake(folder)
-        self.lake = DuckLake.create(self.address.url, data_path=self.address.data_path)
+        self.lake = DuckLake.create(self.address.url, data_path=self.address.data_path, version=self.version)
         self.stack.callback(self.lake.close)
-        self.duck = self.stack.enter_context(attached(self.address))
+        self.peer = self.stack.enter_context(peer(self.address, self.version))
         self.model = LakeModel()
         self.history: dict[int, LakeModel] = {}
         self.was_partitioned = False
@@ -99,37 +99,23 @@ class LakeMachine(RuleBasedStateMachine):
         self.model = after
 
     @rule(name=st.sampled_from(NAMES), change=_CHANGES, in_parts=st.booleans())
-    def duckdb_commits(self, name: str, change: Change, in_parts: bool) -> None:
-        """One transaction of DuckDB."""
+    def somebody_commits(self, name: str, change: Change, in_parts: bool) -> None:
+        """One transaction of the other."""
         table = self.model.tables[name]
         if not allowed(change, table):
             return
-        texts = statements(change, name, table)
         self.was_partitioned |= change == Define(what="partition")
-        note(f"DuckDB: {texts}")
-        if in_parts:
-            self.duck.run(*texts)
-        else:
-            self.duck.run("BEGIN", *texts, "COMMIT")
+        self.peer.commit(change, name, table, in_parts=in_parts)
         self.model = self.model.having(name, changed(change, table))
 
-    @rule(call=st.sampled_from(["ducklake_flush_inlined_data", "ducklake_merge_adjacent_files", "ducklake_rewrite_data_files"]))
-    def duckdb_maintains(self, call: str) -> None:
-        if call == "ducklake_flush_inlined_data" and not self._can_be_flushed():
-            return
-        try:
-            self.duck.run(f"CALL {call}('lake')")
-        except duckdb.TransactionException as error:
-            # DuckDB cannot rewrite files while rows are inlined that lack a column of today (docs/differences.md).
-            if "inlined-data aggregates" not in str(error):
-                raise
-            if self._can_be_flushed():
-                note("it had to be flushed first")
-                self.duck.run("CALL ducklake_flush_inlined_data('lake')", f"CALL {call}('lake')")
+    @rule(verb=st.sampled_from(UPKEEP))
+    def somebody_maintains(self, verb: str) -> None:
+        if verb != "flush_inlined_data" or self._can_be_flushed():
+            self.peer.maintain(verb, self._can_be_flushed)
 
     def _can_be_flushed(self) -> bool:
         """Whether DuckDB's flush does not bring back deleted rows that it has inlined itself (docs/differences.md)."""
-        if self.server is None or not self.was_partitioned:
+        if self.server is None or not self.was_partitioned or self.version not in READS:
             return True
         tables = (table for model in self.history.values() for table in model.tables.values())
         return not any(set(text or "") & set("'\"\nä") for table in tables for _, text, _ in table.rows)
@@ -155,7 +141,7 @@ class LakeMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), changes=st.lists(_CHANGES, min_size=1, max_size=3), between=appends())
     def somebody_gets_in_between(self, name: str, changes: list[Change], between: Change) -> None:
-        """DuckDB appends after our transaction has looked: the outcome is that of one order or the other."""
+        """The other appends after our transaction has looked: the outcome is that of one order or the other."""
         table = ours = self.model.tables[name]
         made: list[Change] = []
         with self.lake.transaction() as tx:
@@ -164,8 +150,8 @@ class LakeMachine(RuleBasedStateMachine):
                     make(change, name, tx, ours)
                     made.append(change)
                     ours = changed(change, ours)
-            self.duck.run(*statements(between, name, table))
-            note(f"DuckDB appends {between} to {name} before ours ends: {made}")
+            note(f"before ours ends, {made}:")
+            self.peer.commit(between, name, table, in_parts=True)
         theirs_first = changed(between, table)
         for change in made:
             theirs_first = changed(change, theirs_first)
@@ -176,15 +162,14 @@ class LakeMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), change=st.one_of(appends(), by_key()), in_parts=st.booleans(), waits=st.booleans())
     def somebody_swaps_the_table(self, name: str, change: Change, in_parts: bool, waits: bool) -> None:
-        """DuckDB gives the name to a new table, right before we write to it, or after our transaction has looked."""
+        """The other gives the name to a new table, right before we write to it, or after our transaction has looked."""
         self.swaps += 1
         old, table = f"old_{self.swaps}", self.model.tables[name]
-        swap = [f"ALTER TABLE {name} RENAME TO {old}", f"CREATE TABLE {name} (k BIGINT, v VARCHAR)"]
-        note(f"DuckDB swaps {name}; ours, begun {'before' if waits else 'after'}: {change}")
-        before = sorted(self.duck.rows(f"SELECT * FROM {name}"), key=repr)
+        note(f"the other swaps {name}; ours, begun {'before' if waits else 'after'}: {change}")
+        before = self.peer.rows(name)
 
         def swapped() -> None:
-            self.duck.run(*(swap if in_parts else ["BEGIN", *swap, "COMMIT"]))
+            self.peer.swap(name, old, in_parts=in_parts)
 
         def ours() -> None:
             with self.lake.transaction() as tx:
@@ -203,8 +188,8 @@ class LakeMachine(RuleBasedStateMachine):
             else:
                 with self.lake.transaction() as tx:
                     make(change, name, tx, TableModel())
-        assert sorted(self.duck.rows(f"SELECT * FROM {old}"), key=repr) == before
-        self.duck.run(f"DROP TABLE {old}")
+        assert self.peer.rows(old) == before
+        self.peer.drop(old)
         self.model = self.model.having(name, new)
 
     @rule()
@@ -219,7 +204,7 @@ class LakeMachine(RuleBasedStateMachine):
         backup, self.model, history = self.saved
         note(f"the catalog is that of snapshot {max(history)} again")
         self.history = dict(history)
-        self.duck.attached.give_up()
+        self.peer.forget()
         backup.restore()
 
     @invariant()
@@ -228,8 +213,7 @@ class LakeMachine(RuleBasedStateMachine):
         for name, table in self.model.tables.items():
             assert self._read(name) == table.visible(), f"we, {name}"
             assert self.lake.table(name).scan().count() == len(table.rows)
-            theirs = self.duck.rows(f"SELECT * FROM {name}")
-            assert sorted(theirs, key=repr) == table.visible(), f"DuckDB, {name}"
+            assert self.peer.rows(name) == table.visible(), f"the other, {name}"
             self._row_ids_agree(name)
         self.history[newest] = self.model
 
@@ -238,24 +222,17 @@ class LakeMachine(RuleBasedStateMachine):
 
     def _row_ids_agree(self, name: str) -> None:
         ours = self.lake.table(name).scan(columns=["rowid", "k"]).to_arrow().to_pydict()
-        theirs = self.duck.rows(f"SELECT rowid, k FROM {name} ORDER BY rowid")
-        assert sorted(zip(ours["rowid"], ours["k"], strict=True)) == theirs
-        assert len({row_id for row_id, _ in theirs}) == len(theirs)
+        theirs = self.peer.row_ids(name)
+        assert theirs is None or sorted(zip(ours["rowid"], ours["k"], strict=True)) == theirs
+        assert len(set(ours["rowid"])) == len(ours["rowid"])
 
     @rule(data=st.data())
     def history_is_kept(self, data: st.DataObject) -> None:
-        """An earlier snapshot reads as it did, by us and by DuckDB."""
+        """An earlier snapshot reads as it did, by us and by the other."""
         if not self.history:
             return
         number = data.draw(st.sampled_from(sorted(self.history)))
         for name, table in self.history[number].tables.items():
             assert self._read(name, number) == table.visible(), f"we, {name} at {number}"
-            if not self._has_two_delete_files(number):
-                theirs = self.duck.rows(f"SELECT * FROM {name} AT (VERSION => {number})")
-                assert sorted(theirs, key=repr) == table.visible(), f"DuckDB, {name} at {number}"
-
-    def _has_two_delete_files(self, number: int) -> bool:
-        """Whether a flush of DuckDB has left a data file two delete files in the past: it then reads its rows twice."""
-        live = f"begin_snapshot <= {number} AND (end_snapshot IS NULL OR end_snapshot > {number})"
-        files = f"SELECT data_file_id FROM __ducklake_metadata_lake.ducklake_delete_file WHERE {live}"
-        return bool(self.duck.value(f"SELECT count(*) FROM ({files} GROUP BY data_file_id HAVING count(*) > 1)"))
+            if self.peer.reads_alike(number):
+                assert self.peer.rows(name, number) == table.visible(), f"the other, {name} at {number}"

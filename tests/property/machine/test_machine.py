@@ -11,25 +11,26 @@ from tests.support.postgres import PostgresServer
 
 _QUIET = list(HealthCheck)
 # A history that fails is printed; making it shorter would take minutes.
+_PLACES = [(backend, version) for version in ("1.0", "1.1") for backend in ("sqlite", "postgresql")]
 _PHASES = (Phase.explicit, Phase.generate)
 
 
-def _run(backend: str, request: pytest.FixtureRequest, **how: int) -> None:
+def _run(backend: str, version: str, request: pytest.FixtureRequest, **how: int) -> None:
     server: PostgresServer | None = request.getfixturevalue("postgres") if backend == "postgresql" else None
-    machine = type("Machine", (LakeMachine,), {"server": server})
+    machine = type("Machine", (LakeMachine,), {"server": server, "version": version})
     run_state_machine_as_test(
         machine, settings=settings(deadline=None, suppress_health_check=_QUIET, database=None, derandomize=True, **how)
     )
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
+@pytest.mark.parametrize(("backend", "version"), _PLACES)
 @pytest.mark.some(1)
-def test_short_runs(backend: str, request: pytest.FixtureRequest) -> None:
-    _run(backend, request, max_examples=3, stateful_step_count=12)
+def test_short_runs(backend: str, version: str, request: pytest.FixtureRequest) -> None:
+    _run(backend, version, request, max_examples=3, stateful_step_count=12)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("backend", ["sqlite", "postgresql"])
-def test_long_runs(backend: str, request: pytest.FixtureRequest) -> None:
-    _run(backend, request, max_examples=60, stateful_step_count=40)
+@pytest.mark.parametrize(("backend", "version"), _PLACES)
+def test_long_runs(backend: str, version: str, request: pytest.FixtureRequest) -> None:
+    _run(backend, version, request, max_examples=60, stateful_step_count=40)
