@@ -37,6 +37,7 @@ def _read(lake: DuckLake, where: str | None) -> tuple[int, list[tuple[object, ..
     return len(parts), [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("where", [None, "a BETWEEN 790 AND 810 OR s = '96'", "a = 2345"])
 def test_parts_hold_every_row_once(lake: DuckLake, sqlite_address: LakeAddress, where: str | None) -> None:
     whole = lake.table("t").scan(columns=["a", "s", "rowid", "file_row_number"], where=where).to_arrow()

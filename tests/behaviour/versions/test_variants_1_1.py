@@ -79,6 +79,7 @@ def _cells(lake: DuckLake) -> list[Any]:
         return list(connection.execute(select(source.c.v).order_by(source.c["_ducklake_row_id"])).scalars())
 
 
+@pytest.mark.takes_seconds
 def test_small_writes_of_variants_stay_in_the_catalog(lake_address: LakeAddress) -> None:
     lake, values = _lake(lake_address), _variants()
     written = lake.write("t", _rows(lake, values))
@@ -104,6 +105,7 @@ def test_small_writes_of_variants_stay_in_the_catalog(lake_address: LakeAddress)
     assert faults(lake) == []
 
 
+@pytest.mark.takes_seconds
 def test_both_read_each_others_variants(both: LakeAddress) -> None:
     lake, values = _lake(both), _variants()
     lake.write("t", _rows(lake, values))
@@ -143,6 +145,7 @@ def test_what_duckdb_would_not_read_goes_to_files(sqlite_address: LakeAddress) -
     assert lake.table("t").scan(columns=["v"]).to_arrow()["v"].to_pylist() == _UNREADABLE
 
 
+@pytest.mark.takes_seconds
 def test_lakes_of_1_0_keep_variants_in_files_until_they_are_migrated(lake_address: LakeAddress) -> None:
     lake, values = _lake(lake_address, "1.0"), _variants()
     assert lake.write("t", _rows(lake, values)).rows_inlined == 0

@@ -104,7 +104,7 @@ def _edits() -> Iterator[str]:
 EDITS = tuple(_edits())
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(4)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("edit", EDITS)
 def test_cells(edit: str, template: LakeAddress, tmp_path: Path) -> None:
