@@ -137,8 +137,10 @@ def _plan(reader: CatalogReader, limit: datetime, base: Snapshot) -> _CleanupPla
             young.append(file_key(file.path))
     # A file that was in the lake twice is as young as its later end.
     recent = frozenset(young)
-    young += [key for file in old if (key := file_key(file.path)) in recent]
-    old = _newest_per_path([file for file in old if file_key(file.path) not in recent])
+    if recent:
+        young += [key for file in old if (key := file_key(file.path)) in recent]
+        old = [file for file in old if file_key(file.path) not in recent]
+    old = _newest_per_path(old)
     named = named_by_any_row(reader.connection, reader.catalog, reader.info, [file.path for file in old])
     doomed, kept = _split(old, reader.info, named)
     return _CleanupPlan(base=base, doomed=tuple(doomed), kept=tuple(kept), too_young=len(young))
