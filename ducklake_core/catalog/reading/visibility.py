@@ -13,16 +13,17 @@ def live(source: FromClause, snapshot_id: int) -> ColumnElement[bool]:
 
 
 def live_or_unknown(source: FromClause, snapshot_id: int, *, any_cell: bool) -> ColumnElement[bool]:
-    """Rows that are visible at a snapshot, and those of which nobody can say it because they begin at no snapshot.
+    """Rows that are visible at a snapshot, and those of which nobody can say it because they begin, or end, at no snapshot.
 
     The latter are in nobody's result otherwise: whoever fetches rows by this has to refuse them.
 
     Args:
         any_cell: Whether a cell of the database can hold anything, whatever the column's type is.
     """
-    begin = source.c.begin_snapshot
+    begin, end = source.c.begin_snapshot, source.c.end_snapshot
     nowhere = func.typeof(begin) != "integer" if any_cell else begin.is_(None)
-    return and_(or_(begin <= snapshot_id, nowhere), or_(source.c.end_snapshot.is_(None), source.c.end_snapshot > snapshot_id))
+    never = func.typeof(end) != "integer" if any_cell else end.is_(None)
+    return and_(or_(begin <= snapshot_id, nowhere), or_(never, end > snapshot_id))
 
 
 def may_be_named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:

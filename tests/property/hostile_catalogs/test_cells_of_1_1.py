@@ -92,7 +92,7 @@ def _edits() -> Iterator[str]:
     yield from ("DROP TABLE ducklake_view_column_tag", "ALTER TABLE ducklake_schema DROP COLUMN parent_schema_id")
     for table, column in (("data_file", "row_group_count"), ("file_column_stats", "min_is_exact"), ("table_column_stats", "max_is_exact")):
         yield f"ALTER TABLE ducklake_{table} DROP COLUMN {column}"
-    for value in ("NULL", "''", "'1.10'", "'1.1 '", "1.1", "x'312e31'"):
+    for value in ("''", "'1.10'", "'1.1 '", "1.1", "x'312e31'"):
         yield f"UPDATE ducklake_metadata SET value = {value} WHERE key = 'version'"
     yield "INSERT INTO ducklake_metadata VALUES ('version', '1.0', NULL, NULL)"
     for column, values in {"footer_size": ("NULL", "0", "1", "99999999", "-5"), "delete_count": ("NULL", "0", "7", "-1")}.items():
