@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,8 @@ for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
+# At two in a second, or as many as a loaded machine answers.
+_QUIET_QUESTIONS = 600
 _SETTINGS = "telemetry:\n  enabled: false\n"
 
 
@@ -85,7 +87,7 @@ class DagsterServer:
         """The one thing that a query asks for."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=900) as answer:
             text = answer.read().decode()
         assert not [secret for secret in self.secrets if secret in text], "an answer holds a secret"
         found = json.loads(text)
@@ -93,23 +95,38 @@ class DagsterServer:
         (data,) = found["data"].values()
         return data
 
-    def wait_for(self, condition: Callable[[], Any], what: str, seconds: int = 300) -> Any:
-        """What the condition gives, as soon as it gives something."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+    def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
+        """What the condition gives, as soon as it gives something; an error once nothing has happened for many questions.
+
+        Seconds would say how loaded the machine is: a run of six seconds was seen to take five minutes. While runs write events and
+        sensors and schedules tick, something happens; that this does not go on for ever is the time limit of the test.
+        """
+        happened, quiet = self._happened(), 0
+        while quiet < _QUIET_QUESTIONS:
             if found := condition():
                 return found
             time.sleep(0.5)
-        raise TimeoutError(f"{what} took too long:\n{self.running.last_words()}")
+            before, happened = happened, self._happened()
+            quiet = quiet + 1 if happened == before else 0
+        raise TimeoutError(f"nothing happens any more, and {what} is not there:\n{self.running.last_words()}")
 
-    def end_of(self, run_id: str, seconds: int = 300) -> str:
+    def _happened(self) -> dict[str, tuple[int, int]]:
+        """What changes with each event of a run and with each tick."""
+        found = {}
+        for file in (*self.home.glob("history/runs/*"), *self.home.glob("schedules/*")):
+            with suppress(FileNotFoundError):
+                state = file.stat()
+                found[file.name] = (state.st_mtime_ns, state.st_size)
+        return found
+
+    def end_of(self, run_id: str) -> str:
         """The status with which a run ends."""
 
         def ended() -> str | None:
             status = self.ask(RUN_STATE, id=run_id)["status"]
             return status if status in ENDED else None
 
-        found: str = self.wait_for(ended, f"run {run_id}", seconds)
+        found: str = self.wait_for(ended, f"the end of run {run_id}")
         return found
 
     def finish(self, run_id: str) -> None:
@@ -151,7 +168,7 @@ class DagsterServer:
         again: str = found["run"]["runId"]
         return again
 
-    def backfill(self, asset: str, partitions: Sequence[str], tags: Mapping[str, str] | None = None, seconds: int = 300) -> list[Any]:
+    def backfill(self, asset: str, partitions: Sequence[str], tags: Mapping[str, str] | None = None) -> list[Any]:
         """The runs of a backfill that succeeded."""
         pairs = [{"key": key, "value": value} for key, value in (tags or {}).items()]
         wanted = {"assetSelection": [{"path": [asset]}], "partitionNames": list(partitions), "tags": pairs}
@@ -163,7 +180,7 @@ class DagsterServer:
             assert state["status"] not in ("COMPLETED_FAILED", "FAILED"), state
             return state if state["status"] in ("COMPLETED_SUCCESS", "COMPLETED") else None
 
-        runs: list[Any] = self.wait_for(completed, "the backfill", seconds)["runs"]
+        runs: list[Any] = self.wait_for(completed, "the end of the backfill")["runs"]
         return runs
 
     def asset(self, name: str) -> Any:
@@ -226,7 +243,16 @@ def dagster_dev(
     workspace.write_text(f"load_from:\n  - python_module: {{module_name: {module}, location_name: {LOCATION}}}\n")
     program = [sys.executable, "-c", _WITH_SIGNALS, "-m", "dagster", "dev", "-w", str(workspace), "-h", "127.0.0.1", "-p"]
     # A loaded machine needs many times what an idle one does until a run has begun, or a tick has ended.
-    patience = {"DAGSTER_GRPC_TIMEOUT_SECONDS": "300", "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS": "300"}
+    patience = dict.fromkeys(
+        (
+            "DAGSTER_GRPC_TIMEOUT_SECONDS",
+            "DAGSTER_SENSOR_GRPC_TIMEOUT_SECONDS",
+            # A code server whose caller got no processor for 30 seconds ended itself; runs whose workers it watched never ended.
+            "DAGSTER_PROXY_SERVER_HEARTBEAT_TIMEOUT",
+            "DAGSTER_GRPC_PROXY_HEARTBEAT_TTL_SECONDS",
+        ),
+        "900",
+    )
     own = {"DAGSTER_HOME": str(dagster_home), "DAGSTER_DISABLE_TELEMETRY": "1"}
     variables = {**os.environ, **own, **patience, **environment}
     root = Path(__file__).parents[2]

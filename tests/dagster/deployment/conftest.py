@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
-import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,16 +98,3 @@ def deployment(postgres: PostgresServer, s3: S3Server, tmp_path_factory: pytest.
         module = "tests.dagster.deployment.project"
         with dagster_dev(module, home, environment, SETTINGS, secrets=(PASSWORD, SECRET)) as server:
             yield Deployment(dagster=server, catalog=catalog, store=store, address=address, s3=s3, faults=faults)
-
-
-def refuses(port: int) -> bool:
-    """Whether nobody listens."""
-    with closing(socket.socket()) as probe, suppress(OSError):
-        probe.connect(("127.0.0.1", port))
-        return False
-    return True
-
-
-def wait_a_tick() -> None:
-    """Sensors are looked at every few seconds."""
-    time.sleep(6)

@@ -10,7 +10,7 @@ from tests.dagster.deployment.conftest import Deployment
 from tests.dagster.deployment.names import GENERATION, RANGE_END, RANGE_START
 from tests.support.dagster_dev import RUNS, metadata_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 
 def test_commits_of_duckdb_become_materializations_of_their_partitions(deployment: Deployment) -> None:

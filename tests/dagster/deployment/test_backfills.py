@@ -29,7 +29,7 @@ def test_a_run_for_each_day_half_of_them_replacing(deployment: Deployment) -> No
     dagster, days = deployment.dagster, DAYS[:RUNS]
     dagster.finish(dagster.materialize("daily", tags={RANGE_START: days[0], RANGE_END: days[RUNS // 2 - 1], GENERATION: "1"}))
     assert of_days(deployment, "daily") == {day: [1] * 3 for day in days[: RUNS // 2]}
-    runs = dagster.backfill("daily", days, {GENERATION: "2"}, seconds=6000)
+    runs = dagster.backfill("daily", days, {GENERATION: "2"})
     assert len(runs) == RUNS
     assert of_days(deployment, "daily") == {day: [2] * 3 for day in days}
     assert dagster.asset("daily")["partitionStats"] == {"numMaterialized": RUNS, "numFailed": 0}

@@ -8,7 +8,7 @@ from tests.dagster.deployment.conftest import Deployment
 from tests.dagster.deployment.names import GENERATION
 from tests.support.dagster_dev import RETRIES, metadata_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 
 def count(deployment: Deployment, table: str, generation: int) -> int:
