@@ -26,7 +26,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 JAVA = home="$$("$(BIN)/python" .ci/java_home.py "$(VENV)/java_home")"; if [ -n "$$home" ]; then export JAVA_HOME="$$home"; fi;
 
-.PHONY: help install demo ui test test-fast test-all durations bench docs lint types format browser clean
+.PHONY: help install demo ui test test-fast test-all durations pictures bench docs lint types format browser clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ durations: $(READY) $(AZURITE)  ## Run the tests as `make test` does, and write 
 
 test-all: $(READY) $(AZURITE) browser  ## Run all tests, slow ones and the browser too
 	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
+
+pictures: $(READY) browser  ## Draw Dagster's pages of a lake by Chromium, into build/pictures
+	@$(JAVA) "$(BIN)/python" -m pytest -m slow -p no:xdist tests/dagster/deployment/test_pages.py
 
 bench: $(READY)  ## Run the benchmarks, each against its named baseline
 	@$(JAVA) for file in tests/benchmarks/bench_*.py; do "$(BIN)/python" -m "tests.benchmarks.$$(basename "$$file" .py)"; done

@@ -41,10 +41,9 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     below may also be in an asset's metadata, which wins, or in run-time output metadata, which wins over both.
 
     Example:
-        ::
 
-            lake = DuckLakeResource(catalog=SqliteCatalog(path="lake.sqlite"), storage=LocalStorage(data_path="lake_files/"))
-            dg.Definitions(assets=[...], resources={"io_manager": DuckLakeIOManager(lake=lake), "lake": lake})
+        lake = DuckLakeResource(catalog=SqliteCatalog(path="lake.sqlite"), storage=LocalStorage(data_path="lake_files/"))
+        dg.Definitions(assets=[...], resources={"io_manager": DuckLakeIOManager(lake=lake), "lake": lake})
     """
 
     lake: dg.ResourceDependency[DuckLakeResource]

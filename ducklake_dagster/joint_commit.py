@@ -50,11 +50,10 @@ def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str 
     by its id and writes nothing again.
 
     Example:
-        ::
 
-            @dg.multi_asset(specs=[dg.AssetSpec("orders"), dg.AssetSpec("lines")])
-            def sales(context: dg.AssetExecutionContext):
-                yield from materialize_together(context, {"orders": orders, "lines": lines})
+        @dg.multi_asset(specs=[dg.AssetSpec("orders"), dg.AssetSpec("lines")])
+        def sales(context: dg.AssetExecutionContext):
+            yield from materialize_together(context, {"orders": orders, "lines": lines})
 
     Args:
         context: Of the step.

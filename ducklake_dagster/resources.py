@@ -133,16 +133,15 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     with the same settings.
 
     Example:
-        ::
 
-            lake = DuckLakeResource(
-                catalog=PostgresCatalog(host="db", database="lake", user="etl", password=dg.EnvVar("PGPASSWORD")),
-                storage=S3Storage(data_path="s3://bucket/lake/"),
-            )
+        lake = DuckLakeResource(
+            catalog=PostgresCatalog(host="db", database="lake", user="etl", password=dg.EnvVar("PGPASSWORD")),
+            storage=S3Storage(data_path="s3://bucket/lake/"),
+        )
     """
 
-    catalog: Catalog = Field(discriminator="kind")
-    storage: Storage = Field(discriminator="kind")
+    catalog: Catalog = Field(discriminator="kind", description="The database of the lake's metadata.")
+    storage: Storage = Field(discriminator="kind", description="The place of the lake's files, and how to reach it.")
     allowed_paths: list[str] = Field(
         default_factory=list, description="Prefixes of places beside the data path that the catalog may name; see DuckLake.connect."
     )

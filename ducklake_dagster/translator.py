@@ -21,11 +21,10 @@ class DuckLakeTranslator:
     a view reads are asked for as well, so that they are the same on both sides of a dependency.
 
     Example:
-        ::
 
-            class Prefixed(DuckLakeTranslator):
-                def get_asset_key(self, table: LakeTable) -> dg.AssetKey:
-                    return super().get_asset_key(table).with_prefix("lake")
+        class Prefixed(DuckLakeTranslator):
+            def get_asset_key(self, table: LakeTable) -> dg.AssetKey:
+                return super().get_asset_key(table).with_prefix("lake")
 
     Args:
         timezone: Time zone of partitions that :meth:`get_partitions_def` makes.

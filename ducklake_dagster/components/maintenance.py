@@ -39,7 +39,7 @@ class TriggerSettings(dg.Model, dg.Resolvable):
 
 @dg.scaffold_with(MaintenanceScaffolder)
 class DuckLakeMaintenanceComponent(dg.Component, dg.Model, dg.Resolvable):
-    """All maintenance of a DuckLake, as :func:`build_maintenance_defs` makes it: flush, expire, merge, rewrite, delete.
+    """All maintenance of a DuckLake, as ``build_maintenance_defs`` makes it: flush, expire, merge, rewrite, delete.
 
     Schedule and sensor ship stopped.
     """

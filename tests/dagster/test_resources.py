@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,8 +20,11 @@ from ducklake_core.errors import CatalogUnavailableError, DuckLakeError, UsageEr
 from ducklake_dagster import (
     AzureStorage,
     DuckDBCatalog,
+    DuckLakeComponent,
     DuckLakeIOManager,
+    DuckLakeMaintenanceComponent,
     DuckLakeResource,
+    DuckLakeTablesComponent,
     GCSStorage,
     LocalStorage,
     PostgresCatalog,
@@ -270,3 +275,10 @@ def test_a_lake_by_address_in_a_run(every_lake_address: LakeAddress) -> None:
     assert dg.materialize([numbers], resources={"lake": resource}).success
     with attached(every_lake_address) as duck:
         assert duck.rows("SELECT a FROM t ORDER BY a") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    "kind", [DuckLakeResource, DuckLakeIOManager, DuckLakeMaintenanceComponent, DuckLakeComponent, DuckLakeTablesComponent]
+)
+def test_descriptions_on_pages_have_no_markup_that_dagster_shows_as_it_is(kind: type) -> None:
+    assert not re.findall(r":\w+:`|::$", inspect.getdoc(kind) or "", re.MULTILINE)

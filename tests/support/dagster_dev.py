@@ -1,11 +1,9 @@
-"""`dagster dev` (web server, daemon and code server) as a user sees it: through GraphQL, and through a browser where there is one."""
+"""`dagster dev` (web server, daemon and code server) as a user sees it: through GraphQL."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 import time
 import urllib.error
@@ -260,35 +258,6 @@ def dagster_dev(
         "dagster dev", lambda port: [*program, str(port)], answers=_has_a_page, environment=variables, folder=root
     ) as running:
         yield DagsterServer(running=running, home=dagster_home, secrets=secrets)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Browser:
-    """Chromium without a window."""
-
-    program: str
-    profile: Path
-
-    def picture(self, url: str, file: Path) -> None:
-        """Draw a page."""
-        self._render(url, "--hide-scrollbars", f"--screenshot={file}")
-        assert file.stat().st_size > 20_000
-
-    def text(self, url: str) -> str:
-        """The page's document after its scripts have run."""
-        return self._render(url, "--dump-dom")
-
-    def _render(self, url: str, *how: str) -> str:
-        options = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-sync"
-        common = [self.program, *options.split(), f"--user-data-dir={self.profile}", "--window-size=1600,1300"]
-        command = [*common, "--virtual-time-budget=30000", *how, url]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
-
-
-def browser(profile: Path) -> Browser | None:
-    """The browser of this machine, if it has one."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    return None if program is None else Browser(program=program, profile=profile)
 
 
 def _has_a_page(port: int) -> bool:
