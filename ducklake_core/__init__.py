@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.name_patterns import TablePattern as TablePattern
     from ducklake_core.format.types.names import DEFAULT_SCHEMA as DEFAULT_SCHEMA
     from ducklake_core.format.types.names import dotted as dotted
+    from ducklake_core.format.types.names import folded as folded
     from ducklake_core.format.types.names import join_name as join_name
     from ducklake_core.format.types.names import schema_path as schema_path
     from ducklake_core.format.types.names import split_name as split_name
@@ -290,6 +291,7 @@ _EXPORTS = {
     "columns_of": "ducklake_core.engines.frame",
     "data_type_of": "ducklake_core.format.types.type_parser",
     "dotted": "ducklake_core.format.types.names",
+    "folded": "ducklake_core.format.types.names",
     "join_name": "ducklake_core.format.types.names",
     "load_lake": "ducklake_core.lake",
     "matching_rows": "ducklake_core.conditions",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, verdict_of
@@ -156,7 +157,7 @@ def read_lake(lake: "DuckLake", tables: Sequence[AssetTable], checks: Sequence[L
     wanted: dict[str, list[str]] = {}
     for table in tables:
         # One table may be that of several assets with different partition columns.
-        wanted.setdefault(table.address.sql.casefold(), [*columns]).extend(partition_columns(table))
+        wanted.setdefault(folded(table.address.sql), [*columns]).extend(partition_columns(table))
     return read_state(lake, wanted, findings=any(check.checks_catalog for check in checks))
 
 

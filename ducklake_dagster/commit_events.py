@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
+from ducklake_core import folded
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.change_texts import changes_text, table_names
 from ducklake_dagster.changed_values import changed_values
@@ -59,7 +60,7 @@ def wanted_columns(tables: Sequence[AssetTable]) -> dict[str, list[str]]:
     """For every table the columns that partition keys of its assets are about."""
     wanted: dict[str, list[str]] = {}
     for table in tables:
-        columns = wanted.setdefault(_folded(table.address.sql), [])
+        columns = wanted.setdefault(folded(table.address.sql), [])
         columns += [column for column in partition_columns(table) if column not in columns]
     return wanted
 
@@ -84,11 +85,11 @@ def commit_events(
         everything: Why every row of every table may have changed, if so.
     """
     foreign = _foreign(instance, changes.snapshots)
-    by_name = {_folded(found.name): found for found in changes.tables}
+    by_name = {folded(found.name): found for found in changes.tables}
     columns = wanted_columns(tables)
     assets, keys = [], PartitionKeys(instance)
     for table in tables:
-        name = _folded(table.address.sql)
+        name = folded(table.address.sql)
         found = by_name.get(name)
         if found is None and everything is not None:
             found = _unseen(table)
@@ -100,10 +101,6 @@ def commit_events(
     events = [event for asset in assets for event in asset.events(changes, foreign, until)]
     events.sort(key=lambda event: event[0].order)
     return CommitEvents(until=until, foreign=sum(number <= until for number in foreign), events=events)
-
-
-def _folded(name: str) -> str:
-    return name.casefold()
 
 
 def _exists(instance: dg.DagsterInstance, table: AssetTable, found: ChangedTable) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ducklake_core import folded
+
 if TYPE_CHECKING:
     from ducklake_core import Schema, Table
 
@@ -40,10 +42,10 @@ class TableTexts:
             frame: Columns that the write may add.
         """
         found = [Comment(text=self.table)] if self.table and (table is None or table.comment != self.table) else []
-        present = {name.casefold(): text for name, text in table.column_comments.items()} if table is not None else {}
+        present = {folded(name): text for name, text in table.column_comments.items()} if table is not None else {}
         for name, text in self.columns.items():
             column = (table.schema.find(name) if table is not None else None) or frame.find(name)
-            if column is not None and present.get(name.casefold()) != text:
+            if column is not None and present.get(folded(name)) != text:
                 found.append(Comment(text=text, column=(column.name,)))
         return found
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ducklake_core import folded
 from ducklake_core.errors import UsageError
 from ducklake_dagster.audits import RESULTS, AuditResult, audit_metadata, passed_audits, refuse_failed
 from ducklake_dagster.failures import final_failures
@@ -96,8 +97,8 @@ def _commit(lake: DuckLake, parts: Sequence[_Part], branch: str | None) -> dict[
             audited |= {part.key: _audited(part, tx) for part in parts}
     if tx.repeated is not None or tx.result.repeated:
         return {part.key: _repeated(part, lake, tx.result.snapshot) for part in parts}
-    results = {result.table.casefold(): result for result in tx.result.writes}
-    written = {part.key: part.commit.written(results[part.output.address.sql.casefold()]) for part in parts}
+    results = {folded(result.table): result for result in tx.result.writes}
+    written = {part.key: part.commit.written(results[folded(part.output.address.sql)]) for part in parts}
     return {part.key: _with_audits(written[part.key], audited[part.key]) for part in parts}
 
 
@@ -168,7 +169,7 @@ def _refuse_assets(context: dg.AssetExecutionContext, frames: Mapping[dg.AssetKe
 def _refuse_one_table_twice(parts: Sequence[_Part]) -> None:
     seen: dict[str, dg.AssetKey] = {}
     for part in parts:
-        other = seen.setdefault(part.output.address.sql.casefold(), part.key)
+        other = seen.setdefault(folded(part.output.address.sql), part.key)
         if other != part.key:
             raise UsageError(
                 f"{other.to_user_string()} and {part.key.to_user_string()} are one table, {part.output.address}: one commit writes a table "

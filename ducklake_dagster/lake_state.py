@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ class LakeState:
 
     def table(self, name: str) -> TableHealth | None:
         """A table by its name in any case; None when it is not there."""
-        return self.tables.get(name.casefold())
+        return self.tables.get(folded(name))
 
     def statistics_of(self, name: str) -> TableStatistics | None:
         """Statistics of a table, likewise."""
-        return self.statistics.get(name.casefold())
+        return self.statistics.get(folded(name))
 
     def before(self, snapshot_id: int) -> int | None:
         """The last snapshot before another one that was not expired."""
@@ -70,10 +71,10 @@ def read_state(lake: DuckLake, columns: Mapping[str, Sequence[str]], *, findings
         lake=lake,
         snapshot_id=statistics.snapshot_id,
         health=health,
-        tables={one.table.casefold(): one for one in health.tables},
+        tables={folded(one.table): one for one in health.tables},
         snapshots=snapshots,
         row_changes=_row_changes(snapshots),
-        statistics={one.name.casefold(): one for one in statistics.tables},
+        statistics={folded(one.name): one for one in statistics.tables},
         findings=lake.check() if findings else None,
     )
 

@@ -8,6 +8,7 @@ from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from ducklake_core import folded
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_dagster.naming import name_list
 
@@ -131,11 +132,11 @@ def _patterns(what: str, value: str | Sequence[str]) -> tuple[str, ...]:
     from ducklake_core import DEFAULT_SCHEMA
 
     found = name_list(what, value)
-    return tuple((one if "." in one or one == "*" else f"{DEFAULT_SCHEMA}.{one}").casefold() for one in found)
+    return tuple(folded(one if "." in one or one == "*" else f"{DEFAULT_SCHEMA}.{one}") for one in found)
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name.casefold(), pattern) for pattern in patterns)
+    return any(fnmatchcase(folded(name), pattern) for pattern in patterns)
 
 
 def _columns(schema: Schema, comments: dict[str, str]) -> tuple[LakeColumn, ...]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ducklake_core import folded
+
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, TableInfo
     from ducklake_dagster.asset_tables import AssetTable
@@ -22,10 +24,10 @@ def table_observations(lake: DuckLake, tables: Sequence[AssetTable], did: str) -
     """
     if not tables:
         return
-    known = {info.table.casefold(): info for info in lake.tables()}
+    known = {folded(info.table): info for info in lake.tables()}
     snapshots = len(lake.snapshots())
     for table in tables:
-        info = known.get(table.address.sql.casefold())
+        info = known.get(folded(table.address.sql))
         if info is not None:
             yield dg.AssetObservation(asset_key=table.key, description=did, metadata=_numbers(info, snapshots))
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ducklake_core import folded
 from ducklake_core.errors import NotFoundError, SchemaError
 from ducklake_dagster.definition_texts import Comment
 from ducklake_dagster.naming import TableAddress
@@ -258,11 +259,11 @@ class OutputCommit:
         if condition is None:
             return frozenset()
         mentioned = set(_named_columns(condition))
-        keys = {name.casefold() for name in (*(self.settings.merge.keys if self.settings.merge else ()), *self._slice_columns)}
+        keys = {folded(name) for name in (*(self.settings.merge.keys if self.settings.merge else ()), *self._slice_columns)}
         return frozenset(
             column.name
             for column in self.columns
-            if column.name.casefold() in mentioned - keys and (table is None or table.schema.find(column.name) is None)
+            if folded(column.name) in mentioned - keys and (table is None or table.schema.find(column.name) is None)
         )
 
     @property
@@ -300,7 +301,7 @@ def _named_columns(condition: str) -> Iterator[str]:
     """
     for quoted, bare in re.findall(r"""'(?:[^']|'')*'|"((?:[^"]|"")+)"|\b(\w+)\b(?!\()""", condition):
         if quoted or bare:
-            yield (quoted.replace('""', '"') or bare).casefold()
+            yield folded(quoted.replace('""', '"') or bare)
 
 
 def _sort_texts(table: Table) -> tuple[str, ...]:
@@ -319,7 +320,7 @@ def _bare(key: str) -> str:
     >>> _bare('"Day" DESC'), _bare("day desc NULLS LAST"), _bare("lower(a) ASC NULLS LAST"), _bare("year( day )")
     ('day desc nulls last', 'day desc nulls last', 'lower(a)', 'year(day)')
     """
-    text = " ".join(key.replace('"', "").casefold().split())
+    text = " ".join(folded(key.replace('"', "")).split())
     text = re.sub(r"\s*([(),])\s*", r"\1", text)
     match = re.fullmatch(r"(.+?)(?: (asc|desc))?(?: nulls (first|last))?", text)
     assert match is not None

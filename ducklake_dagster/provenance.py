@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ducklake_core import folded
+
 if TYPE_CHECKING:
     from ducklake_core import Snapshot
 
@@ -114,7 +116,7 @@ def writer_of(snapshot: Snapshot, table: str) -> str | None:
     facts = dagster_facts(snapshot)
     together = facts.get("assets")
     if isinstance(together, dict):
-        return next((asset for asset, name in together.items() if str(name).casefold() == table.casefold()), None)
+        return next((asset for asset, name in together.items() if folded(str(name)) == folded(table)), None)
     found = facts.get("asset_key") or facts.get("op_output")
     return found if isinstance(found, str) else None
 

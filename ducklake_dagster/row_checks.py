@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import dagster as dg
 
+from ducklake_core import folded
 from ducklake_core.errors import UsageError
 from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, age_of, judged, labelled, of_parts, shown_age
 from ducklake_dagster.stored_partitions import Part
@@ -324,8 +325,8 @@ class ColumnContract(LakeCheck):
             elif (expected := str(data_type_of(wanted))) != str(column.type):
                 faults.append(f"column {column.name!r} is {column.type}, not {expected}")
         if self.exactly:
-            known = {name.casefold() for name in declared}
-            faults += [f"column {name!r} is not declared" for name in found.names if name.casefold() not in known]
+            known = {folded(name) for name in declared}
+            faults += [f"column {name!r} is not declared" for name in found.names if folded(name) not in known]
         return judged(faults, f"the table has the {len(declared)} declared columns", {"ducklake/columns": len(found.names)})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 
+from ducklake_core import folded
 from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, age_of, judged, shown_age
 from ducklake_dagster.lake_state import LakeState
 
@@ -223,9 +224,9 @@ class SoundCatalog(_StorageCheck):
         """Take the findings of the table, and those of no table."""
         table, findings = gauges.table, gauges.state.findings or ()
         # Findings spell a table without quotes.
-        names = (table.table.casefold(), f"{table.schema}.{table.name}".casefold())
+        names = (folded(table.table), folded(f"{table.schema}.{table.name}"))
         wrong = [one for one in findings if one.severity != "notice"]
-        mine = [str(one) for one in wrong if one.table is None or one.table.casefold() in names]
+        mine = [str(one) for one in wrong if one.table is None or folded(one.table) in names]
         return judged(mine, "nothing was found", {"ducklake/findings": len(mine)})
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from ducklake_core import folded
 from ducklake_core.errors import NotFoundError
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.lake_state import LakeState
@@ -118,8 +119,8 @@ class StoredTable:
         self.statistics = statistics
         self.now = state.snapshot_id
         self._keys = keys
-        names = [name.casefold() if name is not None else None for name in statistics.column_names]
-        columns = [column.casefold() for column in partition_columns(table)]
+        names = [folded(name) if name is not None else None for name in statistics.column_names]
+        columns = [folded(column) for column in partition_columns(table)]
         self._places = [names.index(column) for column in columns] if set(columns) <= set(names) else None
 
     @cached_property

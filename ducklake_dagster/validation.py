@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.audits import audits_of
 from ducklake_dagster.input_settings import INPUT_KEYS, input_settings
@@ -49,7 +50,7 @@ def validate(defs: dg.Definitions) -> None:
             except DuckLakeError as error:
                 faults.append(error.message)
                 continue
-            tables.setdefault((_lake_of(manager), str(written.address).casefold()), []).append(written)
+            tables.setdefault((_lake_of(manager), folded(str(written.address))), []).append(written)
     for sharing in tables.values():
         faults += _sharing_faults(sharing)
     if faults:

@@ -159,3 +159,12 @@ def test_what_cannot_be_is_refused_by_name(run: Run, lake_resource: DuckLakeReso
     refused = run([mixed], raise_on_error=False, resources={"files": dg.mem_io_manager})
     assert "need one DuckLakeIOManager" in cause(refused)
     assert not lake_resource.connect().has_table("orders")
+
+
+def test_names_that_only_ascii_would_make_one(run: Run, lake_resource: DuckLakeResource) -> None:
+    """DuckDB has both tables beside each other, and so has the lake."""
+    names = {"upper": "Ä", "lower": "ä"}
+    FRAMES.update(upper=numbers(1), lower=numbers(2))
+    asset = together(0, tuple(names), **{key: ducklake_metadata(table=name) for key, name in names.items()})
+    assert run([asset]).success
+    assert [stored(lake_resource, f'"{name}"') for name in names.values()] == [[1], [2]]
