@@ -248,7 +248,7 @@ def fixed_minute(cron_schedule: str, name: str) -> str:
     """A cron schedule with a minute in place of ``H``, always the same one for a name.
 
     >>> fixed_minute("H 3 * * *", "sales"), fixed_minute("5 3 * * *", "sales")
-    ('57 3 * * *', '5 3 * * *')
+    ('24 3 * * *', '5 3 * * *')
 
     Raises:
         UsageError: It is no text.

@@ -294,7 +294,7 @@ class OutputCommit:
 
 
 def _named_columns(condition: str) -> Iterator[str]:
-    """Names in a condition that may be columns, folded: not what stands in texts, and no functions.
+    r"""Names in a condition that may be columns, folded: not what stands in texts, and no functions.
 
     >>> list(_named_columns("lower(s.op) = 'it''s gone' OR s.\"op code\" IN ('D')"))
     ['s', 'op', 'or', 's', 'op code', 'in']
@@ -321,10 +321,10 @@ def _bare(key: str) -> str:
     ('day desc nulls last', 'day desc nulls last', 'lower(a)', 'year(day)')
     """
     text = " ".join(folded(key.replace('"', "")).split())
-    text = re.sub(r"\s*([(),])\s*", r"\1", text)
     match = re.fullmatch(r"(.+?)(?: (asc|desc))?(?: nulls (first|last))?", text)
     assert match is not None
     expression, direction, nulls = match.groups()
+    expression = re.sub(r"\s*([(),])\s*", r"\1", expression)
     direction, nulls = direction or "asc", nulls or "last"
     return expression if (direction, nulls) == ("asc", "last") else f"{expression} {direction} nulls {nulls}"
 
