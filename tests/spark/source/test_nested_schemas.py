@@ -33,7 +33,8 @@ def test_every_way_to_read_and_write(spark: SparkSession, sqlite_address: LakeAd
     wanted = [(0, "merged"), (1, "merged"), (7, "new"), (100, "changed")]
     read = spark.read.format("ducklake").options(**options)
     assert sorted(map(tuple, read.load("x.y.t").collect())) == wanted
-    assert sorted(map(tuple, read.option("table", "X.y.T").load().collect())) == wanted
+    named = spark.read.format("ducklake").options(**options).option("table", "X.y.T")
+    assert sorted(map(tuple, named.load().collect())) == wanted
     assert sorted(map(tuple, lake.table("x.y.t").to_spark(spark).collect())) == wanted
     assert sorted(sorted_rows(lake.table("x.y.t").scan().to_arrow())) == wanted
     assert [read.load(path).count() for path in ("x.t", "x.y.z.t", '"x.y".t')] == [3, 5, 6]
