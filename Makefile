@@ -69,8 +69,8 @@ pictures: $(READY) browser  ## Draw Dagster's pages of a lake by Chromium, into 
 bench: $(READY)  ## Run the benchmarks, each against its named baseline
 	@$(JAVA) for file in tests/benchmarks/bench_*.py; do "$(BIN)/python" -m "tests.benchmarks.$$(basename "$$file" .py)"; done
 
-docs: $(READY)  ## Write the API reference from docstrings into build/docs/api
-	@"$(BIN)/python" .ci/api_reference.py build/docs/api
+docs: $(READY)  ## Build the documentation as a site, strictly, with the API reference: build/docs/index.html
+	@"$(BIN)/python" .ci/site.py build/docs
 
 lint: $(READY)  ## Style and import contracts
 	@"$(BIN)/ruff" check .

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ducklake_dagster.components.maintenance import DuckLakeMaintenanceComponent
 from ducklake_dagster.components.tables import DuckLakeTablesComponent
 from ducklake_dagster.input_settings import INPUT_KEYS
 from ducklake_dagster.write_settings import OUTPUT_KEYS
+from tests.support.pages import blocks, run_python
 
 ROOT = Path(__file__).parents[2]
 GUIDES = ROOT / "docs" / "dagster"
@@ -29,18 +29,20 @@ pytestmark = [
 ]
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
-
-
 @pytest.mark.parametrize("page", [page for page in sorted(GUIDES.glob("*.md")) if blocks(page, "python")], ids=lambda page: page.stem)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    # Line numbers are those of the page, for whoever reads a failure.
-    module = types.ModuleType(f"guide_{page.stem}")
-    for block in blocks(page, "python"):
-        before = page.read_text().partition(block)[0].count("\n")
-        exec(compile("\n" * before + block, str(page), "exec", dont_inherit=True), module.__dict__)
+    run_python(page)
+
+
+@pytest.mark.takes_seconds
+@pytest.mark.filterwarnings("ignore:.*currently in beta")
+def test_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = run_python(ROOT / "docs" / "tutorials" / "dagster-project.md")["defs"]
+    assert isinstance(project, dg.Definitions)
+    repository = project.get_repository_def()
+    assert {"nightly_schedule"} < {schedule.name for schedule in repository.schedule_defs}
 
 
 def test_components_of_the_guide_load(monkeypatch: pytest.MonkeyPatch) -> None:
