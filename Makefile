@@ -26,10 +26,10 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport PYTHONDONTWRITEBYTECODE
 JAVA = home="$$("$(BIN)/python" .ci/java_home.py "$(VENV)/java_home")"; if [ -n "$$home" ]; then export JAVA_HOME="$$home"; fi;
 
-.PHONY: help install demo ui test test-fast test-all durations pictures bench docs lint types format browser clean
+.PHONY: help install demo ui test test-fast test-all durations pictures bench docs release-check lint types format browser clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(READY): pyproject.toml .ci/constraints.txt
 	@[ -n "$(PYTHON)" ] || { echo "Python 3.11 or newer is needed; install it, or say where it is: make PYTHON=..." >&2; exit 1; }
@@ -71,6 +71,9 @@ bench: $(READY)  ## Run the benchmarks, each against its named baseline
 
 docs: $(READY)  ## Build the documentation as a site, strictly, with the API reference: build/docs/index.html
 	@"$(BIN)/python" .ci/site.py build/docs
+
+release-check: $(READY)  ## Try the built packages in environments of their own, and the tests with the lowest and newest versions
+	@$(JAVA) "$(BIN)/python" .ci/release_check.py
 
 lint: $(READY)  ## Style and import contracts
 	@"$(BIN)/ruff" check .
