@@ -2,8 +2,8 @@
 
 python .ci/release_check.py [FOLDER [PART ...]]
 
-Parts: changelog, build, executors, users, lowest, newest; all when none is named. Environments are made in the folder, a new one for temporary
-files when none is named, which must be outside of the project.
+Parts: changelog, build, executors, users, lowest, newest; all when none is named. They are made in the folder, which must be outside of
+the project; without one in a new folder for temporary files.
 """
 
 import re
@@ -51,7 +51,8 @@ spark.stop()
 WITH_DAGSTER = """
 import dagster as dg, pyarrow as pa
 from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog
-lake = DuckLakeResource(catalog=SqliteCatalog(path="dagster.sqlite"), storage=LocalStorage(data_path="dagster_files/"), create_if_missing=True)
+files = LocalStorage(data_path="dagster_files/")
+lake = DuckLakeResource(catalog=SqliteCatalog(path="dagster.sqlite"), storage=files, create_if_missing=True)
 @dg.asset
 def numbers() -> pa.Table:
     return pa.table({"n": [1, 2]})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.page_setups import Setup, lake_with_flights
+from tests.support.page_setups import PAGES_OF_SPARK, Setup, flights, lake_with_flights
 from tests.support.pages import DOCS, run_python
 
 
@@ -19,13 +19,20 @@ def setup_of(page: str, spark: SparkSession) -> Setup:
         return Setup({"spark": spark})
     lake = lake_with_flights(12)
     names = {"lake": lake, "table": lake.table("flights"), "spark": spark, "datetime": dt.datetime, "UTC": dt.UTC}
-    return Setup(names, {})
+    if page == "spark.md":
+        lake.create_schema("raw")
+        lake.write("raw.flights", flights())
+        address = {
+            "postgresql+psycopg://me:secret@db/lake": "sqlite:///lake.sqlite",
+            "/checkpoints/": "checkpoints/",
+            "2024-01-01": "2013-01-01",
+        }
+        return Setup(names, address)
+    return Setup(names)
 
 
-@pytest.mark.slow_on("types.md", "object-stores.md", "virtual-columns.md", "change-feed.md")
-@pytest.mark.parametrize(
-    "page", ["tutorials/spark-job.md", "tutorials/streaming.md", "change-feed.md", "virtual-columns.md", "types.md", "object-stores.md"]
-)
+@pytest.mark.slow_on("spark.md", "types.md", "object-stores.md", "virtual-columns.md", "change-feed.md")
+@pytest.mark.parametrize("page", PAGES_OF_SPARK)
 def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     before = {key: spark.conf.get(key, None) for key in ("spark.ducklake.read.types", "spark.ducklake.read.native.schemes")}

@@ -134,13 +134,49 @@ def _dagster() -> Setup:
     )
 
 
+def _reading() -> Setup:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+    # pandas 2 has no such method.
+    names = {"lake": lake_with_flights(), "pa": pa, "pl": pl, "duckdb": duckdb, "pd": pd}
+    return Setup(names, {"pd.DataFrame.from_arrow(scan)": "scan.to_pandas()"})
+
+
+def _views() -> Setup:
+    lake = lake_with_flights()
+    lake.create_schema("reports")
+    lake.create_view("reports.daily", "SELECT day, count(*) AS n FROM main.flights GROUP BY day")
+    lake.create_macro("is_late", {"minutes": "minutes > 15"})
+    return Setup({"lake": lake}, {"at=42": f"at={lake.snapshot().id}"})
+
+
+def _foreign_files() -> Setup:
+    lake_with_flights().close()
+    return Setup({"DuckLake": DuckLake, "url": _URL})
+
+
 SETUPS: dict[str, Callable[[], Setup]] = {
     "adding-files.md": _adding_files,
     "dagster.md": _dagster,
     "definitions.md": _definitions,
     "filters.md": _flights_table,
+    "foreign-files.md": _foreign_files,
     "health.md": lambda: Setup({"lake": lake_with_flights()}),
     "maintenance.md": _maintenance,
     "opening.md": _opening,
+    "reading.md": _reading,
     "row-changes.md": _row_changes,
+    "views.md": _views,
 }
+
+PAGES_OF_SPARK = (
+    "tutorials/spark-job.md",
+    "tutorials/streaming.md",
+    "spark.md",
+    "change-feed.md",
+    "virtual-columns.md",
+    "types.md",
+    "object-stores.md",
+)
