@@ -23,8 +23,8 @@ def setup_of(page: str, spark: SparkSession) -> Setup:
         lake.create_schema("raw")
         lake.write("raw.flights", flights())
         address = {
-            "postgresql+psycopg://me:secret@db/lake": "sqlite:///lake.sqlite",
-            "/checkpoints/": "checkpoints/",
+            "postgresql+psycopg://me:secret@db/lake": f"sqlite:///{Path.cwd()}/lake.sqlite",
+            "/checkpoints/": f"{Path.cwd()}/checkpoints/",
             "2024-01-01": "2013-01-01",
         }
         return Setup(names, address)

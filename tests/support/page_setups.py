@@ -41,7 +41,7 @@ def flights(carriers: str = "UA AA UA B6 UA DL AA XX") -> pa.Table:
 
 def lake_with_flights(snapshots: int = 2) -> DuckLake:
     """A lake in the working directory with the tables flights and sales.orders, of at least so many snapshots."""
-    lake = DuckLake.create(_URL, data_path="files/")
+    lake = DuckLake.create(f"sqlite:///{Path.cwd()}/lake.sqlite", data_path=f"{Path.cwd()}/files/")
     lake.write("flights", flights())
     lake.create_schema("sales")
     lake.write("sales.orders", pa.table({"customer": [1, 2], "day": [dt.date(2026, 1, 1)] * 2, "region": ["eu", "us"]}))
