@@ -31,7 +31,7 @@ def setup_of(page: str, spark: SparkSession) -> Setup:
     return Setup(names)
 
 
-@pytest.mark.slow_on("spark.md", "types.md", "object-stores.md", "virtual-columns.md", "change-feed.md")
+@pytest.mark.slow_on("tutorials/streaming.md", "spark.md", "types.md", "object-stores.md", "virtual-columns.md", "change-feed.md")
 @pytest.mark.parametrize("page", PAGES_OF_SPARK)
 def test_examples_run(page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
