@@ -25,7 +25,6 @@ from ducklake_dagster import (
     build_lake_checks,
     build_maintenance_defs,
     ducklake_metadata,
-    with_table_metadata,
 )
 from tests.dagster.deployment.names import GENERATION
 
@@ -186,17 +185,14 @@ lake = DuckLakeResource(
 CHECKS = [RowCount(minimum=2, blocking=True, severity=dg.AssetCheckSeverity.ERROR), NullFraction(limits={"n": 0.0})]
 _WITHIN = timedelta(days=3650)
 
-_assets = with_table_metadata(
+defs = dg.Definitions.merge(
     dg.Definitions(
         assets=ASSETS,
         asset_checks=[*build_lake_checks(assets=[judged, ranged], checks=CHECKS), *build_audit_checks(assets=[lost])],
         sensors=[build_commit_sensor(assets=ASSETS, minimum_interval_seconds=1)],
         resources={"io_manager": StrikingIOManager(lake=lake, default_frame="arrow"), "lake": lake},
         executor=dg.in_process_executor,
-    )
-)
-defs = dg.Definitions.merge(
-    _assets,
+    ),
     build_maintenance_defs(
         assets=ASSETS,
         cron_schedule="* * * * *",

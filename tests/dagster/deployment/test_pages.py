@@ -37,7 +37,7 @@ class View:
 VIEWS = {
     "asset-overview": View(
         path="/assets/ranged",
-        shows=("main.ranged", "Day of the sale, in Berlin", "Three rows for each day", "partitioned by month(day)", "s3://lake/"),
+        shows=("main.ranged", "Day of the sale, in Berlin", "Three rows for each day", "partitioned by month(day)"),
         height=2000,
     ),
     "plots-over-partitions": View(
