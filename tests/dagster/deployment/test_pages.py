@@ -43,7 +43,7 @@ VIEWS = {
     "plots-over-partitions": View(
         path="/assets/ranged", clicks=("Plots",), shows=("ducklake/rows_added", "dagster/partition_row_count"), height=2600
     ),
-    "partitions-of-two-dimensions": View(path="/assets/grid?view=partitions", shows=("Filter by region", "asia", "Materialized (36)")),
+    "partitions-of-two-dimensions": View(path="/assets/grid?view=partitions", shows=("asia", "Materialized (36)")),
     "checks": View(
         path="/assets/judged?view=checks&checkDetail=row_count", shows=("null_fraction", "blocking", "Failed", "ducklake/row_count")
     ),
