@@ -164,6 +164,7 @@ def test_what_cannot_be_is_refused_by_name(run: Run, lake_resource: DuckLakeReso
 def test_names_that_only_ascii_would_make_one(run: Run, lake_resource: DuckLakeResource) -> None:
     """DuckDB has both tables beside each other, and so has the lake."""
     names = {"upper": "Ä", "lower": "ä"}
+    FRAMES.clear()
     FRAMES.update(upper=numbers(1), lower=numbers(2))
     asset = together(0, tuple(names), **{key: ducklake_metadata(table=name) for key, name in names.items()})
     assert run([asset]).success

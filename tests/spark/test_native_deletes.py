@@ -49,6 +49,7 @@ def test_every_form_of_deletes(oracle: OracleFactory, sqlite_address: LakeAddres
         assert ways <= {None, "the file holds rows of later snapshots"}
 
 
+@pytest.mark.slow
 @pytest.mark.slow_on("postgresql")
 def test_virtual_columns(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 5") as duck:

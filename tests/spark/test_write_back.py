@@ -71,6 +71,7 @@ def test_texts_and_longs_of_arrow(sqlite_address: LakeAddress) -> None:
         table.append(pa.table({"k": [8], "clock": ["24:00:01"]}))
 
 
+@pytest.mark.slow
 def test_merges_leave_other_columns_alone(lake_address: LakeAddress, spark: Any) -> None:
     lake = made(lake_address)
     before = held(lake)

@@ -92,7 +92,9 @@ def _maintenance() -> Setup:
 def _opening() -> Setup:
     # The page's first line makes the lake, whose tables its other lines read.
     made = 'lake = DuckLake.create("sqlite:///lake.sqlite", data_path="files/")'
-    return Setup({"lake_with_flights": lake_with_flights}, {made: "lake = lake_with_flights(7)"})
+    opened = 'create=True, data_path="files/")'
+    replaced = {made: "lake = lake_with_flights(7)", opened: f'create=True, data_path="{Path.cwd()}/files/")'}
+    return Setup({"lake_with_flights": lake_with_flights}, replaced)
 
 
 def _row_changes() -> Setup:

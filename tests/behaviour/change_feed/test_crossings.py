@@ -80,7 +80,7 @@ def test_histories(oracle: OpenOracle, lake_address: LakeAddress, name: str) -> 
         check_every_range(duck, DuckLake.connect(lake_address.url))
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 @pytest.mark.slow_on("deletion vectors", "merged after a rewrite")
 @pytest.mark.parametrize("name", ["deletion vectors", "encrypted", "merged after a rewrite"])
 def test_duckdb_files(oracle: OpenOracle, tmp_path: Path, name: str) -> None:

@@ -85,7 +85,7 @@ def files_of(place: Place, name: str) -> int:
     return count
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 @pytest.mark.slow_on("1", "2")
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.some(1)
@@ -105,7 +105,7 @@ def test_the_crontab(place: Place, number: int) -> None:
         assert "ducklake_table_rows" in (place.folder / "ducklake.prom").read_text()
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_one_bad_table_in_the_night(place: Place) -> None:
     """All others are merged, the entry ends with 1 and says which table it was, and what comes after it is not done."""
     place.lose_a_file()

@@ -177,6 +177,7 @@ ROWS = """SELECT CASE WHEN range % 5 > 0 THEN [range::INTEGER, NULL] END AS l, {
     MAP {'k': [range::INTEGER]} AS m, [[{'p': range::INTEGER}, NULL], NULL, []] AS r FROM range(20)"""
 
 
+@pytest.mark.slow
 def test_legacy_nesting_by_other_engines(
     oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,6 +143,7 @@ def test_nothing_is_written_to_a_table_directory_out_of_reach(oracle: OracleFact
     lake.close()
 
 
+@pytest.mark.slow
 @pytest.mark.slow_on("postgresql")
 def test_every_level_relative_and_absolute(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
     """Schemas and tables moved by hand, as tools that copy lakes do; renames keep the directories."""

@@ -206,7 +206,7 @@ def test_a_lake_becomes_what_it_was(what: str, sqlite_address: LakeAddress, orac
     check_restored(DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path), sqlite_address, oracle, CHANGES[what])
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_after_everything(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     changes = [statement for what in ("rows", "columns", "names", "new things") for statement in CHANGES[what]]
     check_restored(lake, lake_address, oracle, [*changes, "DROP TABLE s.t"])

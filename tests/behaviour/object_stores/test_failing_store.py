@@ -65,6 +65,7 @@ def test_every_third_call_to_the_server_fails(sqlite_address: LakeAddress, store
     lake.close()
 
 
+@pytest.mark.slow
 def test_a_file_that_goes_while_it_is_read_fails_its_table_alone(s3: S3Server, sqlite_address: LakeAddress) -> None:
     """The server still knows of the file, and breaks off its answer; the client's error was no error of ours, and ended maintenance."""
     store = s3_store(s3)

@@ -104,7 +104,7 @@ def test_files(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     check(oracle, sqlite_address, in_file=True)
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_inlined(oracle: OracleFactory, lake_address: LakeAddress) -> None:
     check(oracle, lake_address, in_file=False)
 

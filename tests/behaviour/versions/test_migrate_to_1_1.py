@@ -145,7 +145,7 @@ def test_earlier_versions_go_as_far_as_asked(version: str, to: Any, tmp_path: Pa
             assert len(rows_of(catalog, "main.numbers")) == lake.table("numbers").scan().count()
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_the_development_version_becomes_1_1(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     """It lacks what came last: exact bounds and nested schemas."""
     lake = made_by_duckdb(lake_address, oracle)

@@ -97,6 +97,7 @@ def test_long_histories(places: Places, kind: str, version: Version) -> None:
     check()
 
 
+@pytest.mark.slow
 def test_a_history_on_spark(places: Places, spark: SparkSession, tmp_path: Path) -> None:
     with Lake(places("sqlite", tmp_path), "DATA_INLINING_ROW_LIMIT 10") as lake:
         live(lake, range(100, 120), conditions=NOT_COMPARED)

@@ -15,7 +15,7 @@ from tests.support.ducklakepy_lake import faults, new_lake, rows_of, second_impl
 from tests.support.oracle import LakeAddress
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_every_way_to_read_and_write(spark: SparkSession, sqlite_address: LakeAddress, tmp_path: Path) -> None:
     lake = new_lake(sqlite_address)
     for path in ("x", "x.y", "x.y.z", '"x.y"'):

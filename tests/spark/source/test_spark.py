@@ -111,6 +111,7 @@ def test_a_stream_from_table_to_table_is_started_again(
         run()
 
 
+@pytest.mark.slow
 def test_connect(sqlite_address: LakeAddress, connect: str) -> None:
     lake = lake_of_files(sqlite_address)
     lake.create_table("t", pa.schema([("id", pa.int64())]))
