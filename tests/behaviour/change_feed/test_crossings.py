@@ -176,6 +176,7 @@ def test_predicates_leave_out_files(oracle: OpenOracle, lake_address: LakeAddres
         assert not table.changes(2, last, where="a = 5").plan().plan.pruned
 
 
+@pytest.mark.slow
 def test_on_spark(oracle: OpenOracle, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     options, statements = HISTORIES["encrypted"]
     with oracle(sqlite_address, options) as duck:

@@ -299,6 +299,7 @@ def test_on_a_duckdb_file(tmp_path: Path, oracle: Callable[..., AbstractContextM
         assert sorted(duck.rows("SELECT a, g FROM t")) == [(a, "x") for a in range(60)]
 
 
+@pytest.mark.slow
 def test_on_spark(sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.write("t", rows(*range(100)))

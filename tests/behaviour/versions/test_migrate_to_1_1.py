@@ -68,7 +68,7 @@ def made_by_duckdb(address: LakeAddress, oracle: OracleFactory) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_every_snapshot_shows_the_same_afterwards(lake_address: LakeAddress, oracle: OracleFactory) -> None:
     lake = made_by_duckdb(lake_address, oracle)
     before, rows = everything(lake), catalog_rows(lake)

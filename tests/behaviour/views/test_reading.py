@@ -101,6 +101,7 @@ def test_only_what_matters_is_read(sqlite_address: LakeAddress, oracle: OracleOf
     assert [scan.where for scan in _translated(lake, "w").scans] == [None, None]
 
 
+@pytest.mark.slow
 def test_overflows_are_errors_in_both(sqlite_address: LakeAddress, oracle: OracleOf, spark: SparkSession) -> None:
     sums = ("i8 + 1", "i8 * i8", "i + 1", "i * 2", "j * 2", "m * n", "n + n * 9", "CAST(g AS INT)", "CAST(j AS INT)", "CAST(-g AS INT)")
     with oracle(sqlite_address) as duck:
