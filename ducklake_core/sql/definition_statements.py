@@ -24,6 +24,7 @@ from ducklake_core.sql.parts import (
     table_name,
     text_between,
 )
+from ducklake_core.sql.time_travel import keyword
 from ducklake_core.staging.verbs.tables import DefinitionVerbs
 
 _FLAGS = ("exists", "replace", "kind", "this", "refresh")
@@ -58,7 +59,7 @@ def partition_keys(sql: str, tokens: Sequence[Any], node: exp.Create) -> list[st
     for one in properties.expressions if properties is not None else ():
         if not isinstance(one, exp.PartitionedByProperty):
             refuse(f"{one.sql('duckdb')} in CREATE TABLE")
-    place = next((at for at, token in enumerate(tokens) if token.text.upper().startswith("PARTITIONED")), None)
+    place = next((at for at, token in enumerate(tokens) if keyword(token).startswith("PARTITIONED")), None)
     return [] if properties is None or place is None else _keys(sql, tokens, place)
 
 
@@ -72,7 +73,7 @@ def _keys(sql: str, tokens: Sequence[Any], place: int) -> list[str]:
 
 def create_macro(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> None:
     """CREATE MACRO with one definition."""
-    words = [token.text.upper() for token in tokens]
+    words = [keyword(token) for token in tokens]
     start = find_word(tokens, "MACRO", "FUNCTION") + 1
     if_not_exists = words[start : start + 3] == ["IF", "NOT", "EXISTS"]
     start += 3 if if_not_exists else 0
@@ -110,7 +111,7 @@ def drop(tx: DefinitionVerbs, tokens: Sequence[Any], node: exp.Drop) -> None:
         case "SCHEMA":
             tx.drop_schema(schema_name(tokens), cascade=bool(node.args.get("cascade")), if_exists=if_exists)
         case "MACRO" | "FUNCTION":
-            is_table = tokens[2].text.upper() == "TABLE"
+            is_table = keyword(tokens[2]) == "TABLE"
             tx.drop_macro(table_name(target), kind="table" if is_table else "scalar", if_exists=if_exists)
         case kind:
             refuse(f"DROP {kind}")
@@ -171,7 +172,7 @@ _LAYOUTS = ("RESET PARTITIONED BY", "RESET SORTED BY", "SET PARTITIONED BY", "SE
 
 def alter_layout(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> bool:
     """ALTER TABLE t SET or RESET PARTITIONED BY or SORTED BY; False when the statement is none of these."""
-    words = [token.text.upper() for token in tokens]
+    words = [keyword(token) for token in tokens]
     place = next((at for at in range(2, len(words)) if words[at] in ("SET", "RESET")), len(words))
     kind = next((one for one in _LAYOUTS if " ".join(words[place : place + 3]).startswith(one)), None)
     if words[:2] != ["ALTER", "TABLE"] or kind is None:
@@ -191,8 +192,8 @@ def alter_layout(tx: DefinitionVerbs, sql: str, tokens: Sequence[Any]) -> bool:
 def comment(tx: DefinitionVerbs, tokens: Sequence[Any]) -> None:
     """COMMENT ON TABLE, VIEW, COLUMN or SCHEMA name IS 'text' or NULL."""
     end = find_word(tokens, "IS")
-    kind, value = tokens[2].text.upper(), tokens[end + 1 :]
-    if len(value) != 1 or not (value[0].token_type == TokenType.STRING or value[0].text.upper() == "NULL"):
+    kind, value = keyword(tokens[2]), tokens[end + 1 :]
+    if len(value) != 1 or not (value[0].token_type == TokenType.STRING or keyword(value[0]) == "NULL"):
         raise UsageError("cannot parse the SQL: COMMENT ON TABLE name IS 'text', or NULL")
     text = value[0].text if value[0].token_type == TokenType.STRING else None
     parts = names_at(tokens, 3)
@@ -210,7 +211,7 @@ def comment(tx: DefinitionVerbs, tokens: Sequence[Any]) -> None:
 def schema_name(tokens: Sequence[Any]) -> str:
     """The path of the schema that CREATE or DROP SCHEMA names."""
     start = find_word(tokens, "SCHEMA") + 1
-    words = [token.text.upper() for token in tokens]
+    words = [keyword(token) for token in tokens]
     if words[start] == "IF":
         start = words.index("EXISTS", start) + 1
     return dotted(names_at(tokens, start))

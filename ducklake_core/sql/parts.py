@@ -18,7 +18,7 @@ from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, join_name, quoted_path, split_path
 from ducklake_core.format.types.type_parser import data_type_of
 from ducklake_core.format.view_text import table_names
-from ducklake_core.sql.time_travel import is_name
+from ducklake_core.sql.time_travel import is_name, keyword
 
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
@@ -211,7 +211,7 @@ def find_word(tokens: Sequence[Any], *words: str, start: int = 0) -> int:
     Raises:
         UsageError: There is none.
     """
-    found = next((place for place in _outside(tokens, start) if tokens[place].text.upper() in words), None)
+    found = next((place for place in _outside(tokens, start) if keyword(tokens[place]) in words), None)
     if found is None:
         raise UsageError(f"cannot parse the SQL: {' or '.join(words)} is missing")
     return found

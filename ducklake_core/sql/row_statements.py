@@ -27,7 +27,7 @@ from ducklake_core.sql.parts import (
     text_between,
     without_qualifier,
 )
-from ducklake_core.sql.time_travel import is_name, tokens_of
+from ducklake_core.sql.time_travel import is_name, keyword, tokens_of
 
 if TYPE_CHECKING:
     from ducklake_core.format.types.data_types import Field
@@ -80,7 +80,7 @@ def insert_of(sql: str) -> Insert:
         UsageError: It has no table, or no query.
     """
     tokens = tokens_of(sql)
-    words = [token.text.upper() for token in tokens]
+    words = [keyword(token) for token in tokens]
     if words[1:2] == ["OR"]:
         refuse(f"INSERT {' '.join(words[1:3])}", "MERGE, or table.upsert")
     if words[1:2] != ["INTO"]:
@@ -115,14 +115,14 @@ def _column_list(tokens: Sequence[Any], start: int) -> tuple[str, ...] | None:
     is_list = len(inside) % 2 == 1 and all(
         token.token_type == TokenType.COMMA if place % 2 else is_name(token) for place, token in enumerate(inside)
     )
-    if not is_list or not (end >= len(tokens) or tokens[end].text.upper() in _AFTER_COLUMNS):
+    if not is_list or not (end >= len(tokens) or keyword(tokens[end]) in _AFTER_COLUMNS):
         return None
     return tuple(token.text for token in inside[::2])
 
 
 def _check_rest(tokens: Sequence[Any], start: int) -> None:
     """Refuse what may follow the rows, and DEFAULT in place of them."""
-    words = [token.text.upper() for token in tokens]
+    words = [keyword(token) for token in tokens]
     outside = outside_brackets(tokens, start)
     if "RETURNING" in (words[place] for place in outside):
         refuse("RETURNING in INSERT")
@@ -137,7 +137,7 @@ def _check_rest(tokens: Sequence[Any], start: int) -> None:
 
 def _rows_of_values(sql: str, tokens: Sequence[Any], start: int) -> tuple[tuple[str, ...], ...]:
     """The texts of the values where the query is nothing but VALUES."""
-    if tokens[start].text.upper() != "VALUES":
+    if keyword(tokens[start]) != "VALUES":
         return ()
     rows: list[tuple[str, ...]] = []
     place = start + 1

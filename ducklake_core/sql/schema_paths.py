@@ -10,7 +10,7 @@ from sqlglot import TokenType
 
 from ducklake_core.engines.duckdb.query import schema_in_instance
 from ducklake_core.format.types.names import dotted, folded, quoted_path, split_path
-from ducklake_core.sql.time_travel import is_name, tokens_of
+from ducklake_core.sql.time_travel import is_name, keyword, tokens_of
 
 _BEFORE_TABLES = ("FROM", "JOIN", "INTO", "USING", "TABLE", "PIVOT", "UNPIVOT", "DESCRIBE", "SUMMARIZE")
 
@@ -59,7 +59,7 @@ class SchemaPaths:
     def _schema_length(self, run: Run, tokens: Sequence[Any], aliases: Collection[str]) -> int:
         """How many of the names are a schema's path; 0 for a column, a field of structs, or a schema at the top."""
         names = tuple(map(folded, run.parts))
-        before = tokens[run.start - 1].text.upper() if run.start else ""
+        before = keyword(tokens[run.start - 1]) if run.start else ""
         # Behind the placeholder for the lake's name stands a table or a macro.
         is_table = before in _BEFORE_TABLES or before == "."
         if is_table and names[:-1] in self._schemas:
@@ -87,4 +87,4 @@ def _may_be_alias(tokens: Sequence[Any], place: int) -> bool:
     if not place:
         return False
     before = tokens[place - 1]
-    return before.text.upper() in (*_BEFORE_TABLES, "AS") or before.token_type in (TokenType.R_PAREN, TokenType.VAR, TokenType.IDENTIFIER)
+    return keyword(before) in (*_BEFORE_TABLES, "AS") or before.token_type in (TokenType.R_PAREN, TokenType.VAR, TokenType.IDENTIFIER)

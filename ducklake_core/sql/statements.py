@@ -174,8 +174,9 @@ class _Statement:
     def carry_out(self) -> None:
         from ducklake_core.sql import definition_statements as definitions
         from ducklake_core.sql.parts import parse_statement, refuse
+        from ducklake_core.sql.time_travel import keyword
 
-        words = [token.text.upper() for token in self._tokens[:4]]
+        words = [keyword(token) for token in self._tokens[:4]]
         if words[0] == "COMMENT":
             definitions.comment(self._tx, self._tokens)
         elif words[0] == "CREATE" and {"MACRO", "FUNCTION"} & set(words[1:]):

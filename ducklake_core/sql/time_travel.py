@@ -64,6 +64,11 @@ def is_name(token: Any) -> bool:
     return token.token_type == TokenType.IDENTIFIER or (token.token_type != TokenType.STRING and bool(_WORD.fullmatch(token.text)))
 
 
+def keyword(token: Any) -> str:
+    """A word of SQL in capitals; nothing for a text or a quoted name, which may read like one."""
+    return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else str(token.text).upper()
+
+
 def without_time_travel(sql: str, first: int = 0) -> tuple[str, tuple[TableAt, ...]]:
     """The text with other names for tables at other snapshots, and what they stand for.
 

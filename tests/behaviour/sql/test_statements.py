@@ -216,3 +216,12 @@ def test_spark(lake: DuckLake, spark: SparkSession) -> None:
         tx.sql("INSERT INTO t VALUES (3, 'c')")
         with pytest.raises(UnsupportedFeatureError, match="leave spark out"):
             tx.sql("INSERT INTO u SELECT k, k FROM t", spark=spark)
+
+
+def test_texts_and_quoted_names_are_no_words_of_sql(sqlite_address: LakeAddress) -> None:
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        lake.sql("CREATE TABLE t (a VARCHAR)")
+        lake.sql('CREATE TABLE r AS SELECT 1 AS "returning"')
+        lake.sql("INSERT INTO t SELECT 'returning'")
+        lake.sql('INSERT INTO t SELECT "returning" FROM r')
+        assert sorted(lake.table("t").scan().to_arrow()["a"].to_pylist()) == ["1", "returning"]
