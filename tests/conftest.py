@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -226,3 +227,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[pytest.TestReport]:
     if report.failed and (found := running_servers()):
         report.sections.append(("Servers of this worker", found))
     return report
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests and the libraries are made of stays: the collector need not walk it, nor forked children copy it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

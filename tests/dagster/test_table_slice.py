@@ -183,7 +183,7 @@ def test_what_cannot_be_matched_is_refused_by_name(definition: Any, expr: object
     assert text in str(failure.value)
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_ten_thousand_single_hours_reach_one_commit(lake_resource: DuckLakeResource) -> None:
     hours = dg.HourlyPartitionsDefinition("2020-01-01-00:00", end_date="2023-01-01-00:00")
     starts = [datetime(2020, 1, 1, tzinfo=UTC).replace(tzinfo=None) + timedelta(hours=2 * n) for n in range(10_000)]

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from functools import reduce
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from ducklake_core import DuckLake
@@ -39,6 +40,7 @@ def check(duck: Oracle, address: LakeAddress, spark: SparkSession, wanted: dict[
 SWAPPED = ("a TO c", "b TO a", "c TO b")
 
 
+@pytest.mark.slow
 def test_columns_that_files_know_by_other_names(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run(

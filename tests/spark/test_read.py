@@ -51,6 +51,7 @@ def test_files_at_every_other_snapshot(oracle: OracleFactory, sqlite_address: La
             check_spark(duck, lake, spark, version)
 
 
+@pytest.mark.slow
 def test_inlined_rows_at_every_third_snapshot(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
         duck.run(*INLINED["small inserts"])
@@ -104,8 +105,8 @@ def test_native_files_are_read_natively(oracle: OracleFactory, native_lake: Lake
         assert_same_rows(duck, rows_of(lake.scan("t").to_spark(spark)), "SELECT * FROM t")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata"])
-@pytest.mark.some(1)
 def test_session_time_zone_changes_no_instant(oracle: OracleFactory, native_lake: LakeAddress, spark: SparkSession, zone: str) -> None:
     lake = open_lake(native_lake)
     queries = ("unix_micros(tz)", "cast(ts as string)", "cast(day as string)")

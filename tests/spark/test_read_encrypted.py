@@ -30,6 +30,7 @@ STATEMENTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nearest_types")
 def test_every_snapshot_and_type(oracle: OracleFactory, lake_address: LakeAddress, spark: SparkSession) -> None:
     with oracle(lake_address, TO_FILES) as duck:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
+from ducklake_core.engines.spark.session_settings import held_settings, users_setting
 from tests.support.oracle import sqlite_lake
 
 SETTINGS = {
@@ -117,3 +118,35 @@ def test_the_same_rows_are_written(lake: DuckLake, spark: Any, name: str) -> Non
     with setting(spark, name, SETTINGS[name]):
         lake.table("copy").overwrite(table.scan().to_spark(spark))
     assert lake.table("copy").scan().to_arrow().sort_by("i").equals(table.scan().to_arrow().sort_by("i"))
+
+
+@pytest.mark.parametrize("chosen", [None, "500"])
+def test_settings_are_as_the_user_left_them(lake: DuckLake, spark: Any, chosen: str | None) -> None:
+    """What was not set is not set afterwards: a default that is set explicitly no longer follows the session's other settings."""
+    frame = spark.createDataFrame([("a", 1)] * 40, "name STRING, p INT").repartition(2)
+    spark.conf.set("spark.sql.parquet.fieldId.read.enabled", "true")
+    names = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.sources.parallelPartitionDiscovery.threshold")
+    for name in names:
+        spark.conf.unset(name) if chosen is None else spark.conf.set(name, chosen)
+    before = dict(spark.conf.getAll)
+    try:
+        lake.write("left", frame, mode="overwrite")
+        with held_settings(spark, {names[1]: "1000"}):
+            assert lake.table("left").to_spark(spark).count() == 40
+        assert dict(spark.conf.getAll) == before
+    finally:
+        for name in names:
+            spark.conf.unset(name)
+
+
+def test_settings_held_by_several_end_with_the_last(spark: Any) -> None:
+    name = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+    first, second = held_settings(spark, {name: "100"}), held_settings(spark, {name: "200"})
+    with setting(spark, name, "7"):
+        first.__enter__()
+        second.__enter__()
+        assert (spark.conf.get(name), users_setting(spark, name)) == ("200", "7")
+        first.__exit__(None, None, None)
+        assert spark.conf.get(name) == "200"
+        second.__exit__(None, None, None)
+        assert spark.conf.get(name) == "7"

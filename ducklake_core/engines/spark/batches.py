@@ -6,14 +6,14 @@ children, asked anew. So while a frame of the library runs, the limit in bytes i
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType, VariantType
+
+from ducklake_core.engines.spark.session_settings import held_settings, users_setting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -26,47 +26,41 @@ UNLIMITED = str(2**31 - 1)
 SPARK_DEFAULTS = frozenset({"64mb", "67108864b", "67108864"})
 """The limit in bytes that nobody chose; any other is the user's, and is kept."""
 
+SPARK_ROWS = 10_000
+"""The limit in rows of a session that has none set."""
+
 VARYING_ROWS = 2048
 """Rows of a batch that holds texts or lists: at 32 KiB a row they are as many bytes as Spark's own limit."""
-
-_running: WeakKeyDictionary[SparkSession, tuple[int, dict[str, str]]] = WeakKeyDictionary()
-_lock = threading.Lock()
 
 
 @contextmanager
 def unlimited_arrow_batches(df: DataFrame) -> Iterator[None]:
     """Run an action on a frame that goes through ``mapInArrow``, with batches limited by rows alone.
 
-    The session's settings are as before afterwards, once the last of several threads is through. Frames with binary
-    columns keep Spark's limit, as their rows may be of any size; so does a session whose limit was chosen by the user.
+    The session's settings are as before afterwards. Frames with binary columns keep Spark's limit, as their rows may be of any
+    size; so does a session whose limit was chosen by the user.
     """
-    session = df.sparkSession
-    settings = _settings(df.schema)
-    if settings is None:
+    with held_settings(df.sparkSession, _settings(df.sparkSession, df.schema)):
         yield
-        return
-    with _lock:
-        count, before = _running.get(session, (0, {}))
-        if count == 0:
-            before = _apply(session, settings)
-        _running[session] = (count + 1, before)
-    try:
-        yield
-    finally:
-        with _lock:
-            count, before = _running[session]
-            _running[session] = (count - 1, before)
-            if count == 1:
-                for name, value in before.items():
-                    session.conf.set(name, value)
 
 
-def _settings(schema: StructType) -> dict[str, str] | None:
+def _settings(session: SparkSession, schema: StructType) -> dict[str, str]:
     kinds = {kind for field in schema for kind in _kinds(field.dataType)}
-    if kinds & {BinaryType, VariantType}:
-        return None
-    varying = kinds & {StringType, ArrayType, MapType}
+    limit = users_setting(session, BYTES)
+    if kinds & {BinaryType, VariantType} or (limit is not None and limit.lower() not in SPARK_DEFAULTS) or not _weighs(session):
+        return {}
+    rows = int(users_setting(session, ROWS) or SPARK_ROWS)
+    varying = kinds & {StringType, ArrayType, MapType} and not 0 < rows <= VARYING_ROWS
     return {BYTES: UNLIMITED, **({ROWS: str(VARYING_ROWS)} if varying else {})}
+
+
+def _weighs(session: SparkSession) -> bool:
+    """Whether this Spark has the limit at all."""
+    try:
+        session.conf.get(BYTES)
+    except PySparkException:
+        return False
+    return True
 
 
 def _kinds(data_type: DataType) -> Iterator[type[DataType]]:
@@ -82,18 +76,3 @@ def _kinds(data_type: DataType) -> Iterator[type[DataType]]:
             yield from _kinds(value)
         case _:
             pass
-
-
-def _apply(session: SparkSession, settings: dict[str, str]) -> dict[str, str]:
-    """Set what is to be set; the values before, none if the limit is the user's own or this Spark has none."""
-    try:
-        limit = session.conf.get(BYTES) or ""
-    except PySparkException:
-        return {}
-    if limit.lower() not in SPARK_DEFAULTS:
-        return {}
-    before = {name: session.conf.get(name) for name in settings}
-    for name, value in settings.items():
-        if name != ROWS or not 0 < int(before[ROWS] or 0) <= int(value):
-            session.conf.set(name, value)
-    return {name: value for name, value in before.items() if value is not None}

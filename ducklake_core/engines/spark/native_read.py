@@ -21,6 +21,7 @@ from pyspark.sql.types import DecimalType, LongType, StructField
 from ducklake_core.engines.spark.field_ids import refusal
 from ducklake_core.engines.spark.hadoop_paths import hadoop_path
 from ducklake_core.engines.spark.scan_schema import quoted, spark_schema
+from ducklake_core.engines.spark.session_settings import held_settings, users_setting
 from ducklake_core.engines.spark.task_ids import task_ids
 from ducklake_core.errors import NotFoundError
 from ducklake_core.format.expressions.predicate_sql import to_sql
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
 LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+SPARK_LISTS = 32
+"""So many paths the driver looks up in a session that has no other number set."""
 # Whatever leaves out row groups, pages or rows by a filter that Spark pushed down, before Spark sees them.
 _ALL_ROWS = {f"parquet.filter.{name}.enabled": "false" for name in ("stats", "columnindex", "dictionary", "bloom", "record-level")}
 _FILES_PER_SLICE = 256
@@ -132,15 +135,9 @@ def _listed_by_the_driver(session: SparkSession, count: int) -> Iterator[None]:
 
     In Connect the frame is analysed only when it runs, so that this changes nothing there.
     """
-    before = session.conf.get(LISTING_CONF, "32")
-    if count <= int(before or 0):
+    enough = count <= int(users_setting(session, LISTING_CONF) or SPARK_LISTS)
+    with held_settings(session, {} if enough else {LISTING_CONF: str(count)}):
         yield
-        return
-    session.conf.set(LISTING_CONF, str(count))
-    try:
-        yield
-    finally:
-        session.conf.set(LISTING_CONF, str(before))
 
 
 def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]) -> DataFrame:

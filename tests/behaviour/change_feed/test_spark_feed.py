@@ -54,6 +54,7 @@ def test_spark_gives_the_same_feed(
         assert sorted(map(str, frame.toArrow().to_pylist())) == sorted(map(str, ours.to_pylist()))
 
 
+@pytest.mark.slow
 def test_conditions_hold_for_the_finished_feed(
     sqlite_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]], spark: SparkSession
 ) -> None:

@@ -228,7 +228,7 @@ def test_legacy_nesting_by_other_engines(
             assert found.sort_by("i").to_pylist() == [row for row in wanted for _ in range(2)]
 
 
-@pytest.mark.slow_on("postgresql")
+@pytest.mark.slow
 def test_files_without_ids(oracle: OracleFactory, lake_address: LakeAddress, tmp_path: Path, spark: SparkSession) -> None:
     """By position when any column lacks an id, as DuckDB; nested values are NULL then."""
     pair = pa.table({"b": pa.array([1, 2], pa.int32()), "a": pa.array([10, 20], pa.int32())})

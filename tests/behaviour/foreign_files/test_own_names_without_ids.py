@@ -23,6 +23,7 @@ OWN = "ducklake-0198c1f2-0000-7000-8000-{:012d}.parquet"
 IGNORE_CONF = "spark.sql.parquet.fieldId.read.ignoreMissing"
 
 
+@pytest.mark.slow
 def test_spark_refuses_or_reads_with_arrow(
     oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,9 +60,7 @@ def _play(address: LakeAddress, oracle: OracleOf) -> DuckLake:
     return DuckLake.connect(address.url)
 
 
-@pytest.mark.takes_seconds
-@pytest.mark.slow_on("duckdb")
-@pytest.mark.some(1)
+@pytest.mark.slow
 def test_listings_through_history(lake_address: LakeAddress, oracle: OracleOf) -> None:
     lake = _play(lake_address, oracle)
     seen = set()

@@ -163,7 +163,7 @@ def _all_of(terminal: int) -> bytes:
     return found
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_bars_are_drawn_on_a_terminal_alone(lake: DuckLake, sqlite_address: LakeAddress) -> None:
     lake.close()
     command = [sys.executable, "-m", "ducklake_core.cli", "check", "--level", "rows"]

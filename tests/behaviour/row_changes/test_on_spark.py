@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow
 def test_updates_and_merges(spark: SparkSession, sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
         duck.run(

@@ -92,7 +92,7 @@ def test_lakes_of_1_0_have_names_with_dots_alone(lake_address: LakeAddress) -> N
     assert [one.table for one in lake.tables("a.b")] == ["a.b.t"]
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_drops(lake_address: LakeAddress) -> None:
     lake = _nested(lake_address)
     lake.create_view("sales.europe.v", "SELECT a FROM sales.europe.orders")

@@ -25,11 +25,11 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeAddress]:
     return address
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 4))])
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
 def test_translated(address: LakeAddress, spark: SparkSession, part: int) -> None:
     lake = DuckLake.connect(address.url)
     with attached(address) as duck:
-        for name in list(TRANSLATED)[part::4]:
+        for name in list(TRANSLATED)[part::8]:
             check(lake.view(name).to_spark(spark), duck, f'lake.main."{name}"')
 
 

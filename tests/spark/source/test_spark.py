@@ -72,6 +72,7 @@ def test_batches_there_and_back(
     assert "hidden-from-plans" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_stream_from_table_to_table_is_started_again(
     sqlite_address: LakeAddress, spark: SparkSession, oracle: Callable[..., AbstractContextManager[Oracle]], tmp_path: Path
 ) -> None:

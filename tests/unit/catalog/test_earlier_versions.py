@@ -141,9 +141,8 @@ def test_partition_places_count_the_columns_of_their_time(tmp_path: Path) -> Non
     assert lake.table_info("parted").partition_by == ("v",)
 
 
-@pytest.mark.slow_on("0.2", "0.3", "0.3-dev1")
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.some(1)
 def test_spark_reads_them_too(version: str, tmp_path: Path, spark: SparkSession, json_rows: JsonRows) -> None:
     old = old_lake(version, "sqlite", tmp_path)
     lake = DuckLake.connect(old.address.url)

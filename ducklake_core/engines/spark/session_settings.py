@@ -1,0 +1,51 @@
+"""Settings of a session that hold while something runs, and are as the user left them afterwards: set to the same, or not set."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_held: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str | None]]] = WeakKeyDictionary()
+"""Of each setting that is held: by how many, and what the user had set, None if nothing."""
+
+_lock = threading.Lock()
+
+
+def users_setting(session: SparkSession, name: str) -> str | None:
+    """What the user has set, whoever holds the setting now; None if it was not set, where Spark takes its default."""
+    with _lock:
+        return _users_setting(session, name)
+
+
+@contextmanager
+def held_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set these; once the last of several threads is through, each is set to what the user had set, or unset."""
+    with _lock:
+        held = _held.setdefault(session, {})
+        for name, value in settings.items():
+            count = held[name][0] if name in held else 0
+            held[name] = (count + 1, _users_setting(session, name))
+            session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        with _lock:
+            for name in settings:
+                count, before = held.pop(name)
+                if count > 1:
+                    held[name] = (count - 1, before)
+                elif before is None:
+                    session.conf.unset(name)
+                else:
+                    session.conf.set(name, before)
+
+
+def _users_setting(session: SparkSession, name: str) -> str | None:
+    held = _held.get(session, {})
+    return held[name][1] if name in held else session.conf.get(name, None)
