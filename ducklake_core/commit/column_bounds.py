@@ -9,6 +9,7 @@ from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.geometry_statistics import GeometryStatistics, merged_geometry_statistics, read_geometry_statistics
 from ducklake_core.format.files.statistics import COMPARED_AS_TEXT
+from ducklake_core.format.files.variant_statistics import merged_field_statistics, read_field_statistics, to_json
 from ducklake_core.format.state import TableColumnStatistics
 from ducklake_core.format.types.data_types import GEOMETRY, INT128, UINT128, VARIANT, DataType, PrimitiveType
 from ducklake_core.format.values.leaf_values import from_text, order_key
@@ -47,8 +48,7 @@ def merge_column(
         if extra_stats is None:
             return None
     elif data_type == VARIANT:
-        # What it says is said of all rows, and a NULL among the new ones makes it untrue as well.
-        extra_stats = None if batch else extra_stats
+        extra_stats = _fields(old, batch)
     elif has_values:
         bounds = _bounds(old, batch, data_type)
         if bounds is None and not (data_type in _NO_BOUNDS_TYPES or contains_nan):
@@ -78,6 +78,16 @@ def _boxes(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics])
         return None
     merged = merged_geometry_statistics([GeometryStatistics(), *known])
     return old.extra_stats if old is not None and read_geometry_statistics(old.extra_stats) == merged else merged.to_json()
+
+
+def _fields(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> str | None:
+    """What is known of the fields of variants of old rows and new ones; None when that is nothing."""
+    texts = [column.extra_stats for column in batch]
+    if old is not None:
+        if old.extra_stats is None or not texts:
+            return old.extra_stats
+        texts.insert(0, old.extra_stats)
+    return to_json(merged_field_statistics([read_field_statistics(text) for text in texts]))
 
 
 def _merge_nan(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]) -> bool | None:

@@ -11,6 +11,7 @@ from ducklake_core.format.files.added_files import mapping_rows
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.files.name_mapping import MappedColumn
+from ducklake_core.format.files.variant_statistics import path_text, read_field_statistics
 
 
 def data_file_row(
@@ -65,6 +66,29 @@ def statistics_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict
             "max_is_exact": None if column.max_value is None else column.exact_max is None and column.max_is_exact is not False,
         }
         for column in file.statistics
+    ]
+
+
+def variant_rows(file: WrittenFile, file_id: int, table_id: int) -> list[dict[str, object]]:
+    """The rows of a data file for the fields of its variants, of which something is known."""
+    return [
+        {
+            "data_file_id": file_id,
+            "table_id": table_id,
+            "column_id": column.column_id,
+            "variant_path": path_text(field.path),
+            "shredded_type": str(field.type),
+            "column_size_bytes": field.column_size_bytes,
+            "value_count": field.value_count,
+            "null_count": field.null_count,
+            "min_value": field.min_value,
+            "max_value": field.max_value,
+            "contains_nan": field.contains_nan,
+            "extra_stats": None,
+        }
+        for column in file.statistics
+        if column.extra_stats is not None and column.extra_stats.startswith("[")
+        for field in read_field_statistics(column.extra_stats)
     ]
 
 

@@ -24,6 +24,7 @@ from ducklake_core.commit.file_rows import (
     partition_value_rows,
     scheduled_row,
     statistics_rows,
+    variant_rows,
 )
 from ducklake_core.commit.snapshot_builder import SnapshotBuilder
 from ducklake_core.format.files.data_files import WrittenFile
@@ -209,4 +210,5 @@ def insert_file(builder: SnapshotBuilder, file: WrittenFile, file_id: int, table
     """The rows of a data file: its own, its statistics and its partition values."""
     builder.insert("data_file", **row)
     builder.insert_all("file_column_stats", statistics_rows(file, file_id, table_id))
+    builder.insert_all("file_variant_stats", variant_rows(file, file_id, table_id))
     builder.insert_all("file_partition_value", partition_value_rows(file, file_id, table_id))

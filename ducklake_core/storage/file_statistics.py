@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +16,9 @@ from ducklake_core.format.types.data_types import BLOB, FLOATS, GEOMETRY, JSON, 
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.leaf_values import order_key, stat_value, to_text
 from ducklake_core.storage.leaf_arrays import leaf_arrays
+
+if TYPE_CHECKING:
+    from ducklake_core.storage.variant_columns import VariantColumns
 
 _UNTRUSTED_LENGTH = 4096
 """Parquet writers leave out the bounds of a column chunk that holds a longer one."""
@@ -95,25 +99,33 @@ class StatisticsCollector:
                 high = max(one["max"].as_py() for one in found if one["max"].is_valid)
                 self._long_bounds[(number, leaf.id)] = (low, high)
 
-    def finish(self, metadata: pq.FileMetaData) -> tuple[ColumnStatistics, ...]:
-        """Statistics of all leaves of user columns, from the finished file's footer."""
+    def finish(self, metadata: pq.FileMetaData, variants: VariantColumns | None = None) -> tuple[ColumnStatistics, ...]:
+        """Statistics of all leaves of user columns, from the finished file's footer.
+
+        Args:
+            metadata: The footer.
+            variants: The file's columns of variants, if any.
+        """
         found: list[ColumnStatistics] = []
         position = 0
         for leaf in self.schema.leaves():
             if leaf.id not in _SYSTEM_COLUMNS:
-                found.append(self._variant(metadata, position, leaf) if leaf.type == VARIANT else self._leaf(metadata, position, leaf))
-            position += 2 if leaf.type == VARIANT else 1
+                is_variant = leaf.type == VARIANT
+                found.append(self._variant(metadata, position, leaf, variants) if is_variant else self._leaf(metadata, position, leaf))
+            position += _leaf_count(leaf, variants)
         return tuple(found)
 
-    def _variant(self, metadata: pq.FileMetaData, position: int, leaf: Field) -> ColumnStatistics:
-        """Both of its binaries; as in DuckDB a variant is a value, NULL too."""
+    def _variant(self, metadata: pq.FileMetaData, position: int, leaf: Field, variants: VariantColumns | None) -> ColumnStatistics:
+        """All of its leaves; as in DuckDB a variant is a value, NULL too."""
         groups = range(metadata.num_row_groups)
-        chunks = [metadata.row_group(number).column(place) for number in groups for place in (position, position + 1)]
+        places = range(position, position + _leaf_count(leaf, variants))
+        chunks = [[metadata.row_group(number).column(place) for place in places] for number in groups]
         return ColumnStatistics(
             column_id=leaf.id,
-            column_size_bytes=sum(chunk.total_compressed_size for chunk in chunks),
-            value_count=sum(metadata.row_group(number).column(position).num_values for number in groups),
+            column_size_bytes=sum(chunk.total_compressed_size for group in chunks for chunk in group),
+            value_count=sum(group[0].num_values for group in chunks),
             null_count=0,
+            extra_stats=None if variants is None else variants.extra_stats(leaf.id, chunks),
         )
 
     def _leaf(self, metadata: pq.FileMetaData, position: int, leaf: Field) -> ColumnStatistics:
@@ -170,6 +182,12 @@ class StatisticsCollector:
         if not pairs:
             return None
         return min((low for low, _ in pairs), key=order_key), max((high for _, high in pairs), key=order_key)
+
+
+def _leaf_count(leaf: Field, variants: VariantColumns | None) -> int:
+    if leaf.type != VARIANT:
+        return 1
+    return 2 if variants is None else variants.leaf_count(leaf.id)
 
 
 def _needs_a_look(leaf: Field) -> bool:

@@ -45,6 +45,7 @@ from ducklake_core.storage.uploads import discard
 if TYPE_CHECKING:
     from ducklake_core.storage.annotations import AnnotatingSink
     from ducklake_core.storage.encryption.encrypting import EncryptingSink
+    from ducklake_core.storage.variant_columns import VariantColumns
 
 ROW_GROUP_ROWS = 122_880
 """Rows of a row group unless the option says otherwise, as in DuckDB: readers leave out and share out row groups."""
@@ -93,6 +94,7 @@ class FileWriter:
         self._key = EncryptionKey.random() if encrypted else None
         self._encrypting: EncryptingSink | None = None
         self._annotating: AnnotatingSink | None = None
+        self._variants: VariantColumns | None = None
         self._full_path = directory + path
         self._storage = storage
         self._schema = schema
@@ -232,6 +234,14 @@ class FileWriter:
 
     def _open(self, first: pa.Table) -> None:
         options, dictionaries = self._options, _dictionary_columns(self._schema, first)
+        bounded, arrow_schema = _bounded_columns(self._schema), self._arrow_schema
+        if any(column.type == VARIANT for column in self._schema):
+            from ducklake_core.storage.variant_columns import VariantColumns
+
+            self._variants = VariantColumns(self._schema, first)
+            arrow_schema = self._variants.arrow_schema(arrow_schema)
+            dictionaries += self._variants.dictionary_paths(self._schema)
+            bounded += self._variants.bounded_paths(self._schema)
         # First: an interrupt can come when the file is there and nothing is returned yet.
         self._may_exist = True
         self._sink = target = self._storage.open_output(self._full_path)
@@ -247,7 +257,7 @@ class FileWriter:
         with self._storage.reporting("write", self._full_path):
             self._writer = pq.ParquetWriter(
                 target,
-                self._arrow_schema,
+                arrow_schema,
                 # Version 1.0 would change the types of columns, not only their encoding.
                 version="2.6",
                 compression=_CODECS.get(options.parquet_compression, options.parquet_compression),
@@ -256,7 +266,7 @@ class FileWriter:
                 data_page_version="1.0" if self._key is not None else f"{options.parquet_version}.0",
                 **({} if self._key is None else ONE_PAGE),
                 use_dictionary=dictionaries,
-                write_statistics=_bounded_columns(self._schema),
+                write_statistics=bounded,
                 column_encoding=_encodings(self._schema, dictionaries) if options.parquet_version == 2 else None,
                 store_decimal_as_integer=True,
                 store_schema=False,
@@ -271,6 +281,8 @@ class FileWriter:
         assert self._writer is not None
         assert self._sink is not None
         with self._storage.reporting("write", self._full_path):
+            if self._variants is not None:
+                row_group = self._variants.shredded(row_group)
             self._writer.write_table(row_group, row_group_size=row_group.num_rows)
             if self._encrypting is not None:
                 self._encrypting.seal()
@@ -295,7 +307,7 @@ class FileWriter:
             record_count=footer.num_rows,
             file_size_bytes=size,
             footer_size=end.footer_size if end is not None else annotated or footer_size(footer),
-            statistics=self._statistics.finish(footer),
+            statistics=self._statistics.finish(footer, self._variants),
             partition_values=self._partition_values,
             row_ids_embedded=any(column.id == ROW_ID_FIELD_ID for column in self._schema),
             encryption_key=self._key,

@@ -1,27 +1,25 @@
 """Variants of a Parquet file as plain (metadata, value) pairs, put together where the writer shredded them (Parquet: Variant Shredding).
 
 A shredded group has ``value``, the binary of what did not fit the chosen type, and ``typed_value``, what did. Of both at once only an
-object may be made: its shredded fields, and in ``value`` the others.
+object may be made: its shredded fields, and in ``value`` the others. All rows are put together at once, path by path; objects by
+which fields they have, as nearly all of them have the same.
 """
 
 from __future__ import annotations
 
-import struct
-import uuid
-from collections.abc import Callable, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
+from itertools import compress, pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import CorruptFileError
-from ducklake_core.format.types.arrow_types import VARIANT_STORAGE, is_list
+from ducklake_core.format.types.arrow_types import VARIANT_STORAGE, ArrowArray, is_list
 from ducklake_core.format.values import variant_encoding as encoding
-from ducklake_core.format.values.value_text import unscaled
 
-Values = list[bytes | None]
-"""Encoded values, None where there is none."""
+_MANY_GROUPS = 64
 
 
 def reassemble(array: pa.Array[Any]) -> pa.StructArray:
@@ -43,14 +41,23 @@ def reassemble(array: pa.Array[Any]) -> pa.StructArray:
         raise CorruptFileError("a file holds a variant without metadata")
     values = _binary(parts.get("value"), len(array))
     if "typed_value" in parts and parts["typed_value"].null_count < len(array):
-        names = [name or encoding.EMPTY_METADATA for name in metadata.to_pylist()]
-        values = pa.array(_group(values, parts["typed_value"], names), pa.binary())
+        names = _Names(pc.fill_null(metadata, encoding.EMPTY_METADATA))
+        values = _group(values, parts["typed_value"], names, names.of_rows)
     missing = pc.fill_null(pc.equal(values, encoding.NULL), True)
     return pa.StructArray.from_arrays(
         [_plain_metadata(metadata), pc.fill_null(values, encoding.NULL)],
         fields=[VARIANT_STORAGE.field(0), VARIANT_STORAGE.field(1)],
         mask=missing if pc.any(missing).as_py() else None,
     )
+
+
+class _Names:
+    """The dictionaries of names of all rows, each once."""
+
+    def __init__(self, metadata: ArrowArray) -> None:
+        encoded = metadata.dictionary_encode()
+        self.dictionaries: list[bytes] = encoded.dictionary.to_pylist()
+        self.of_rows = encoded.indices.to_numpy(zero_copy_only=False)
 
 
 def _binary(array: pa.Array[Any] | None, length: int) -> pa.Array[Any]:
@@ -63,31 +70,84 @@ def _plain_metadata(metadata: pa.Array[Any]) -> pa.Array[Any]:
     return pc.fill_null(pc.take(plain, encoded.indices), encoding.EMPTY_METADATA)
 
 
-def _group(values: pa.Array[Any], typed: pa.Array[Any], names: Sequence[bytes]) -> Values:
-    """The encoded values of one shredded group, None where it holds neither ``value`` nor ``typed_value``."""
-    rests: Values = values.to_pylist()
+def _group(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
+    """The encoded values of one shredded group, NULL where it holds neither ``value`` nor ``typed_value``."""
     if pa.types.is_struct(typed.type):
-        return _objects(rests, typed, names)
-    shredded = _arrays(typed, names) if is_list(typed.type) else _primitives(typed)
-    if any(one is not None and other is not None for one, other in zip(rests, shredded, strict=True)):
+        return _objects(rests, typed, names, dictionaries)
+    shredded = _arrays(typed, names, dictionaries) if is_list(typed.type) else _primitives(typed)
+    if pc.any(pc.and_(rests.is_valid(), shredded.is_valid())).as_py():
         raise CorruptFileError("a file holds a variant that is shredded and not shredded at once")
-    return [rest if one is None else one for rest, one in zip(rests, shredded, strict=True)]
+    return pc.coalesce(shredded, rests)
 
 
-def _members(group: pa.Array[Any], names: Sequence[bytes]) -> Values:
+def _members(group: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
     """A group below ``typed_value``: a field or an element."""
     parts = dict(zip((field.name for field in group.type), group.flatten(), strict=True))
     values = _binary(parts.get("value"), len(group))
-    return _group(values, parts["typed_value"], names) if "typed_value" in parts else values.to_pylist()
+    return _group(values, parts["typed_value"], names, dictionaries) if "typed_value" in parts else values
 
 
-def _objects(rests: Values, typed: pa.Array[Any], names: Sequence[bytes]) -> Values:
-    fields = [(field.name, _members(child, names)) for field, child in zip(typed.type, typed.flatten(), strict=True)]
-    there = typed.is_valid().to_pylist()
-    return [_object(row, rest, fields, names[row]) if there[row] else rest for row, rest in enumerate(rests)]
+def _objects(rests: ArrowArray, typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
+    # In the order of an encoded object: by the bytes of the names.
+    order = sorted(range(typed.type.num_fields), key=lambda place: typed.type.field(place).name.encode())
+    children = typed.flatten()
+    fields = [(typed.type.field(place).name, _members(children[place], names, dictionaries)) for place in order]
+    there = typed.is_valid().to_numpy(zero_copy_only=False)
+    in_part = there & rests.is_valid().to_numpy(zero_copy_only=False)
+    made = _Scattered(len(typed))
+    rows = np.flatnonzero(there & ~in_part)
+    present = np.zeros((len(rows), len(fields)), bool)
+    for place, (_, values) in enumerate(fields):
+        present[:, place] = values.is_valid().to_numpy(zero_copy_only=False)[rows]
+    alike = _alike(np.packbits(present, axis=1), dictionaries[rows])
+    if len(alike) > _MANY_GROUPS and len(alike) * 8 > len(rows):
+        in_part[rows] = True
+        alike = []
+    for chosen in alike:
+        having = list(compress(fields, present[chosen[0]]))
+        made.add(rows[chosen], _alike_objects(having, pa.array(rows[chosen]), names.dictionaries[dictionaries[rows[chosen[0]]]]))
+    one_by_one = np.flatnonzero(in_part)
+    if len(one_by_one):
+        picked = pa.array(one_by_one)
+        columns = [(name, values.take(picked).to_pylist()) for name, values in fields]
+        others = rests.take(picked).to_pylist()
+        found = [_object(n, others[n], columns, names.dictionaries[dictionaries[row]]) for n, row in enumerate(one_by_one.tolist())]
+        made.add(one_by_one, pa.array(found, pa.binary()))
+    return pc.coalesce(made.array(), rests)
 
 
-def _object(row: int, rest: bytes | None, fields: list[tuple[str, Values]], metadata: bytes) -> bytes:
+def _alike(patterns: np.ndarray, dictionaries: np.ndarray) -> list[np.ndarray]:
+    """Positions of rows that have the same fields and the same dictionary."""
+    keys = np.concatenate([patterns, np.ascontiguousarray(dictionaries, "<i8").view(np.uint8).reshape(-1, 8)], axis=1)
+    _, groups = np.unique(keys, axis=0, return_inverse=True)
+    return _places_of(groups.reshape(-1))
+
+
+def _places_of(groups: np.ndarray) -> list[np.ndarray]:
+    """Positions by number of their group."""
+    order = np.argsort(groups, kind="stable")
+    edges = np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1))
+    return [order[low:high] for low, high in pairwise(edges)]
+
+
+def _alike_objects(fields: Sequence[tuple[str, ArrowArray]], rows: ArrowArray, metadata: bytes) -> ArrowArray:
+    """Objects that have the very same fields, given in the order of their names."""
+    ids = encoding.name_numbers([name for name, _ in fields], metadata)
+    children = [values.take(rows) for _, values in fields]
+    ends = np.zeros((len(rows), len(fields) + 1), np.int64)
+    for place, values in enumerate(children):
+        ends[:, place + 1] = ends[:, place] + pc.binary_length(values).to_numpy(zero_copy_only=False)
+    widths = _widths(ends[:, -1])
+    offsets = _Scattered(len(rows))
+    for width in np.unique(widths).tolist():
+        chosen = np.flatnonzero(widths == width)
+        start = np.frombuffer(encoding.object_start(ids, width), np.uint8)
+        table = _little(ends[chosen].reshape(-1), width).reshape(len(chosen), -1)
+        offsets.add(chosen, _of_one_size(np.concatenate([np.broadcast_to(start, (len(chosen), len(start))), table], axis=1)))
+    return _joined([offsets.array(), *children])
+
+
+def _object(row: int, rest: bytes | None, fields: Sequence[tuple[str, list[bytes | None]]], metadata: bytes) -> bytes:
     found = {name: value for name, values in fields if (value := values[row]) is not None}
     if rest is not None:
         others = encoding.object_fields(rest, metadata)
@@ -97,63 +157,125 @@ def _object(row: int, rest: bytes | None, fields: list[tuple[str, Values]], meta
     return encoding.object_(found, metadata)
 
 
-def _arrays(typed: pa.Array[Any], names: Sequence[bytes]) -> Values:
-    lengths = pc.fill_null(pc.list_value_length(typed), 0).to_pylist()
-    elements = _members(typed.flatten(), [name for name, length in zip(names, lengths, strict=True) for _ in range(length)])
-    found: Values = []
-    start = 0
-    for length, there in zip(lengths, typed.is_valid().to_pylist(), strict=True):
-        # An element that is missing altogether stands for null.
-        found.append(encoding.array([each or encoding.NULL for each in elements[start : start + length]]) if there else None)
-        start += length
-    return found
+def _arrays(typed: ArrowArray, names: _Names, dictionaries: np.ndarray) -> ArrowArray:
+    counts = pc.fill_null(pc.list_value_length(typed), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    elements = _members(typed.flatten(), names, np.repeat(dictionaries, counts))
+    # An element that is missing altogether stands for null.
+    elements = pc.fill_null(elements, encoding.NULL)
+    lists = np.concatenate([[0], np.cumsum(counts)])
+    sizes = np.concatenate([[0], np.cumsum(pc.binary_length(elements).to_numpy(zero_copy_only=False).astype(np.int64))])
+    content = pc.binary_join(pa.ListArray.from_arrays(pa.array(lists, pa.int32()), elements), b"")
+    forms = _widths(sizes[lists[1:]] - sizes[lists[:-1]]) + 8 * (counts > 255)
+    heads = _Scattered(len(typed))
+    for form in np.unique(forms).tolist():
+        chosen = np.flatnonzero(forms == form)
+        many = counts[chosen] + 1
+        owner = np.repeat(np.arange(len(chosen)), many)
+        place = np.arange(len(owner)) - np.repeat(np.cumsum(many) - many, many)
+        first = lists[chosen][owner]
+        offsets = _little(sizes[first + place] - sizes[first], form & 7)
+        limits = np.concatenate([[0], np.cumsum(many * (form & 7))])
+        starts = encoding.array_starts(counts[chosen].tolist(), form & 7)
+        heads.add(chosen, _joined([pa.array(starts, pa.binary()), _from_bytes(offsets, limits)]))
+    return pc.if_else(typed.is_valid(), _joined([heads.array(), content]), pa.scalar(None, pa.binary()))
 
 
-def _primitives(typed: pa.Array[Any]) -> Values:
-    if isinstance(typed, pa.ExtensionArray):
-        typed = typed.storage
-    encode = _encoder(typed.type)
-    if pa.types.is_string(typed.type) or pa.types.is_large_string(typed.type):
-        # As bytes, because nothing says that another writer's strings are UTF-8.
-        typed = typed.cast(pa.binary())
-    elif pa.types.is_temporal(typed.type):
-        typed = typed.view(pa.int32() if pa.types.is_date32(typed.type) else pa.int64())
-    return [None if value is None else encode(value) for value in typed.to_pylist()]
+class _Scattered:
+    """An array of binaries that is made in parts; NULL where nothing was added."""
+
+    def __init__(self, length: int) -> None:
+        self._places = np.full(length, -1, np.int64)
+        self._parts: list[ArrowArray] = []
+        self._count = 0
+
+    def add(self, places: np.ndarray, values: ArrowArray) -> None:
+        """Add values at places."""
+        self._places[places] = self._count + np.arange(len(places))
+        self._parts.append(values)
+        self._count += len(places)
+
+    def array(self) -> ArrowArray:
+        """All of it."""
+        if not self._parts:
+            return pa.nulls(len(self._places), pa.binary())
+        return pa.concat_arrays(self._parts).take(pa.array(self._places, mask=self._places < 0))
 
 
-_PACKED: dict[pa.DataType, tuple[bytes, str]] = {
-    pa.int8(): (encoding.INT8, "<b"),
-    pa.int16(): (encoding.INT16, "<h"),
-    pa.int32(): (encoding.INT32, "<i"),
-    pa.int64(): (encoding.INT64, "<q"),
-    pa.float32(): (encoding.FLOAT32, "<f"),
-    pa.float64(): (encoding.FLOAT64, "<d"),
-    pa.date32(): (encoding.DATE, "<i"),
-    pa.time64("us"): (encoding.TIME, "<q"),
-    pa.timestamp("us"): (encoding.TIMESTAMP, "<q"),
-    pa.timestamp("ns"): (encoding.TIMESTAMP_NS, "<q"),
-    pa.timestamp("us", "UTC"): (encoding.TIMESTAMPTZ, "<q"),
-    pa.timestamp("ns", "UTC"): (encoding.TIMESTAMPTZ_NS, "<q"),
+def _widths(sizes: np.ndarray) -> np.ndarray:
+    """How many bytes offsets take up to a size."""
+    return 1 + (sizes > 0xFF).astype(np.int64) + (sizes > 0xFFFF) + (sizes > 0xFFFFFF)
+
+
+def _little(numbers: np.ndarray, width: int) -> np.ndarray:
+    """Numbers as so many bytes each."""
+    return np.ascontiguousarray(numbers.astype("<i8").view(np.uint8).reshape(-1, 8)[:, :width]).reshape(-1)
+
+
+def _joined(parts: Sequence[ArrowArray]) -> ArrowArray:
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+
+
+def _from_bytes(data: np.ndarray, limits: np.ndarray) -> ArrowArray:
+    return pa.Array.from_buffers(
+        pa.binary(), len(limits) - 1, [None, pa.py_buffer(limits.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(data))]
+    )
+
+
+def _of_one_size(rows: np.ndarray) -> ArrowArray:
+    """Binaries, a row of bytes for each."""
+    return _from_bytes(rows.reshape(-1), np.arange(len(rows) + 1) * rows.shape[1])
+
+
+_FIXED: dict[pa.DataType, tuple[bytes, int]] = {
+    pa.int8(): (encoding.INT8, 1),
+    pa.int16(): (encoding.INT16, 2),
+    pa.int32(): (encoding.INT32, 4),
+    pa.int64(): (encoding.INT64, 8),
+    pa.float32(): (encoding.FLOAT32, 4),
+    pa.float64(): (encoding.FLOAT64, 8),
+    pa.date32(): (encoding.DATE, 4),
+    pa.time64("us"): (encoding.TIME, 8),
+    pa.timestamp("us"): (encoding.TIMESTAMP, 8),
+    pa.timestamp("ns"): (encoding.TIMESTAMP_NS, 8),
+    pa.timestamp("us", "UTC"): (encoding.TIMESTAMPTZ, 8),
+    pa.timestamp("ns", "UTC"): (encoding.TIMESTAMPTZ_NS, 8),
 }
 
 
-def _encoder(arrow: pa.DataType) -> Callable[[Any], bytes]:
-    if arrow in _PACKED:
-        kind, form = _PACKED[arrow]
-        return lambda value: kind + struct.pack(form, value)
-    if pa.types.is_boolean(arrow):
-        return lambda value: encoding.TRUE if value else encoding.FALSE
-    if pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
-        return encoding.string
-    if pa.types.is_fixed_size_binary(arrow) and arrow.byte_width == 16:
-        return lambda value: encoding.UUID + (value.bytes if isinstance(value, uuid.UUID) else value)
-    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
-        return lambda value: encoding.sized(encoding.BINARY, value)
-    if isinstance(arrow, pa.Decimal128Type | pa.Decimal32Type | pa.Decimal64Type):
+def _primitives(typed: ArrowArray) -> ArrowArray:
+    if isinstance(typed, pa.ExtensionArray):
+        typed = typed.storage
+    arrow = typed.type
+    if arrow in _FIXED:
+        kind, width = _FIXED[arrow]
+        found = _fixed(kind, typed, width, width)
+    elif pa.types.is_boolean(arrow):
+        return pc.if_else(typed, pa.scalar(encoding.TRUE), pa.scalar(encoding.FALSE))
+    elif pa.types.is_fixed_size_binary(arrow) and arrow.byte_width == 16:
+        found = _fixed(encoding.UUID, typed, 16, 16)
+    elif isinstance(arrow, pa.Decimal128Type | pa.Decimal32Type | pa.Decimal64Type):
         kind, width = _decimal_form(arrow.precision)
-        scale = arrow.scale
-        return lambda value: kind + bytes([scale]) + unscaled(Decimal(value), scale).to_bytes(width, "little", signed=True)
-    raise CorruptFileError(f"a file holds a variant that is shredded as {arrow}, which variants cannot hold")
+        # In sixteen bytes, of which the first ones are the number.
+        found = _fixed(kind + bytes([arrow.scale]), typed.cast(pa.decimal128(arrow.precision, arrow.scale)), 16, width)
+    elif pa.types.is_string(arrow) or pa.types.is_large_string(arrow):
+        return _sized(typed.cast(pa.binary()), encoding.string_start)
+    elif pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow):
+        return _sized(typed.cast(pa.binary()), encoding.binary_start)
+    else:
+        raise CorruptFileError(f"a file holds a variant that is shredded as {arrow}, which variants cannot hold")
+    return pc.if_else(typed.is_valid(), found, pa.scalar(None, pa.binary())) if typed.null_count else found
+
+
+def _fixed(start: bytes, typed: ArrowArray, width: int, kept: int) -> ArrowArray:
+    held = np.frombuffer(typed.buffers()[1] or b"", np.uint8)[typed.offset * width :][: len(typed) * width].reshape(-1, width)
+    starts = np.broadcast_to(np.frombuffer(start, np.uint8), (len(typed), len(start)))
+    return _of_one_size(np.concatenate([starts, held[:, :kept]], axis=1))
+
+
+def _sized(texts: ArrowArray, start: Any) -> ArrowArray:
+    lengths = pc.binary_length(texts).dictionary_encode()
+    starts = pa.array([start(length) for length in lengths.dictionary.to_pylist()], pa.binary())
+    return _joined([starts.take(lengths.indices), texts])
 
 
 def _decimal_form(precision: int) -> tuple[bytes, int]:

@@ -13,7 +13,7 @@ interval       month_day_nano_interval    string such as ``1 month 2 days 03:00:
 timetz         time64[us], in UTC         the same
 time_ns        time64[ns]                 none: DuckDB cannot write it to Parquet
 geometry       binary, WKB                the same, marked in the footer (storage/annotations.py)
-variant        struct<metadata, value>    the same, marked in the footer; never shredded
+variant        struct<metadata, value>    the same, marked in the footer; shredded by the writer of the file
 =============  =========================  ====================================================================
 
 Geometries and variants are marked with the names of their Arrow extension types, ``geoarrow.wkb`` and ``arrow.parquet.variant``.
@@ -83,7 +83,7 @@ HUGE_INTEGER = pa.decimal256(39, 0)
 """Logical Arrow type of int128 and uint128: 39 digits hold all of their values."""
 
 VARIANT_STORAGE = pa.struct([pa.field("metadata", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)])
-"""Logical Arrow type of variant: the two binaries of the Parquet variant encoding, never shredded."""
+"""Logical Arrow type of variant: the two binaries of the Parquet variant encoding; what is shredded in files is put together again."""
 
 _LOGICAL: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),

@@ -5,7 +5,7 @@ A variant is two binaries: *metadata*, a dictionary of field names, and *value*,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -25,6 +25,7 @@ DATE, TIMESTAMPTZ, TIMESTAMP, FLOAT32, BINARY, STRING, TIME, TIMESTAMPTZ_NS, TIM
 _SHORT_STRING, _OBJECT, _ARRAY = 1, 2, 3
 _SORTED = 0x10
 _MOST_DEPTH = 64
+_MOST_SHORT = 255
 _MOST_DIGITS = 38
 _MICROSECONDS_OF_A_DAY = 86_400_000_000
 _DECIMALS = (8, 9, 10)
@@ -75,12 +76,17 @@ def string(text: bytes) -> bytes:
     >>> string(b"abc"), string(b"x" * 64)[:6]
     (b'\\rabc', b'@@\\x00\\x00\\x00x')
     """
-    return bytes([len(text) << 2 | _SHORT_STRING]) + text if len(text) < 64 else sized(STRING, text)
+    return string_start(len(text)) + text
 
 
-def sized(kind: bytes, data: bytes) -> bytes:
-    """The value of a string or binary, its length in four bytes before it."""
-    return kind + len(data).to_bytes(4, "little") + data
+def string_start(length: int) -> bytes:
+    """What precedes the text of a string of so many bytes."""
+    return bytes([length << 2 | _SHORT_STRING]) if length < 64 else STRING + length.to_bytes(4, "little")
+
+
+def binary_start(length: int) -> bytes:
+    """What precedes so many bytes of a binary."""
+    return BINARY + length.to_bytes(4, "little")
 
 
 def array(elements: Sequence[bytes]) -> bytes:
@@ -89,11 +95,17 @@ def array(elements: Sequence[bytes]) -> bytes:
     >>> array([NULL, string(b"a")]).hex()
     '0302000103000561'
     """
-    size = sum(map(len, elements))
-    width = _width(size)
-    large = len(elements) > 255
-    header = bytes([_ARRAY | (width - 1) << 2 | large << 4])
-    return b"".join([header, len(elements).to_bytes(4 if large else 1, "little"), _offsets(elements, width), *elements])
+    width = _width(sum(map(len, elements)))
+    (start,) = array_starts([len(elements)], width)
+    return b"".join([start, _offsets(elements, width), *elements])
+
+
+def array_starts(counts: Iterable[int], width: int) -> list[bytes]:
+    """What precedes the offsets of arrays of so many elements, whose offsets have a width; all have up to 255, or all have more."""
+    return [
+        bytes([_ARRAY | (width - 1) << 2 | (count > _MOST_SHORT) << 4]) + count.to_bytes(4 if count > _MOST_SHORT else 1, "little")
+        for count in counts
+    ]
 
 
 def object_(fields: Mapping[str, bytes], metadata: bytes) -> bytes:
@@ -109,18 +121,37 @@ def object_(fields: Mapping[str, bytes], metadata: bytes) -> bytes:
     Raises:
         CorruptFileError: A name that the dictionary lacks.
     """
-    numbers = {name: number for number, name in enumerate(field_names(metadata))}
-    missing = [name for name in fields if name not in numbers]
-    if missing:
-        raise CorruptFileError(f"a variant has fields {missing} that its metadata does not name")
+    names = list(fields)
+    return encoded_object(fields, dict(zip(names, name_numbers(names, metadata), strict=True)))
+
+
+def encoded_object(fields: Mapping[str, bytes], numbers: Mapping[str, int]) -> bytes:
+    """The same with the number of each name."""
     names = sorted(fields, key=str.encode)
     values = [fields[name] for name in names]
-    ids = [numbers[name] for name in names]
-    id_width, width = _width(max(ids, default=0)), _width(sum(map(len, values)))
-    large = len(names) > 255
+    width = _width(sum(map(len, values)))
+    return b"".join([object_start([numbers[name] for name in names], width), _offsets(values, width), *values])
+
+
+def name_numbers(names: Sequence[str], metadata: bytes) -> list[int]:
+    """The numbers of names in a dictionary.
+
+    Raises:
+        CorruptFileError: A name that the dictionary lacks.
+    """
+    numbers = {name: number for number, name in enumerate(field_names(metadata))}
+    missing = [name for name in names if name not in numbers]
+    if missing:
+        raise CorruptFileError(f"a variant has fields {missing} that its metadata does not name")
+    return [numbers[name] for name in names]
+
+
+def object_start(ids: Sequence[int], width: int) -> bytes:
+    """What precedes the offsets of an object with such names, in their order, whose offsets have a width."""
+    id_width = _width(max(ids, default=0))
+    large = len(ids) > _MOST_SHORT
     header = bytes([_OBJECT | (width - 1) << 2 | (id_width - 1) << 4 | large << 6])
-    numbered = b"".join(number.to_bytes(id_width, "little") for number in ids)
-    return b"".join([header, len(names).to_bytes(4 if large else 1, "little"), numbered, _offsets(values, width), *values])
+    return b"".join([header, len(ids).to_bytes(4 if large else 1, "little"), *(number.to_bytes(id_width, "little") for number in ids)])
 
 
 def object_fields(value: bytes, metadata: bytes) -> dict[str, bytes] | None:

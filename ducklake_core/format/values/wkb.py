@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.arrow_types import ArrowArray
 
+_Box: TypeAlias = tuple[float, float, float, float]
 _POINT, _LINE, _POLYGON = 1, 2, 3
 _COLLECTIONS = (4, 5, 6, 7)
 _WIDTHS = {0: 2, 1: 3, 2: 3, 3: 4}
@@ -48,6 +51,32 @@ def is_geometry(value: bytes) -> bool:
         return _end(memoryview(value), 0, 0) == len(value)
     except (struct.error, ValueError):
         return False
+
+
+def overlaps(array: ArrowArray, box: _Box | None) -> pa.BooleanArray:
+    """Whether the box about each geometry shares a place with another box; NULL for NULL.
+
+    Args:
+        array: Binaries that :func:`check_geometries` accepts, or NULL.
+        box: Least x and y, greatest x and y; None shares no place with any.
+    """
+    found = [value is not None and box is not None and _meets(_box(value), box) for value in array.to_pylist()]
+    return pa.array(found, mask=array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _meets(one: _Box | None, other: _Box) -> bool:
+    return one is not None and one[0] <= other[2] and other[0] <= one[2] and one[1] <= other[3] and other[1] <= one[3]
+
+
+def _box(value: bytes) -> _Box | None:
+    parts: list[tuple[int, np.ndarray]] = []
+    _end(memoryview(value), 0, 0, parts)
+    vertices = np.concatenate([vertices.reshape(-1, _WIDTHS[kind])[:, :2] for kind, vertices in parts] or [np.empty((0, 2))])
+    known = vertices[~np.isnan(vertices).any(axis=1)]
+    if not len(known):
+        return None
+    (low_x, low_y), (high_x, high_y) = known.min(axis=0), known.max(axis=0)
+    return low_x, low_y, high_x, high_y
 
 
 def geometry_parts(array: ArrowArray) -> Iterator[tuple[str, str, np.ndarray]]:
