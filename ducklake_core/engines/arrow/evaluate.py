@@ -15,6 +15,7 @@ from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
 from ducklake_core.format.expressions.comparison import FLIPPED, Domain, Fitted, common_domain, fit, holds, key_of
 from ducklake_core.format.expressions.predicates import (
     And,
+    BoxOverlap,
     ColumnReference,
     Comparison,
     Constant,
@@ -29,9 +30,12 @@ from ducklake_core.format.expressions.predicates import (
     Predicate,
     SqlExpression,
     StartsWith,
+    VariantComparison,
+    VariantIsNull,
 )
 from ducklake_core.format.types.data_types import FLOATS, UUID, DataType
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.values.wkb import overlaps
 
 if TYPE_CHECKING:
     from ducklake_core.format.expressions.scalars import Scalar
@@ -85,6 +89,12 @@ def evaluate(predicate: Predicate, batch: Data, *, filtering: bool = False) -> p
             return in_ranges(predicate, batch)
         case StartsWith(operand=column, prefix=prefix):
             return pc.starts_with(comparable(column_of(column, batch), column.type), prefix)
+        case VariantComparison() | VariantIsNull():
+            from ducklake_core.engines.arrow.variant_filter import variant_outcome
+
+            return variant_outcome(predicate, batch)
+        case BoxOverlap(operand=column, box=box):
+            return overlaps(column_of(column, batch), box)
         case _:
             assert_never(predicate)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -13,9 +14,11 @@ from ducklake_core.format.expressions.comparison import FLIPPED, common_domain, 
 from ducklake_core.format.expressions.folding import all_of, any_of, normalized
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.monotonic import MonotonicTransform
+from ducklake_core.format.expressions.nested_tests import box_test, nested_path
 from ducklake_core.format.expressions.predicate_sql import to_sql
 from ducklake_core.format.expressions.predicates import (
     UNKNOWN,
+    BoxOverlap,
     ColumnReference,
     Comparison,
     Constant,
@@ -27,6 +30,9 @@ from ducklake_core.format.expressions.predicates import (
     Predicate,
     SqlExpression,
     StartsWith,
+    VariantComparison,
+    VariantField,
+    VariantIsNull,
     conjunction,
     negation,
     references,
@@ -35,7 +41,7 @@ from ducklake_core.format.expressions.sql_chains import operands_of, shown
 from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of, unwrapped
 from ducklake_core.format.expressions.sql_functions import call_of, function_of
 from ducklake_core.format.expressions.sql_trees import column_path, parse_text
-from ducklake_core.format.types.data_types import BOOLEAN, JSON, VARCHAR, DataType, StructType
+from ducklake_core.format.types.data_types import BOOLEAN, GEOMETRY, JSON, VARCHAR, VARIANT, DataType, StructType
 from ducklake_core.format.types.message_text import similar_in_brackets
 from ducklake_core.format.types.names import dotted, folded
 from ducklake_core.format.types.schema import Schema
@@ -54,6 +60,7 @@ __all__ = [
 ]
 
 COMPARISONS: dict[type[exp.Expression], Operator] = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+COMPARED: dict[Operator, type[exp.Expression]] = {name: kind for kind, name in COMPARISONS.items()}
 _PLAIN_ARGUMENTS = frozenset({"this", "expression", "expressions", "low", "high"})
 
 
@@ -194,6 +201,11 @@ class _Parser:
         """A boolean column, or any other SQL that must give a boolean."""
         if isinstance(node, exp.Anonymous) and node.name.lower() == "prefix" and len(node.expressions) == 2:
             return self.starts_with(node, *node.expressions)
+        test = box_test(node)
+        subject = None if test is None else self.column(test.subject)
+        if test is not None and subject is not None and subject.type == GEOMETRY:
+            boxes = BoxOverlap(operand=subject, box=test.box, constant=test.constant)
+            return boxes if test.is_exact else replace(self.expression(node), implies=boxes)
         column = self.column(node)
         if column is not None and column.type == BOOLEAN:
             return column
@@ -208,7 +220,7 @@ class _Parser:
         if path not in self.bound:
             self.bound[path] = _follow(path, self.schema)
         bound, rest = self.bound[path]
-        if rest and isinstance(unwrapped(node), exp.Column | exp.Dot):
+        if rest and bound.type != VARIANT and isinstance(unwrapped(node), exp.Column | exp.Dot):
             raise NotFoundError(f"column {'.'.join(bound.path)!r} of type {bound.type} has no field {rest[0]!r}", column=".".join(path))
         return None if rest else bound
 
@@ -251,11 +263,38 @@ class _Parser:
 
     def without_column(self, left: exp.Expression, op: Operator, right: exp.Expression) -> Predicate:
         """A comparison in which neither side is just a column."""
+        for side, operator, other in ((left, op, right), (right, FLIPPED[op], left)):
+            field = self.variant_field(side)
+            if field is not None:
+                return self.variant_compared(field, operator, other, COMPARED[op](this=left, expression=right))
         for function, operator, other in ((self.growing(left), op, right), (self.growing(right), FLIPPED[op], left)):
             found = None if function is None else self.function_compared(function, operator, other)
             if found is not None:
                 return found
         return self.folded(constant_of(left), op, constant_of(right)) or self.compared(left, op, right)
+
+    def variant_field(self, node: exp.Expression) -> VariantField | None:
+        """A value inside of a variant, which may be cast."""
+        found = nested_path(node)
+        if found is None:
+            return None
+        column, rest = _follow(found.names, self.schema)
+        steps = (*rest, *found.steps)
+        if column.type != VARIANT or (not steps and found.cast is None):
+            return None
+        return VariantField(column=column, path=steps, cast=found.cast, lenient=found.lenient)
+
+    def variant_compared(self, field: VariantField, op: Operator, other: exp.Expression, whole: exp.Expression) -> Predicate:
+        constant = constant_of(other)
+        if constant is None:
+            return self.expression(whole)
+        literal = self.own_type(constant) if field.cast is None else self.typed(constant, field.cast)
+        if literal is None:
+            return self.expression(whole)
+        return UNKNOWN if literal.value is None else VariantComparison(left=field, operator=op, right=literal)
+
+    def own_type(self, constant: QuotedText | Literal) -> Literal:
+        return Literal(value=constant.text, type=VARCHAR) if isinstance(constant, QuotedText) else constant
 
     def growing(self, node: exp.Expression) -> MonotonicTransform | None:
         """A function of a column that never falls as the column grows."""
@@ -269,8 +308,7 @@ class _Parser:
         return None if literal is None else growing.compared(function, op, literal)
 
     def compared(self, left: exp.Expression, op: Operator, right: exp.Expression) -> SqlExpression:
-        kind = next(kind for kind, name in COMPARISONS.items() if name == op)
-        return self.expression(kind(this=left.copy(), expression=right.copy()))
+        return self.expression(COMPARED[op](this=left.copy(), expression=right.copy()))
 
     def folded(self, left: QuotedText | Literal | None, op: Operator, right: QuotedText | Literal | None) -> Constant | None:
         """Two constants compared right here; None where only DuckDB knows how."""
@@ -295,6 +333,9 @@ class _Parser:
         return None if common_domain(data_type, constant.type) is None else constant
 
     def in_list(self, node: exp.In) -> Predicate:
+        field = self.variant_field(node.this)
+        if field is not None:
+            return any_of([self.variant_compared(field, "=", item, exp.EQ(this=node.this, expression=item)) for item in node.expressions])
         column, function = self.column(node.this), self.growing(node.this)
         constants = [constant_of(item) for item in node.expressions]
         data_type = column.type if column is not None else function.type if function is not None else None
@@ -317,6 +358,9 @@ class _Parser:
             constant = constant_of(node.this)
             if constant is not None:
                 return Constant(value=isinstance(constant, Literal) and constant.value is None)
+            field = self.variant_field(node.this)
+            if field is not None and field.cast is None:
+                return VariantIsNull(operand=field)
             function = self.growing(node.this)
             if function is not None:
                 return growing.is_null(function)

@@ -14,6 +14,7 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import Fitted, common_domain, domain_of, fit, infinity_of
 from ducklake_core.format.expressions.predicates import (
     And,
+    BoxOverlap,
     ColumnReference,
     Comparison,
     Constant,
@@ -29,6 +30,8 @@ from ducklake_core.format.expressions.predicates import (
     Range,
     SqlExpression,
     StartsWith,
+    VariantComparison,
+    VariantIsNull,
 )
 from ducklake_core.format.types.data_types import (
     BLOB,
@@ -79,7 +82,7 @@ def to_sql(predicate: Predicate, dialect: Dialect) -> str:
     """
     match predicate:
         case ColumnReference():
-            return _column(predicate, dialect)
+            return column_sql(predicate, dialect)
         case SqlExpression():
             return f"({expression_sql(predicate.sql, dialect)})"
         case Constant(value=value):
@@ -94,8 +97,14 @@ def to_sql(predicate: Predicate, dialect: Dialect) -> str:
             return _chain("OR", [to_sql(operand, dialect) for operand in operands])
         case StartsWith(operand=column, prefix=prefix):
             function = "startswith" if dialect == "spark" else "starts_with"
-            text = _column(column, dialect) if column.type == VARCHAR else f"CAST({_column(column, dialect)} AS {_text_type(dialect)})"
-            return f"{function}({text}, {_text(prefix, dialect)})"
+            text = (
+                column_sql(column, dialect) if column.type == VARCHAR else f"CAST({column_sql(column, dialect)} AS {_text_type(dialect)})"
+            )
+            return f"{function}({text}, {quoted(prefix, dialect)})"
+        case VariantComparison() | VariantIsNull() | BoxOverlap():
+            from ducklake_core.format.expressions.nested_sql import nested_sql
+
+            return nested_sql(predicate, dialect)
         case InList():
             return _in_list(predicate, dialect)
         case InRanges(operand=column, ranges=ranges):
@@ -158,7 +167,8 @@ def _identifier(name: str, dialect: Dialect) -> str:
     return f"{quote}{name.replace(quote, quote * 2)}{quote}"
 
 
-def _column(column: ColumnReference, dialect: Dialect) -> str:
+def column_sql(column: ColumnReference, dialect: Dialect) -> str:
+    """The column, or field of structs, by its quoted names."""
     if dialect == "duckdb" and len(column.path) > 1:
         # Parentheses keep DuckDB from taking the struct's name for a table's.
         first, *rest = (_identifier(name, dialect) for name in column.path)
@@ -186,7 +196,7 @@ def expression_sql(sql: str, dialect: Dialect) -> str:
 def _operand(operand: Operand, dialect: Dialect) -> str:
     match operand:
         case ColumnReference():
-            return _column(operand, dialect)
+            return column_sql(operand, dialect)
         case Literal():
             return literal_text(operand.value, operand.type, dialect)
         case SqlExpression():
@@ -207,13 +217,13 @@ def _in_list(predicate: InList, dialect: Dialect) -> str:
         fitted.append("NULL")
     if not fitted and not others:
         return _settled(column, False, dialect)
-    parts = [f"{_column(column, dialect)} IN ({', '.join(fitted)})"] if fitted else []
+    parts = [f"{column_sql(column, dialect)} IN ({', '.join(fitted)})"] if fitted else []
     return f"({' OR '.join(parts + others)})"
 
 
 def _settled(column: ColumnReference, outcome: bool, dialect: Dialect) -> str:
     """``outcome`` for every value, NULL for NULL."""
-    name = _column(column, dialect)
+    name = column_sql(column, dialect)
     return f"({name} IS NOT NULL OR CAST(NULL AS BOOLEAN))" if outcome else f"({name} IS NULL AND CAST(NULL AS BOOLEAN))"
 
 
@@ -240,7 +250,7 @@ def _with_literal(column: ColumnReference, op: Operator, literal: Literal, diale
     if fitted is None:
         domain = common_domain(column.type, literal.type)
         return f"({_in_domain(column, domain, dialect)} {op} {_in_domain(literal, domain, dialect)})"
-    return f"({_column(column, dialect)} {fitted.operator} {literal_text(fitted.value, column.type, dialect)})"
+    return f"({column_sql(column, dialect)} {fitted.operator} {literal_text(fitted.value, column.type, dialect)})"
 
 
 def _in_domain(operand: ColumnReference | Literal, domain: str | None, dialect: Dialect) -> str:
@@ -270,7 +280,7 @@ def literal_text(value: object, data_type: DataType, dialect: Dialect) -> str:
         return f"CAST('{_float_text(value)}' AS {_FLOAT_NAMES[data_type.name, dialect]})"
     if data_type in (VARCHAR, JSON):
         assert isinstance(value, str)
-        return _text(value, dialect)
+        return quoted(value, dialect)
     if data_type == BLOB:
         return _blob(value, dialect)
     if data_type == UUID:
@@ -306,11 +316,12 @@ def _float_text(value: object) -> str:
     return repr(number)
 
 
-def _text(text: str, dialect: Dialect) -> str:
+def quoted(text: str, dialect: Dialect) -> str:
+    """A text as a constant."""
     if dialect == "spark":
         return "'" + "".join(_SPARK_ESCAPES.get(c, c) for c in text) + "'"
-    quoted = "'" + text.replace("'", "''") + "'"
-    return "(" + quoted.replace("\x00", "' || chr(0) || '") + ")" if "\x00" in text else quoted
+    whole = "'" + text.replace("'", "''") + "'"
+    return "(" + whole.replace("\x00", "' || chr(0) || '") + ")" if "\x00" in text else whole
 
 
 def _blob(value: object, dialect: Dialect) -> str:

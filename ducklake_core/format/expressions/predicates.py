@@ -40,12 +40,14 @@ class SqlExpression:
     """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads.
 
     ``scalar`` is what Arrow evaluates of a condition, None when only a SQL engine can; ``in_arrow`` says that no SQL engine can.
+    ``implies`` is a condition that holds for every row for which this one does, None for no known one.
     """
 
     sql: str
     columns: tuple[ColumnReference, ...]
     scalar: Scalar | None = field(default=None, compare=False, repr=False)
     in_arrow: bool = False
+    implies: Predicate | None = field(default=None, compare=False, repr=False)
 
 
 Operand: TypeAlias = ColumnReference | Literal | SqlExpression
@@ -107,6 +109,55 @@ class StartsWith:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VariantField:
+    """A value inside of a variant: names of fields and positions in arrays (from 1 on) from the column down.
+
+    Attributes:
+        column: The variant.
+        path: Never empty but for a variant that is cast itself.
+        cast: The type that the value is cast to, None for the value as it is.
+        lenient: Whether a value that cannot be cast is NULL (``TRY_CAST``), and no error.
+    """
+
+    column: ColumnReference
+    path: tuple[str | int, ...]
+    cast: DataType | None = None
+    lenient: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantComparison:
+    """A value inside of a variant compared with a constant: NULL where there is none; without a cast, an error for values that do not
+    compare with the constant."""
+
+    left: VariantField
+    operator: Operator
+    right: Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariantIsNull:
+    """Whether there is no value inside of a variant, or null."""
+
+    operand: VariantField
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoxOverlap:
+    """``operand && constant``: the boxes about two geometries share a place, their edges included; only x and y count.
+
+    Attributes:
+        operand: A geometry.
+        box: Least x and y, greatest x and y of the constant; None where it is empty, and overlaps nothing.
+        constant: Its text (WKT).
+    """
+
+    operand: ColumnReference
+    box: tuple[float, float, float, float] | None
+    constant: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Not:
     """SQL NOT: NULL stays NULL."""
 
@@ -134,7 +185,11 @@ class Constant:
     value: bool | None
 
 
-Predicate: TypeAlias = Comparison | IsNull | InList | InRanges | StartsWith | Not | And | Or | Constant | ColumnReference | SqlExpression
+NestedTest: TypeAlias = VariantComparison | VariantIsNull | BoxOverlap
+"""Conditions on what lies inside of one value, which no SQL engine is asked to evaluate."""
+Predicate: TypeAlias = (
+    Comparison | IsNull | InList | InRanges | StartsWith | NestedTest | Not | And | Or | Constant | ColumnReference | SqlExpression
+)
 
 MOST_LEVELS = 100
 """How deep conditions and expressions may be nested; a chain of AND or OR is one level, and each doubling of its length another."""
@@ -259,8 +314,10 @@ def _columns_of(predicate: Predicate) -> tuple[ColumnReference, ...]:
             return (*_columns_of_operand(left), *_columns_of_operand(right))
         case IsNull(operand=operand):
             return _columns_of_operand(operand)
-        case InList(operand=column) | InRanges(operand=column) | StartsWith(operand=column):
+        case InList(operand=column) | InRanges(operand=column) | StartsWith(operand=column) | BoxOverlap(operand=column):
             return (column,)
+        case VariantComparison(left=field) | VariantIsNull(operand=field):
+            return (field.column,)
         case Constant() | Not() | And() | Or():
             return ()
         case _:

@@ -13,8 +13,10 @@ from typing import Any, assert_never
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.expressions.comparison import Domain, common_domain, domain_of, key_of, round_to_float32
 from ducklake_core.format.expressions.in_lists import any_between, sorted_keys
+from ducklake_core.format.expressions.nested_statistics import boxes_may_meet, field_question
 from ducklake_core.format.expressions.predicates import (
     And,
+    BoxOverlap,
     ColumnReference,
     Comparison,
     Constant,
@@ -22,6 +24,7 @@ from ducklake_core.format.expressions.predicates import (
     InRanges,
     IsNull,
     Literal,
+    NestedTest,
     Not,
     Operand,
     Operator,
@@ -29,6 +32,8 @@ from ducklake_core.format.expressions.predicates import (
     Predicate,
     SqlExpression,
     StartsWith,
+    VariantComparison,
+    VariantIsNull,
     references,
 )
 from ducklake_core.format.expressions.ranges import branch_index, spans_between, spans_of_ranges
@@ -100,8 +105,8 @@ def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], r
         case ColumnReference():
             wanted = Comparison(left=predicate, operator="=", right=Literal(value=True, type=predicate.type))
             return outcomes(wanted, statistics, record_count)
-        case SqlExpression():
-            return ANYTHING
+        case SqlExpression(implies=implied):
+            return Outcomes(true=implied is None or outcomes(implied, statistics, record_count).true, false=True, null=True)
         case Not(operand=operand):
             inner = outcomes(operand, statistics, record_count)
             return Outcomes(true=inner.false, false=inner.true, null=inner.null)
@@ -119,8 +124,25 @@ def outcomes(predicate: Predicate, statistics: Mapping[int, ColumnStatistics], r
             return _in_ranges(predicate, statistics, record_count)
         case StartsWith():
             return _starts_with(predicate, statistics, record_count)
+        case VariantComparison() | VariantIsNull() | BoxOverlap():
+            return _nested(predicate, statistics)
         case _:
             assert_never(predicate)
+
+
+def _nested(predicate: NestedTest, statistics: Mapping[int, ColumnStatistics]) -> Outcomes:
+    """By what is known of the fields of variants, and of boxes about geometries. Which rows have a field, or no value, is not known."""
+    match predicate:
+        case VariantComparison():
+            found = field_question(predicate, statistics.get(predicate.left.column.column_id))
+            may_be = found is None or outcomes(found.predicate, found.statistics, found.record_count).true
+        case VariantIsNull():
+            may_be = True
+        case BoxOverlap():
+            may_be = boxes_may_meet(predicate, statistics.get(predicate.operand.column_id))
+        case _:
+            assert_never(predicate)
+    return Outcomes(true=may_be, false=True, null=True)
 
 
 def _alternatives(
