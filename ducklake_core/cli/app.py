@@ -11,12 +11,13 @@ import typer
 
 from ducklake_core import __version__
 from ducklake_core.cli import doctor, maintaining, planning, reading
+from ducklake_core.cli.group import CommandGroup
 from ducklake_core.cli.session import LakeOptions
 
 app = typer.Typer(
     name="ducklake",
+    cls=CommandGroup,
     help="What is in a lake, and what keeps it small, fast and sound.",
-    no_args_is_help=True,
     add_completion=False,
     # Local variables hold addresses with passwords.
     pretty_exceptions_enable=False,
@@ -43,7 +44,7 @@ for _command in (*_READING, *_MAINTAINING, doctor.doctor):
     app.command(_command.__name__)(_command)
 
 plans = typer.Typer(
-    name="plan", help="Print what a verb would do, and change nothing: its very plan.", no_args_is_help=True, rich_markup_mode=None
+    name="plan", cls=CommandGroup, help="Print what a verb would do, and change nothing: its very plan.", rich_markup_mode=None
 )
 for _command in planning.PLANNED:
     plans.command(_command.__name__)(planning.planned(_command))

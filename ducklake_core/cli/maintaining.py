@@ -25,7 +25,7 @@ from ducklake_core.cli.options import (
 )
 from ducklake_core.cli.output import print_json, print_report
 from ducklake_core.cli.progress import progress_bar
-from ducklake_core.cli.session import FOUND, exit_with, opened, reporting, snapshot_at
+from ducklake_core.cli.session import FOUND, exit_with, opened, snapshot_at
 from ducklake_core.errors import UsageError
 from ducklake_core.format.options import parse_age
 from ducklake_core.maintenance.check.findings import CheckLevel
@@ -63,7 +63,7 @@ def expire(
     as_json: Json = False,
 ) -> None:
     """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet."""
-    with reporting(), opened(context, read_only=dry_run) as lake:
+    with opened(context, read_only=dry_run) as lake:
         wanted = None if versions is None else [_number(one) for one in versions.split(",")]
         with progress_bar(as_json=as_json) as progress:
             result = lake.expire_snapshots(
@@ -82,7 +82,7 @@ def cleanup(
     as_json: Json = False,
 ) -> None:
     """Delete files that were scheduled for deletion long enough ago."""
-    with reporting(), opened(context, read_only=dry_run) as lake:
+    with opened(context, read_only=dry_run) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.cleanup_old_files(
                 older_than=age(older_than), cleanup_all=cleanup_all, min_age=min_age, progress=progress, dry_run=dry_run
@@ -102,7 +102,7 @@ def orphans(
     as_json: Json = False,
 ) -> None:
     """Delete files below the data path that the catalog does not name: what killed writers left behind."""
-    with reporting(), opened(context, read_only=dry_run) as lake:
+    with opened(context, read_only=dry_run) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.delete_orphaned_files(
                 older_than=age(older_than),
@@ -139,7 +139,7 @@ def merge(  # noqa: PLR0913 - an option each
     as_json: Json = False,
 ) -> None:
     """Merge small files into larger ones. A table that fails does not stop the others, and makes the exit code 1."""
-    with reporting(), opened(context, read_only=dry_run) as lake:
+    with opened(context, read_only=dry_run) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.merge_adjacent_files(
                 schema=schema,
@@ -177,7 +177,7 @@ def flush(
     as_json: Json = False,
 ) -> None:
     """Move rows and deletes that the catalog itself holds to files. A table that fails does not stop the others: exit code 1."""
-    with reporting(), opened(context, read_only=dry_run) as lake:
+    with opened(context, read_only=dry_run) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.flush_inlined_data(
                 schema=schema,
@@ -216,7 +216,7 @@ def rewrite(  # noqa: PLR0913 - an option each
     as_json: Json = False,
 ) -> None:
     """Write files anew of which many rows are deleted. A table that fails does not stop the others: exit code 1."""
-    with reporting(), opened(context, read_only=dry_run) as lake:
+    with opened(context, read_only=dry_run) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.rewrite_data_files(
                 schema=schema,
@@ -254,7 +254,7 @@ def checkpoint(
     as_json: Json = False,
 ) -> None:
     """Run the recommended round: flush, expire, merge, rewrite, cleanup, orphans. What fails does not stop the rest: exit code 1."""
-    with reporting(), opened(context, read_only=dry_run) as lake:
+    with opened(context, read_only=dry_run) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.checkpoint(
                 tables=tables or None,
@@ -283,7 +283,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Look for everything that is not as it must be. The exit code is 1 when there is an error or a warning that is not mended."""
-    with reporting(), opened(context, read_only=not repair) as lake:
+    with opened(context, read_only=not repair) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.check(
                 level=cast("CheckLevel", level), repair=repair, author=author, message=message, extra_info=extra_info, progress=progress
@@ -306,7 +306,7 @@ def health(
     as_json: Json = False,
 ) -> None:
     """Count small files, deleted and inlined rows, snapshots, scheduled files and faults. The exit code is 1 when there are faults."""
-    with reporting(), opened(context) as lake:
+    with opened(context) as lake:
         labels: dict[str, str] = {}
         for one in label or ():
             name, equals, value = one.partition("=")
@@ -332,7 +332,7 @@ def migrate(
     as_json: Json = False,
 ) -> None:
     """Bring the catalog to a later version. Back it up first: there is no way back."""
-    with reporting(), opened(context, read_only=dry_run) as lake:
+    with opened(context, read_only=dry_run) as lake:
         print_report(lake.migrate(to, allow_history_loss=allow_history_loss, dry_run=dry_run), as_json=as_json)
 
 
@@ -346,7 +346,7 @@ def restore(
     as_json: Json = False,
 ) -> None:
     """Make a table, or the whole lake, what it was at a snapshot, as a new snapshot."""
-    with reporting(), opened(context, read_only=False) as lake:
+    with opened(context, read_only=False) as lake:
         moment = snapshot_at(at)
         if table is not None:
             result: Any = lake.table(table).restore(moment, columns=cast("Any", columns), message=message)

@@ -8,7 +8,7 @@ import typer
 
 from ducklake_core.cli.options import At, Columns, Json, TableName, Where
 from ducklake_core.cli.output import plain, print_json, print_rows, print_table
-from ducklake_core.cli.session import opened, reporting, snapshot_at
+from ducklake_core.cli.session import opened, snapshot_at
 from ducklake_core.engines.arrow.readable import first_rows
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.sql.query import Query
@@ -24,7 +24,7 @@ def snapshots(
     as_json: Json = False,
 ) -> None:
     """List snapshots: when, by whom, and what changed."""
-    with reporting(), opened(context) as lake:
+    with opened(context) as lake:
         found = lake.snapshots() if table is None else lake.table(table).snapshots()
         found = found[-last:] if last is not None else found
         if as_json:
@@ -42,7 +42,7 @@ def tables(
     as_json: Json = False,
 ) -> None:
     """List tables with their rows, files and bytes."""
-    with reporting(), opened(context) as lake:
+    with opened(context) as lake:
         found = lake.tables(schema, at=snapshot_at(at))
         if as_json:
             print_json(found)
@@ -56,7 +56,7 @@ def tables(
 
 def files(context: typer.Context, *, table: TableName, at: At = None, as_json: Json = False) -> None:
     """List the data files of a table."""
-    with reporting(), opened(context) as lake:
+    with opened(context) as lake:
         found = lake.table(table, at=snapshot_at(at)).list_files()
         if as_json:
             print_json(found)
@@ -84,7 +84,7 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Show what a lake, or one of its tables, is: version, data path, options; or columns, keys and sizes."""
-    with reporting(), opened(context) as lake:
+    with opened(context) as lake:
         if table is None:
             settings = lake.settings()
             told = {
@@ -126,7 +126,7 @@ def query(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print rows of a table."""
-    with reporting(), opened(context) as lake:
+    with opened(context) as lake:
         most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
         scan = lake.table(table, at=snapshot_at(at)).scan(columns=_names(columns), where=where)
         reader = (scan if most is None else scan.limit(most)).to_reader()
@@ -145,7 +145,7 @@ def sql(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Run a query and print its rows, or a statement and print what it did. Most queries need DuckDB."""
-    with reporting(), opened(context, read_only=False) as lake:
+    with opened(context, read_only=False) as lake:
         found = lake.sql(text, at=snapshot_at(at)) if message is None else lake.sql(text, at=snapshot_at(at), message=message)
         if not isinstance(found, Query):
             print_json(found) if as_json else typer.echo(str(found))
@@ -169,7 +169,7 @@ def changes(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Print the rows that came, went and changed between two snapshots, both included."""
-    with reporting(), opened(context) as lake:
+    with opened(context) as lake:
         first = snapshot_at(since)
         assert first is not None
         most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE

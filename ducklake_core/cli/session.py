@@ -1,10 +1,9 @@
-"""How every command opens its lake, ends, and tells of errors."""
+"""How every command opens its lake, and the codes that it ends with."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,12 +12,12 @@ from typing import Any
 
 import typer
 
-from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.errors import UsageError
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.lake import DuckLake, load_lake
 
-FOUND, USAGE, FAILED, TRY_AGAIN = 1, 2, 3, 4
-"""Exit codes: something was found or a part of the work failed; the call is wrong; an error; an error that may pass by itself."""
+FOUND, USAGE, FAILED, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 130
+"""Exit codes: something was found or a part of the work failed; the call is wrong; an error; an error that may pass by itself; Ctrl-C."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,21 +77,6 @@ def opened(context: typer.Context, *, read_only: bool = True) -> Iterator[DuckLa
         yield lake
     finally:
         lake.close()
-
-
-@contextmanager
-def reporting() -> Iterator[None]:
-    """Tell errors of the library in one line on the error output, and end with the code for them."""
-    try:
-        yield
-    except DuckLakeError as error:
-        sys.stderr.write(f"error: {error}\n")
-        code = TRY_AGAIN if error.retriable else USAGE if isinstance(error, UsageError) else FAILED
-        raise typer.Exit(code) from None
-    except BrokenPipeError:
-        # Whoever reads the output has seen enough.
-        sys.stderr.close()
-        raise typer.Exit(0) from None
 
 
 def snapshot_at(text: str | None) -> int | datetime | None:

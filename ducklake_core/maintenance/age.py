@@ -26,7 +26,7 @@ def threshold(older_than: Age, now: datetime) -> datetime:
     return before(now, older_than, "older_than")
 
 
-def deletion_limit(older_than: Age | None, default: Age, now: datetime, *, cleanup_all: bool, min_age: timedelta | str) -> datetime:
+def deletion_limit(older_than: Age | None, default: timedelta, now: datetime, *, cleanup_all: bool, min_age: timedelta | str) -> datetime:
     """The point in time before which files may be deleted; the end of the calendar for all of them.
 
     Args:
@@ -38,7 +38,7 @@ def deletion_limit(older_than: Age | None, default: Age, now: datetime, *, clean
     """
     if not cleanup_all:
         limit = threshold(default if older_than is None else older_than, now)
-        check_floor("older_than", limit, now, min_age)
+        check_floor(option_text("delete_older_than", default) if older_than is None else "older_than", limit, now, min_age)
         return limit
     if older_than is not None:
         raise UsageError("give either older_than or cleanup_all", parameter="cleanup_all")
@@ -64,11 +64,36 @@ def before(now: datetime, age: timedelta | str, argument: str) -> datetime:
 def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelta | str) -> None:
     """Refuse a threshold that is nearer than the floor.
 
+    Args:
+        argument: What the threshold is from, for the error.
+
     Raises:
         UsageError: It is, or the floor is no age.
     """
     if limit > before(now, min_age, "min_age"):
         raise UsageError(
-            f"{argument} would take what is younger than {min_age}, which running queries and writes may still use; "
+            f"{argument} would take what is younger than {age_text(min_age)}, which running queries and writes may still use; "
             "give a longer age, or a smaller min_age when you know that nothing runs"
         )
+
+
+def option_text(name: str, age: timedelta) -> str:
+    """An option of the lake with its age, for the error about an age that was not given with the call."""
+    return f"the option {name} ({age_text(age)})"
+
+
+def age_text(age: timedelta | str) -> str:
+    """An age as options are written.
+
+    >>> age_text(timedelta(hours=1)), age_text(timedelta(days=2, seconds=90)), age_text(timedelta(0)), age_text("7d")
+    ('1 hour', '2 days 1 minute 30 seconds', '0 seconds', '7d')
+    """
+    if isinstance(age, str):
+        return age
+    seconds = age.total_seconds()
+    parts = []
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        count, seconds = divmod(seconds, length)
+        parts += [f"{count:.0f} {unit}{'s' if count > 1 else ''}"] if count else []
+    parts += [f"{seconds:g} second{'' if seconds == 1 else 's'}"] if seconds or not parts else []
+    return " ".join(parts)

@@ -16,7 +16,7 @@ from ducklake_core.catalog.writing.expiry import DeadTable, Unneeded, UnneededFi
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot
-from ducklake_core.maintenance.age import AGE_FLOOR, Age, before, check_floor, threshold
+from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.sizes import format_bytes
@@ -122,8 +122,10 @@ def expire_snapshots(
                 raise UsageError("give either versions, or older_than and keep_last")
             chosen = _by_version(snapshots, wanted)
         else:
-            limit = older_than if older_than is not None else Options.from_mapping(reader.options()).expire_older_than
-            chosen = _by_age(snapshots, limit, keep_last, min_age, database.now(connection))
+            default = Options.from_mapping(reader.options()).expire_older_than if older_than is None else None
+            said = option_text("expire_older_than", default) if default is not None else "older_than"
+            age = older_than if older_than is not None else default
+            chosen = _by_age(snapshots, age, keep_last, min_age, database.now(connection), said=said)
         chosen, held = _split(chosen, _holders(reader, database.now(connection)))
         planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run else Unneeded()
     if dry_run or not chosen:
@@ -155,7 +157,7 @@ def _by_version(snapshots: Sequence[Snapshot], wanted: Collection[int]) -> list[
 
 
 def _by_age(
-    snapshots: Sequence[Snapshot], older_than: Age | None, keep_last: int, min_age: timedelta | str, now: datetime
+    snapshots: Sequence[Snapshot], older_than: Age | None, keep_last: int, min_age: timedelta | str, now: datetime, *, said: str
 ) -> list[ExpiringSnapshot]:
     if older_than is None and keep_last == 1:
         raise UsageError(
@@ -163,11 +165,11 @@ def _by_age(
         )
     if older_than is not None:
         limit = threshold(older_than, now)
-        check_floor("older_than", limit, now, min_age)
+        check_floor(said, limit, now, min_age)
         reason = f"older than {limit:%Y-%m-%d %H:%M:%S} UTC"
     else:
         limit = before(now, min_age, "min_age")
-        reason = f"not among the last {keep_last}, and older than {min_age}"
+        reason = f"not among the last {keep_last}, and older than {age_text(min_age)}"
     candidates = snapshots[: len(snapshots) - keep_last]
     return [ExpiringSnapshot(id=s.id, time=s.time, reason=reason) for s in candidates if _is_before(s.time, limit)]
 

@@ -175,6 +175,13 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
         ("check --level deep", USAGE, "level must be one of"),
         ("health --label x", USAGE, "name=value"),
         ("restore --at 1 --columns then", USAGE, "--columns is for one table"),
+        ("query", USAGE, "Missing argument 'TABLE' (see"),
+        ("changes t", USAGE, "Missing option '--from'"),
+        ("plan expire --keep-last 0", USAGE, "--keep-last"),
+        ("migrate --to 7", USAGE, "1.1"),
+        ("tables --nope", USAGE, "--nope"),
+        ("plan nope", USAGE, "nope"),
+        ("quary t", USAGE, "query"),
     ],
 )
 def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, code: int, says: str) -> None:
@@ -182,12 +189,24 @@ def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, cod
     assert says in result.stderr
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
+    told = run(f"{line} --json", code=code)
+    assert told.stdout == ""
+    error = json.loads(told.stderr)["error"]
+    assert (error["exit_code"], error["retriable"], says in error["message"]) == (code, False, True)
+    assert f"[{error['code']}]" in result.stderr
+
+
+def test_without_a_command_there_is_help(run: Run) -> None:
+    for line, says in (("", "flush"), ("plan", "rewrite")):
+        result = run(line, code=USAGE)
+        assert "Usage:" in result.stderr
+        assert says in result.stderr
 
 
 def test_secrets_are_not_shown(run: Run) -> None:
     secret = "hush-hush-7"
     for url in (f"postgresql+psycopg://me:{secret}@127.0.0.1:1/lake", f"ducklake:postgres:host=127.0.0.1 port=1 password={secret}"):
-        for command in ("tables", "doctor", "doctor --json"):
+        for command in ("tables", "tables --json", "doctor", "doctor --json"):
             variables = {"DUCKLAKE_URL": url, "DUCKLAKE_STORAGE_OPTIONS": f'{{"s3": {{"key": "{secret}"}}}}'}
             result = CliRunner().invoke(app, shlex.split(command), env=variables)
             assert result.exit_code != 0

@@ -62,7 +62,11 @@ def test_the_round(lake_address: LakeAddress) -> None:
     assert lake.snapshot().id > last
     lake.set_option("expire_older_than", "0 seconds")
     lake.set_option("delete_older_than", "0 seconds")
-    assert {step.verb for step in lake.checkpoint().failed_steps} == {"expire_snapshots", "cleanup_old_files", "delete_orphaned_files"}
+    refused = {step.verb: step.reason for step in lake.checkpoint().failed_steps}
+    for verb, option in zip(("expire", "cleanup", "delete"), ("expire_older_than", *["delete_older_than"] * 2), strict=True):
+        (reason,) = (refused.pop(name) for name in list(refused) if name.startswith(verb))
+        assert reason.startswith(f"the option {option} (0 seconds) would take what is younger than 1 hour"), reason
+    assert refused == {}
     swept = lake.checkpoint(min_age=NOW)
     assert swept.failed_steps == ()
     assert {step.verb for step in swept.steps if step.outcome == "done"} == {"expire_snapshots", "cleanup_old_files"}

@@ -1,0 +1,71 @@
+"""How the command tells of errors: one line for people, one JSON object for programs, both on the error output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from ducklake_core.cli.output import plain
+from ducklake_core.cli.session import FAILED, INTERRUPTED, TRY_AGAIN, USAGE
+from ducklake_core.errors import DuckLakeError, UsageError
+
+# Click's, which some versions of typer import and others bring along under a private name.
+_WrongCall: Any = typer.BadParameter.__bases__[0]
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands whose errors, wrong calls among them, end it with a code and one line or one JSON object."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Without any argument the help is all that there is to say."""
+        if not args and not ctx.resilient_parsing:
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(USAGE)
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for, until whoever reads the output has seen enough."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            sys.stderr.close()
+            raise typer.Exit(0) from None
+
+    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run the command line, and end the process unless ``standalone_mode`` is False."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+        except _WrongCall as error:
+            code = _reported(_as_usage_error(error), _asks_for_json(args))
+        except DuckLakeError as error:
+            code = _reported(error, _asks_for_json(args))
+        except typer.Abort:
+            code = INTERRUPTED
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _asks_for_json(args: Sequence[str] | None) -> bool:
+    return "--json" in takewhile(lambda argument: argument != "--", sys.argv[1:] if args is None else args)
+
+
+def _as_usage_error(error: Any) -> UsageError:
+    # Lists of choices take a line each.
+    message = " ".join(str(error.format_message()).split()).rstrip(".")
+    return UsageError(message if error.ctx is None else f"{message} (see '{error.ctx.command_path} --help')")
+
+
+def _reported(error: DuckLakeError, as_json: bool) -> int:
+    """Tell of an error; the exit code for it."""
+    code = TRY_AGAIN if error.retriable else USAGE if isinstance(error, UsageError) else FAILED
+    told = {"code": error.code, "message": error.message, "retriable": error.retriable, "exit_code": code, "details": error.details}
+    line = json.dumps({"error": plain(told)}, ensure_ascii=False) if as_json else f"error: {error}"
+    sys.stderr.write(f"{line}\n")
+    return code
