@@ -37,7 +37,9 @@ class CommandGroup(TyperGroup):
             sys.stderr.close()
             raise typer.Exit(0) from None
 
-    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
+    ) -> Any:
         """Run the command line, and end the process unless ``standalone_mode`` is False."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)

@@ -25,7 +25,7 @@ from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 from ducklake_core.storage.filesystems import Storage, printable
 
-_BATCH = 500
+_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,13 +39,11 @@ _UNREMEMBERED = {"use_listings_cache": False}
 class StorageOptions:
     """How to reach the stores, by protocol.
 
-    Without options each store's own chain of credential providers applies (environment, profile, instance role), which
-    is also the only way in which long work outlives short-lived credentials. Options travel to executors inside work
-    units; their values appear in no repr and no message.
+    Without options each store's own chain of credential providers applies (environment, profile, instance role), which is also the only
+    way in which long work outlives short-lived credentials. Options travel to executors; their values appear in no repr and no message.
 
     Attributes:
-        by_protocol: fsspec constructor arguments per protocol: ``{"s3": {"endpoint_url": ...}}``. ``s3a`` counts as
-            ``s3``, ``gcs`` as ``gs``, ``abfss`` and ``az`` as ``abfs``.
+        by_protocol: fsspec constructor arguments per protocol: ``{"s3": {"endpoint_url": ...}}``; aliases count as their store.
     """
 
     by_protocol: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, hash=False)
@@ -105,8 +103,7 @@ class Deletion:
     """The outcome of :meth:`Storage.delete`.
 
     Attributes:
-        deleted: Paths that were there and are gone.
-        missing: Paths that were not there, which is as good.
+        deleted: Paths that were there and are gone; ``missing`` ones were not there, which is as good.
         failed: Paths that are still there, each with the reason.
     """
 
@@ -204,8 +201,7 @@ class Storage:
             return bool(filesystem.exists(inside))
 
     def list(self, prefix: str) -> Iterator[StoredFile]:
-        """All files below a directory, in S3 as the store tells them page by page, elsewhere a directory at a time; nothing when there is
-        no such directory.
+        """All files below a directory, none when it is not there: in S3 as the store tells them, page by page, else a directory at a time.
 
         Raises:
             StorageError: The store does not answer, or a directory cannot be read.
@@ -254,6 +250,10 @@ class Storage:
 
     def _outcome(self, path: str) -> str | None:
         """None for a file that is gone now, ``_MISSING``, or why it is still there."""
+        if protocol_of(path) == "file":
+            with suppress(OSError):  # told below: what tells errors takes as long as deleting a file
+                os.unlink(local_part(path))
+                return None
         try:
             with self._reading("delete", path):
                 self._delete_one(path)

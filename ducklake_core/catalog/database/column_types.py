@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,7 @@ def time_to_text(value: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}{fraction}+00"
 
 
+@lru_cache(maxsize=256)
 def time_from_text(text: str) -> datetime:
     """The point in time of any text form that DuckDB reads; without a zone it is UTC.
 
@@ -73,6 +75,8 @@ class CatalogBoolean(TypeDecorator[bool]):
     def process_result_value(self, value: Any, _dialect: Dialect) -> bool | None:
         if value is None or isinstance(value, bool):
             return value
+        if type(value) is int and value in (0, 1):
+            return value == 1
         # Cells of SQLite may hold anything, whatever the column's type is.
         found = _TRUTH.get(str(value).strip().lower())
         if found is None:

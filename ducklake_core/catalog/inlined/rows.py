@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
-from ducklake_core.catalog.inlined.cells import cells_array
+from ducklake_core.catalog.inlined.cells import cells_array, found_array
 from ducklake_core.catalog.inlined.variants import holds_variants, plain_cell
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
@@ -242,7 +242,10 @@ class _StoredForm:
     def table_of(self, rows: Sequence[Any]) -> pa.Table:
         """Fetched rows as Arrow columns."""
         row_ids, snapshots, ends, *cells = zip(*rows, strict=True)
-        if not {*map(type, row_ids), *map(type, snapshots)} <= {int} or (self.with_end and not set(map(type, ends)) <= {int, type(None)}):
+        system = {ROW_ID: _numbers(row_ids), SNAPSHOT_ID: _numbers(snapshots)} | (
+            {END_SNAPSHOT: _numbers(ends, nullable=True)} if self.with_end else {}
+        )
+        if any(numbers is None for numbers in system.values()):
             raise CatalogCorruptError(
                 f"{self.source.name}, inlined rows of {self.table.qualified_name}, has a row_id or begin_snapshot that is no number",
                 table=self.table.qualified_name,
@@ -253,9 +256,8 @@ class _StoredForm:
             self._array(column, *stored[column.id]) if column.id in stored else constant_array(column.initial_default, column, len(rows))
             for column in self.wanted
         ]
-        system = {ROW_ID: row_ids, SNAPSHOT_ID: snapshots} | ({END_SNAPSHOT: ends} if self.with_end else {})
         schema = pa.schema([*to_arrow_schema(self.wanted), *(pa.field(name, pa.int64()) for name in system)])
-        return pa.Table.from_arrays([*arrays, *(pa.array(numbers, pa.int64()) for numbers in system.values())], schema=schema)
+        return pa.Table.from_arrays([*arrays, *system.values()], schema=schema)
 
     def _array(self, column: Field, old: Field, cells: Sequence[Any]) -> ArrowArray:
         try:
@@ -268,6 +270,17 @@ class _StoredForm:
                 table=self.table.qualified_name,
                 column=column.name,
             ) from error
+
+
+def _numbers(cells: Sequence[Any], *, nullable: bool = False) -> ArrowArray | None:
+    """Cells as integers; None when there is something else among them."""
+    try:
+        found = found_array(cells, integers=not nullable)
+    except (pa.ArrowException, ValueError, OverflowError, TypeError):
+        return None
+    if pa.types.is_null(found.type):
+        found = found.cast(pa.int64())
+    return found if pa.types.is_int64(found.type) and (nullable or not found.null_count) else None
 
 
 def _stored_names(reader: CatalogReader, source: InlinedTable, stored: Schema) -> dict[int, str]:

@@ -103,6 +103,8 @@ def check_allowed(places: Sequence[str]) -> tuple[str, ...]:
 
 
 def _obstacle(path: str, data_path: str) -> str | None:
+    if begins_with(path, data_path):
+        return None
     if not _of_server(path, data_path):
         return "is in another kind of store than the data path"
     if _has_steps_up(path) and not is_below(path, data_path):
@@ -192,6 +194,22 @@ def _has_steps_up(path: str) -> bool:
     return ".." in path and ".." in re.split(r"[/\\]", path)
 
 
+def begins_with(path: str, place: str) -> bool:
+    """Whether a path is a place and a rest without steps: almost every path of a lake is, so that nothing else is looked at.
+
+    >>> begins_with("/lake/main/x", "/lake"), begins_with("s3://b/x", "s3://b/"), begins_with("s3a://b/x", "s3://b/")
+    (True, True, False)
+    >>> begins_with("/lake/../x", "/lake/"), begins_with("/lakes/x", "/lake"), begins_with("lake/x", "lake")
+    (False, False, False)
+    """
+    base = place if place.endswith("/") else f"{place}/"
+    return path.startswith(base) and (base.startswith("/") or "://" in place) and _has_no_steps(path, len(base) - 1)
+
+
+def _has_no_steps(path: str, start: int = 0) -> bool:
+    return path.find("/.", start) < 0 and path.find("//", start) < 0 and path.find("\\", start) < 0
+
+
 def is_below(path: str, place: str) -> bool:
     """Whether a path lies in a place once all steps are taken.
 
@@ -200,11 +218,15 @@ def is_below(path: str, place: str) -> bool:
     >>> is_below("s3a://b/x/y", "s3://b/x"), is_below("s3://b/x/../../c", "s3://b")
     (True, False)
     """
+    if begins_with(path, place):
+        return True
     inside, around = _resolved(path), _resolved(place)
     return _of_server(path, place) and (inside == around or inside.startswith(around.rstrip("/") + "/"))
 
 
 def _resolved(path: str) -> str:
+    if path.startswith("/") and os.sep == "/" and _has_no_steps(path) and not path.endswith("/"):
+        return path
     if protocol_of(path) == "file":
         return os.path.abspath(_plain(path))
     azure = azure_path(path) if protocol_of(path) == NAMES[0] else None

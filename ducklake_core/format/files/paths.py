@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from ducklake_core.errors import UsageError
+from ducklake_core.format.files.locations import begins_with
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.types.names import folded
 
@@ -208,6 +209,8 @@ def is_inside(base: str, path: str) -> bool:
     >>> is_inside("/data/", "/data/main/x"), is_inside("/data/", "/data/../etc/x"), is_inside("/data", "/database/x")
     (True, False, False)
     """
+    if begins_with(path, base):
+        return True
     base = base if base.endswith("/") else f"{base}/"
     if not path.startswith(base):
         return False
