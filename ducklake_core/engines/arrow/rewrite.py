@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from ducklake_core.engines.arrow.clustering import sampled_curve
-from ducklake_core.engines.arrow.conform import field_id
 from ducklake_core.engines.arrow.ordering import sorted_along, sorted_by
 from ducklake_core.engines.arrow.read import read_task
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
@@ -29,8 +30,6 @@ from ducklake_core.format.types.data_types import INT64, Field
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import cast_to
 from ducklake_core.planning.plan import ColumnLifetime, FileTask, ScanProjection
-from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.parquet_input import read_schema
 from ducklake_core.storage.parquet_writer import FileWriter
 
 _ROW_ID = Field(id=ROW_ID_FIELD_ID, name=ROW_ID_COLUMN, type=INT64)
@@ -76,11 +75,21 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
         UnsupportedFeatureError: A source has something that this library cannot read or write.
         StorageError: The file cannot be written, or the local disk has no room for rows that are sorted.
     """
+    task.state.check_version()
+    if task.consecutive and not (task.state.sort or task.cluster_by):
+        # Found out while the rows are read: asking each file first would take as long as opening it a second time.
+        with suppress(_OtherRowIdsError):
+            return _merge(task, (_SNAPSHOT_ID,), threads, stopped)
+    return _merge(task, (_ROW_ID, _SNAPSHOT_ID), threads, stopped)
+
+
+class _OtherRowIdsError(Exception):
+    """Rows have other ids than the catalog would give them in the order in which they stand in the sources."""
+
+
+def _merge(task: MergeTask, system: tuple[Field, ...], threads: bool, stopped: Stopped | None) -> WrittenFile:
     state = task.state
-    state.check_version()
     columns = _relaxed(state.schema)
-    embed = bool(state.sort or task.cluster_by) or not task.consecutive or any(_stores_row_ids(file, state.storage) for file in task.files)
-    system = (_ROW_ID, _SNAPSHOT_ID) if embed else (_SNAPSHOT_ID,)
     path = state.file_path(task.partition_values)
     writer = FileWriter(
         state.storage,
@@ -127,13 +136,8 @@ def _relaxed(schema: Schema) -> Schema:
     return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
 
 
-def _stores_row_ids(file: DataFile, storage: Storage) -> bool:
-    schema = read_schema(storage, file.path, file.encryption_key)
-    return any(field_id(field) == ROW_ID_FIELD_ID for field in schema)
-
-
 def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, threads: bool) -> Iterator[pa.RecordBatch]:
-    virtual = ("rowid", "snapshot_id")[2 - len(system) :]
+    virtual = ("rowid", "snapshot_id") if system else ()
     shape = ScanProjection(
         table=task.state.table,
         snapshot_id=task.snapshot_id,
@@ -143,12 +147,26 @@ def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, thread
         column_lifetimes=tuple(ColumnLifetime(column_id=column.id) for column in columns),
     )
     arrow_schema = to_arrow_schema(Schema(columns=(*columns.columns, *system)), physical=True)
-    width = len(columns)
+    width, row_id = len(columns), task.files[0].row_id_start
     for file in task.files:
         for batch in read_task(FileTask(file=file), shape, task.state.storage, threads=threads):
+            if system == (_SNAPSHOT_ID,):
+                row_id = _row_id_after(batch.column(width), row_id)
             own = pa.RecordBatch.from_arrays(batch.columns[:width], schema=pa.schema(list(batch.schema)[:width]))
-            arrays = [*cast_to(own, columns).columns, *batch.columns[width:]]
+            arrays = [*cast_to(own, columns).columns, *batch.columns[len(batch.columns) - len(system) :]]
             yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+
+
+def _row_id_after(row_ids: pa.Array, first: int | None) -> int:
+    """The row id that follows some that run on from a first one.
+
+    Raises:
+        _OtherRowIdsError: They do not.
+    """
+    found = row_ids.to_numpy(zero_copy_only=False)
+    if first is None or (len(found) and (found[0] != first or bool((np.diff(found) != 1).any()))):
+        raise _OtherRowIdsError
+    return first + len(found)
 
 
 def _verify(written: WrittenFile, task: MergeTask, columns: Schema) -> None:
