@@ -137,7 +137,8 @@ def expire_snapshots(
             # Read after the lock: a hold that was added meanwhile counts, and none can be added from here on.
             free, late = _split(chosen, _holders(CatalogReader(connection, info, database.tables), database.now(connection)))
             gone, found = expire(connection, database, info, [snapshot.id for snapshot in free])
-        return _result([s for s in free if s.id in set(gone)], found, (*held, *late), dry_run=False)
+        expired = frozenset(gone)
+        return _result([s for s in free if s.id in expired], found, (*held, *late), dry_run=False)
 
     meter = progress or ProgressMeter()
     meter.begin("expire_snapshots", "forget snapshots", "snapshots", len(chosen))
