@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -18,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_dagster import DuckLakeResource
+from tests.support.connect import run_tests
 from tests.support.oracle import LakeAddress
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -227,11 +226,6 @@ OTHER_FRAMES = ["pandas", "polars", "classic", "connect"]
 CONNECT = "SPARK_REMOTE" in os.environ
 
 
-def environment_of(connect: str) -> dict[str, str]:
-    """Of a process whose sessions are those of a Connect server."""
-    return {**os.environ, "SPARK_REMOTE": connect}
-
-
 CELLS = [
     (kind, selection, mode)
     for kind, selection, mode in itertools.product(KINDS, ["single", "several"], ["overwrite", "append", "upsert"])
@@ -272,9 +266,7 @@ def test_every_cell_of_other_frames(
 @pytest.mark.timeout(7200)
 def test_every_cell_of_connect_frames(connect: str) -> None:
     """The cells of Connect, in a process that has no other Spark."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-q", "-m", "slow or not slow", "-k", "other_frames", __file__]
-    done = subprocess.run(command, env=environment_of(connect), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-8000:]
+    run_tests(__file__, "other_frames", connect)
 
 
 @pytest.mark.some(8)

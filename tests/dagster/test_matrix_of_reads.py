@@ -2,8 +2,6 @@
 
 # No `from __future__ import annotations`: Dagster resolves the annotations of assets that are made in functions here.
 import itertools
-import subprocess
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -22,11 +20,11 @@ from tests.dagster.test_matrix import (
     Kind,
     Row,
     Run,
-    environment_of,
     frame,
     rows_for,
     spark_frame,
 )
+from tests.support.connect import run_tests
 
 ANNOTATIONS = {"arrow": "pyarrow.Table", "pandas": "pandas.DataFrame", "polars": "polars.DataFrame"}
 
@@ -90,6 +88,4 @@ def test_every_selection(
 @pytest.mark.timeout(7200)
 def test_every_selection_of_connect_frames(connect: str) -> None:
     """In a process that has no other Spark."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-q", "-m", "slow or not slow", "-k", "connect-", __file__]
-    done = subprocess.run(command, env=environment_of(connect), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-8000:]
+    run_tests(__file__, "connect-", connect)

@@ -49,6 +49,14 @@ def run_client(script: str, *arguments: str) -> Any:
     return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("ANSWERS ")).removeprefix("ANSWERS "))
 
 
+def run_tests(file: str, chosen: str, remote: str) -> None:
+    """Run the tests of a file whose names have a text, slow ones too, in a process whose sessions are those of a Connect server."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-q", "-m", "slow or not slow", "-k", chosen, file]
+    environment = {**os.environ, "SPARK_REMOTE": remote}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-8000:]
+
+
 def _environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
     return {**kept, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
