@@ -27,10 +27,11 @@ _OPTIONS = (
 # At two in a second, or as many as a loaded machine answers.
 _QUESTIONS = 600
 _CALM = 4
-# The first element that has a text as its own, and nothing in it has the whole of it.
+# The first button or link with a text, otherwise the first element that has it as its own, so that nothing in it has the whole of it.
 _CLICK = """(text => {
   const has = one => one.innerText?.trim() === text;
-  const found = [...document.querySelectorAll("button, a, label, span, div")].find(one => has(one) && ![...one.children].some(has));
+  const first = (kinds, fits) => [...document.querySelectorAll(kinds)].find(one => has(one) && fits(one));
+  const found = first("button, a", () => true) ?? first("label, span, div", one => ![...one.children].some(has));
   found?.click();
   return Boolean(found);
 })(%s)"""
@@ -74,9 +75,9 @@ class Page:
             time.sleep(0.5)
         raise AssertionError(f"there is no {text!r} to click on:\n{self.text()}")
 
-    def resize(self, height: int) -> None:
-        """Have a window of this height; what scrolls inside a page is laid out in it."""
-        self._do("Emulation.setDeviceMetricsOverride", width=1600, height=height, deviceScaleFactor=1, mobile=False)
+    def resize(self, width: int, height: int) -> None:
+        """Have a window of this size; what scrolls inside a page is laid out in it."""
+        self._do("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def picture(self, file: Path) -> None:
         """Draw the page as soon as it stays as it is."""

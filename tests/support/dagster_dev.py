@@ -50,6 +50,8 @@ ASSET = """query A($k: AssetKeyInput!) { assetNodeOrError(assetKey: $k) { ... on
   assetObservations(limit: 5) { runId metadataEntries { label ... on IntMetadataEntry { intValue } } }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status
     evaluation { success description } } } } } } } }"""
+PARTITIONS = """query P($k: AssetKeyInput!, $limit: Int!) { assetNodeOrError(assetKey: $k) { ... on AssetNode {
+  partitionKeyConnection(limit: $limit, ascending: false) { results } } } }"""
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 
 # A shell in the background starts its children with SIGINT ignored, and then nothing could stop what the server itself starts.
@@ -188,6 +190,11 @@ class DagsterServer:
     def latest(self, name: str) -> dict[str, Any]:
         """Metadata of an asset's latest materialization."""
         return metadata_of(self.asset(name)["assetMaterializations"][0])
+
+    def newest_partitions(self, name: str, count: int) -> list[str]:
+        """The partitions of an asset that its page plots, in ascending order; of more than so many the newest."""
+        found: list[str] = self.ask(PARTITIONS, k={"path": [name]}, limit=count)["partitionKeyConnection"]["results"]
+        return found[::-1]
 
     def sensor(self, name: str) -> Any:
         """State of a sensor with its last ticks."""

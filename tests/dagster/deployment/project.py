@@ -25,10 +25,13 @@ from ducklake_dagster import (
     build_lake_checks,
     build_maintenance_defs,
     ducklake_metadata,
+    with_table_metadata,
 )
 from tests.dagster.deployment.names import GENERATION
 
 FAULTS = Path(os.environ["LAKE_FAULTS"])
+# What Dagster plots begins with the newest partition, or, of partitions that ended, with today.
+OPEN_DAYS = dg.DailyPartitionsDefinition("2025-01-01", timezone="Europe/Berlin")
 DAYS = dg.DailyPartitionsDefinition("2025-01-01", end_date="2026-01-01", timezone="Europe/Berlin")
 REGIONS = dg.StaticPartitionsDefinition(["eu", "o'us", "asia"])
 GRID = dg.MultiPartitionsDefinition({"day": DAYS, "region": REGIONS})
@@ -98,6 +101,17 @@ def ranged(context: dg.AssetExecutionContext) -> pa.Table:
     return rows_of(context.partition_keys, generation_of(context))
 
 
+@dg.asset(
+    partitions_def=OPEN_DAYS,
+    backfill_policy=dg.BackfillPolicy.single_run(),
+    metadata=ducklake_metadata(partition_expr="day", partition_by="day"),
+)
+def plotted(context: dg.AssetExecutionContext) -> pa.Table:
+    """One row in the first day of the run, two in the second, and so on."""
+    days = [date.fromisoformat(key) for number, key in enumerate(context.partition_keys, 1) for _ in range(number)]
+    return pa.table({"day": pa.array(days, pa.date32()), "n": pa.array(range(len(days)), pa.int32())})
+
+
 @dg.asset(partitions_def=DAYS, metadata=BY_DAY, backfill_policy=dg.BackfillPolicy.single_run())
 def copied(ranged: pa.Table) -> pa.Table:
     """The same days of another table."""
@@ -162,7 +176,7 @@ def pooled(context: dg.AssetExecutionContext) -> pa.Table:
     return pa.table({"day": day, "began": [began], "ended": [time.time()]})
 
 
-ASSETS = [daily, ranged, copied, grid, lost, retried, slowly, misfit, judged, after_judged, pooled]
+ASSETS = [daily, ranged, plotted, copied, grid, lost, retried, slowly, misfit, judged, after_judged, pooled]
 lake = DuckLakeResource(
     catalog=PostgresCatalog(
         host="127.0.0.1",
@@ -186,12 +200,14 @@ CHECKS = [RowCount(minimum=2, blocking=True, severity=dg.AssetCheckSeverity.ERRO
 _WITHIN = timedelta(days=3650)
 
 defs = dg.Definitions.merge(
-    dg.Definitions(
-        assets=ASSETS,
-        asset_checks=[*build_lake_checks(assets=[judged, ranged], checks=CHECKS), *build_audit_checks(assets=[lost])],
-        sensors=[build_commit_sensor(assets=ASSETS, minimum_interval_seconds=1)],
-        resources={"io_manager": StrikingIOManager(lake=lake, default_frame="arrow"), "lake": lake},
-        executor=dg.in_process_executor,
+    with_table_metadata(
+        dg.Definitions(
+            assets=ASSETS,
+            asset_checks=[*build_lake_checks(assets=[judged, ranged], checks=CHECKS), *build_audit_checks(assets=[lost])],
+            sensors=[build_commit_sensor(assets=ASSETS, minimum_interval_seconds=1)],
+            resources={"io_manager": StrikingIOManager(lake=lake, default_frame="arrow"), "lake": lake},
+            executor=dg.in_process_executor,
+        )
     ),
     build_maintenance_defs(
         assets=ASSETS,

@@ -25,12 +25,13 @@ class View:
     Attributes:
         path: Below the server's address; ``{failed}`` and ``{maintenance}`` are ids of runs.
         clicks: Texts to click on, one after another.
-        height: Of the window, so that all that matters is in the picture.
+        width: Of the window, so that all that matters is in the picture. Likewise ``height``.
     """
 
     path: str
     shows: Sequence[str]
     clicks: Sequence[str] = ()
+    width: int = 1600
     height: int = 1300
 
 
@@ -41,13 +42,20 @@ VIEWS = {
         height=2000,
     ),
     "plots-over-partitions": View(
-        path="/assets/ranged", clicks=("Plots",), shows=("ducklake/rows_added", "dagster/partition_row_count"), height=2600
+        path="/assets/plotted",
+        clicks=("Plots",),
+        shows=("ducklake/rows_added", "ducklake/bytes_added", "dagster/partition_row_count", "highest data point"),
+        height=2600,
     ),
     "partitions-of-two-dimensions": View(path="/assets/grid?view=partitions", shows=("asia", "Materialized (36)")),
     "checks": View(
-        path="/assets/judged?view=checks&checkDetail=row_count", shows=("null_fraction", "blocking", "Failed", "ducklake/row_count")
+        path="/assets/judged?view=checks&checkDetail=row_count", shows=("null_fraction", "blocking", "Failed", "dagster/row_count")
     ),
-    "resource": View(path=f"{REPOSITORY}/resources/lake", shows=("The database of the lake's metadata", "allowed_paths", "Example:")),
+    "resource": View(
+        path=f"{REPOSITORY}/resources/lake",
+        shows=("The database of the lake's metadata", "allowed_paths", "Example:", "******** (password 1)", "LAKE_SECRET"),
+        width=2600,
+    ),
     "ticks-of-the-commit-sensor": View(
         path=f"{REPOSITORY}/sensors/ducklake_commits", clicks=("0 runs requested",), shows=("Skip reason: reported",)
     ),
@@ -72,6 +80,8 @@ def runs(deployment: Deployment) -> dict[str, str]:
     dagster.ask("mutation { setNuxSeen }")
     dagster.finish(dagster.materialize("ranged", tags={RANGE_START: "2025-12-01", RANGE_END: "2025-12-30"}))
     dagster.finish(dagster.materialize("grid", tags={RANGE_START: "2025-12-20|eu", RANGE_END: "2025-12-31|asia"}))
+    newest = dagster.newest_partitions("plotted", 30)
+    dagster.finish(dagster.materialize("plotted", tags={RANGE_START: newest[0], RANGE_END: newest[-1]}))
     checks = [{"assetKey": {"path": ["judged"]}, "name": name} for name in ("row_count", "null_fraction")]
     dagster.end_of(dagster.materialize("judged", tags={GENERATION: "1"}, checks=checks))
     with deployment.commits_reported():
@@ -91,7 +101,7 @@ def runs(deployment: Deployment) -> dict[str, str]:
 def test_page(deployment: Deployment, page: Page, runs: dict[str, str], name: str) -> None:
     view = VIEWS[name]
     page.open(deployment.dagster.url + view.path.format(**runs))
-    page.resize(view.height)
+    page.resize(view.width, view.height)
     for text in view.clicks:
         page.click(text)
     page.wait_for(*view.shows)
