@@ -58,9 +58,6 @@ if TYPE_CHECKING:
     from ducklake_dagster.resources import Storage as Storage
     from ducklake_dagster.row_checks import BoundValue as BoundValue
     from ducklake_dagster.row_checks import ColumnBounds as ColumnBounds
-    from ducklake_dagster.row_checks import ColumnContract as ColumnContract
-    from ducklake_dagster.row_checks import CompletePartitions as CompletePartitions
-    from ducklake_dagster.row_checks import Freshness as Freshness
     from ducklake_dagster.row_checks import NullFraction as NullFraction
     from ducklake_dagster.row_checks import RowCount as RowCount
     from ducklake_dagster.row_checks import RowCountChange as RowCountChange
@@ -75,6 +72,9 @@ if TYPE_CHECKING:
     from ducklake_dagster.storage_checks import SmallFiles as SmallFiles
     from ducklake_dagster.storage_checks import SnapshotBacklog as SnapshotBacklog
     from ducklake_dagster.storage_checks import SoundCatalog as SoundCatalog
+    from ducklake_dagster.table_checks import ColumnContract as ColumnContract
+    from ducklake_dagster.table_checks import CompletePartitions as CompletePartitions
+    from ducklake_dagster.table_checks import Freshness as Freshness
     from ducklake_dagster.table_metadata import with_table_metadata as with_table_metadata
     from ducklake_dagster.table_specs import load_table_specs as load_table_specs
     from ducklake_dagster.translator import DuckLakeTranslator as DuckLakeTranslator
@@ -133,9 +133,9 @@ _EXPORTS = {
     "build_lake_checks": "checks",
     "BoundValue": "row_checks",
     "ColumnBounds": "row_checks",
-    "ColumnContract": "row_checks",
-    "CompletePartitions": "row_checks",
-    "Freshness": "row_checks",
+    "ColumnContract": "table_checks",
+    "CompletePartitions": "table_checks",
+    "Freshness": "table_checks",
     "NullFraction": "row_checks",
     "RowCount": "row_checks",
     "RowCountChange": "row_checks",

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from ducklake_core.errors import UsageError
 from ducklake_dagster.naming import TableAddress, table_address
 from ducklake_dagster.write_settings import plain_metadata
 
@@ -37,9 +38,28 @@ def asset_tables(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec], schema: s
     Args:
         assets: Definitions or specs; a definition of several assets counts with all of them.
         schema: The IO manager's ``schema``.
+
+    Raises:
+        UsageError: Something else than a list of these.
     """
-    specs = [spec for asset in assets for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
-    return [_asset_table(spec, schema) for spec in specs]
+    return [_asset_table(spec, schema) for spec in asset_specs(assets)]
+
+
+def asset_specs(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.AssetSpec]:
+    """The specs of assets; a definition of several assets has several.
+
+    Raises:
+        UsageError: Something else than a list of definitions and specs.
+    """
+    return [spec for asset in _listed(assets) for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
+
+
+def _listed(assets: object) -> list[Any]:
+    # A spec is a tuple.
+    found = list(assets) if isinstance(assets, Iterable) and not isinstance(assets, dg.AssetSpec) else [None]
+    if not all(isinstance(one, (dg.AssetSpec, dg.AssetsDefinition)) for one in found):
+        raise UsageError(f"assets must be a list of asset definitions and specs, not {assets!r}", parameter="assets")
+    return found
 
 
 def _asset_table(spec: dg.AssetSpec, schema: str | None) -> AssetTable:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import dagster as dg
 
+from ducklake_dagster.asset_tables import asset_specs
 from ducklake_dagster.audits import RESULTS, AuditResult, audits_of
 from ducklake_dagster.write_settings import plain_metadata
 
@@ -18,8 +19,7 @@ def build_audit_checks(*, assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) 
     Args:
         assets: Assets with audits; others are passed over.
     """
-    specs = [spec for asset in assets for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
-    found = ((spec.key, audits_of(plain_metadata(spec.metadata), spec.key.to_user_string())) for spec in specs)
+    found = ((spec.key, audits_of(plain_metadata(spec.metadata), spec.key.to_user_string())) for spec in asset_specs(assets))
     return [_check(key, list(audits)) for key, audits in found if audits]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
@@ -15,6 +14,7 @@ from ducklake_core.errors import UsageError
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.lake_state import LakeState
 from ducklake_dagster.naming import TableAddress
+from ducklake_dagster.setting_values import is_number
 from ducklake_dagster.stored_partitions import Part, StoredTable
 
 if TYPE_CHECKING:
@@ -125,12 +125,14 @@ class LakeCheck(ABC):
         """
 
     def refuse_negative(self, **bounds: float | None) -> None:
-        """Refuse bounds below 0, and a check without any.
+        """Refuse what is no number, bounds below 0, and a check without any.
 
         Raises:
             UsageError: Which one.
         """
         for setting, bound in bounds.items():
+            if bound is not None and not is_number(bound):
+                raise UsageError(f"{type(self).__name__}: {setting} must be a number, not {bound!r}", parameter=setting)
             if bound is not None and bound < 0:
                 raise UsageError(f"{type(self).__name__}: {setting} must not be negative, it is {bound}", parameter=setting)
         if all(bound is None for bound in bounds.values()):
@@ -161,29 +163,3 @@ def of_parts(parts: Sequence[Part]) -> str:
     """How many partitions, for a sentence."""
     keys = sum(len(part.keys or ()) for part in parts)
     return f" in {keys} partitions" if keys else ""
-
-
-def age_of(value: timedelta | str) -> timedelta:
-    """A timedelta, or a text such as ``"26 hours"``.
-
-    Raises:
-        UsageError: It is neither.
-    """
-    if isinstance(value, timedelta):
-        return value
-    from ducklake_core import parse_age
-
-    return parse_age(value)
-
-
-def shown_age(age: timedelta) -> str:
-    """An age for people.
-
-    >>> shown_age(timedelta(hours=26, minutes=3)), shown_age(timedelta(seconds=90))
-    ('1.1 days', '1.5 minutes')
-    """
-    seconds = age.total_seconds()
-    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"

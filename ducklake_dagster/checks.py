@@ -48,11 +48,13 @@ def build_lake_checks(
         schema: The IO manager's ``schema``.
 
     Raises:
-        UsageError: No checks, or two of one name.
+        UsageError: No assets, no checks, or two of one name.
     """
     refuse_names(checks)
     assets = list(assets)
     tables = asset_tables(assets, schema)
+    if not tables:
+        raise UsageError("no assets are given whose tables could be checked")
     specs = check_specs(tables, checks)
     managers = io_manager_keys(assets)
     needed = {lake_key, *managers.values()} | ({spark_key} if spark_key is not None else set())
@@ -65,30 +67,39 @@ def build_lake_checks(
         description=_STEP_TEXT,
     )
     def check_lake(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
-        selected = context.selected_asset_check_keys
-        wanted = {table.key: [one for one in checks if dg.AssetCheckKey(table.key, one.name) in selected] for table in tables}
-        lake: DuckLake = getattr(context.resources, lake_key).connect()
-        mine = []
-        for table in tables:
-            if wanted[table.key]:
-                manager = getattr(context.resources, managers[table.key]) if table.key in managers else None
-                mine.append(judged_table(table, lake, manager, run_partitions(context, table)))
-        session = None if spark_key is None else lambda: getattr(context.resources, spark_key).spark_session
-        judges = _judges(mine, [one for found in wanted.values() for one in found], context.instance, session)
-        for judged in mine:
-            keys = run_partitions(context, judged.table)
-            for check in wanted[judged.table.key]:
-                found = judges[id(judged.lake)].verdict(judged.table, check, keys, judged)
-                yield dg.AssetCheckResult(
-                    passed=found.passed,
-                    asset_key=judged.table.key,
-                    check_name=check.name,
-                    description=found.description,
-                    metadata=found.metadata,
-                    severity=check.severity,
-                )
+        found = {name: getattr(context.resources, name) for name in needed}
+        stored_by = {asset: found[manager] for asset, manager in managers.items()}
+        session = None if spark_key is None else lambda: found[spark_key].spark_session
+        yield from _results(context, found[lake_key].connect(), tables, checks, stored_by, session)
 
     return [check_lake]
+
+
+def _results(
+    context: dg.AssetCheckExecutionContext,
+    production: "DuckLake",
+    tables: Sequence[AssetTable],
+    checks: Sequence[LakeCheck],
+    stored_by: Mapping[dg.AssetKey, object],
+    session: Callable[[], Any] | None,
+) -> Iterator[dg.AssetCheckResult]:
+    """Make those of the checks that the run selects, about the run's partitions, after the state of each lake was read once."""
+    selected = context.selected_asset_check_keys
+    wanted = {table.key: [one for one in checks if dg.AssetCheckKey(table.key, one.name) in selected] for table in tables}
+    partitions = {table.key: run_partitions(context, table) for table in tables if wanted[table.key]}
+    mine = [judged_table(table, production, stored_by.get(table.key), partitions[table.key]) for table in tables if table.key in partitions]
+    judges = _judges(mine, [one for found in wanted.values() for one in found], context.instance, session)
+    for judged in mine:
+        for check in wanted[judged.table.key]:
+            found = judges[id(judged.lake)].verdict(judged.table, check, partitions[judged.table.key], judged)
+            yield dg.AssetCheckResult(
+                passed=found.passed,
+                asset_key=judged.table.key,
+                check_name=check.name,
+                description=found.description,
+                metadata=found.metadata,
+                severity=check.severity,
+            )
 
 
 def build_row_count_change_checks(

@@ -139,6 +139,6 @@ def _columns(metadata: Mapping[str, Any], subject: str) -> tuple[str, ...] | Non
     columns = metadata.get("columns")
     if columns is None:
         return None
-    if isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
+    if not isinstance(columns, Sequence) or isinstance(columns, str) or not all(isinstance(column, str) for column in columns):
         raise UsageError(f"input {subject}: metadata 'columns' must be a list of names, not {columns!r}", input=subject)
     return tuple(columns)

@@ -17,6 +17,7 @@ from ducklake_core.errors import UsageError
 from ducklake_dagster.maintenance_sensor import Triggers, statistics_sensor
 from ducklake_dagster.maintenance_steps import VERBS, Assets, MaintenanceVerb, outcome_op, step_op
 from ducklake_dagster.naming import name_list
+from ducklake_dagster.setting_values import age_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -316,7 +317,7 @@ def _job(
 
 def _plan(steps: Sequence[MaintenanceVerb], tables: str | Sequence[str], ages: Mapping[str, timedelta | str], **others: Any) -> _Plan:
     """A plan of what a user gave, refused where it cannot be."""
-    spans: dict[str, Any] = {name: _age(name, value) for name, value in ages.items()}
+    spans: dict[str, Any] = {name: age_of(value, name) for name, value in ages.items()}
     return _Plan(steps=_checked_steps(steps), tables=name_list("tables", tables), **spans, **others)
 
 
@@ -344,14 +345,3 @@ def _refuse_zone(zone: object) -> None:
 
 def _no_schedule(name: str, value: object, wanted: str) -> UsageError:
     return UsageError(f"{name} must be {wanted}, not {value!r}", parameter=name)
-
-
-def _age(name: str, value: timedelta | str) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    from ducklake_core import parse_age
-
-    try:
-        return parse_age(value)
-    except (UsageError, TypeError, AttributeError):
-        raise UsageError(f"{name} must be a timedelta or a text such as '7 days', not {value!r}", parameter=name) from None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ducklake_core.errors import UsageError
+from ducklake_dagster.setting_values import is_number
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, LakeHealth, TableHealth
@@ -51,8 +52,8 @@ class Triggers:
         numbers = (self.small_files, self.delete_ratio, self.inlined_rows, self.snapshots, self.scheduled_files)
         if all(number is None for number in numbers):
             raise UsageError("Triggers need at least one of small_files, delete_ratio, inlined_rows, snapshots, scheduled_files")
-        if any(number is not None and number <= 0 for number in numbers):
-            raise UsageError("Triggers must be above 0, or None for never")
+        if not all(number is None or (is_number(number) and number > 0) for number in numbers):
+            raise UsageError("Triggers must be numbers above 0, or None for never")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ducklake_core import DEFAULT_SCHEMA
 from ducklake_core.errors import NotFoundError
 from ducklake_dagster.audits import Audit, stored_audits
-from ducklake_dagster.naming import TableAddress, name_list
+from ducklake_dagster.naming import KEY_PREFIX, MAPPING_KEY, name_list, table_address
+from ducklake_dagster.write_settings import (
+    MissingColumns,
+    OutOfSlice,
+    SchemaEvolution,
+    WhenMatched,
+    WhenNotMatched,
+    WhenNotMatchedBySource,
+    WriteMode,
+    refuse_wrong_choices,
+)
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, Schema, Table, TableInfo, WriteResult
     from ducklake_dagster.partition_numbers import PartitionNumbers
     from ducklake_dagster.slice_predicate import SlicePredicate
     from ducklake_dagster.table_output import TableOutput
-    from ducklake_dagster.write_settings import (
-        MissingColumns,
-        OutOfSlice,
-        SchemaEvolution,
-        WhenMatched,
-        WhenNotMatched,
-        WhenNotMatchedBySource,
-        WriteMode,
-    )
 
 
 def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one asset
@@ -72,6 +72,9 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
         audits: What must be so before rows are committed, by name: a SQL condition that is true for every row of the run's partitions as
             the commit would leave them (of the table, without partitions), or a function (of a module) of a
             :class:`ducklake_core.Scan` of those rows that returns whether it is so. A write that fails one leaves the table as it was.
+
+    Raises:
+        UsageError: A value that a setting cannot have.
     """
     lists = {"partition_by": partition_by, "sort_by": sort_by, "upsert_keys": upsert_keys, "merge_keys": merge_keys}
     settings = {
@@ -90,10 +93,13 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
         "shared": shared,
         "audits": stored_audits(audits) if audits is not None else None,
     }
-    if table:
-        settings["dagster/table_name"] = str(TableAddress(schema=schema or DEFAULT_SCHEMA, table=table))
+    if table and schema and KEY_PREFIX not in schema and MAPPING_KEY not in table:
+        # With one of them alone, the asset key or the manager says the other.
+        settings["dagster/table_name"] = str(table_address([table], settings, None))
     settings["dagster/storage_kind"] = "ducklake"
-    return {name: value for name, value in settings.items() if value is not None}
+    found = {name: value for name, value in settings.items() if value is not None}
+    refuse_wrong_choices(found, "ducklake_metadata")
+    return found
 
 
 def commit_metadata(

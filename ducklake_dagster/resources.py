@@ -235,6 +235,8 @@ def _plain(value: Any) -> Any:
     """A value of an option with its secrets, and with the values of environment variables, which Dagster reads in fields alone."""
     if isinstance(value, Mapping):
         return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
     return value.get_value() if isinstance(value, dg.EnvVar) else revealed(value)
 
 

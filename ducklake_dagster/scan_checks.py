@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,11 +14,13 @@ import dagster as dg
 from ducklake_core.errors import UsageError
 from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, judged
 from ducklake_dagster.naming import name_list
+from ducklake_dagster.setting_values import refuse_no_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
-    from ducklake_core import Scan
+    from ducklake_core import Scan, Table
     from ducklake_dagster.stored_partitions import Part
 
 _MOST_EXAMPLES = 5
@@ -57,7 +60,8 @@ class _ScanCheck(LakeCheck):
             advice = "run it for partitions, set sample=, or give build_lake_checks a spark_key"
             fault = f"{rows} rows are more than max_rows={self.max_rows}, which are read in this process: {advice}"
             return Verdict(passed=False, description=fault, metadata=facts)
-        count, examples = self._wrong(subject, part)
+        with _explained(self):
+            count, examples = self._wrong(subject, part)
         facts["ducklake/rows_wrong"] = count
         if examples:
             facts["ducklake/examples"] = dg.MetadataValue.json([_shown_row(row) for row in examples])
@@ -110,17 +114,16 @@ class UniqueKey(_ScanCheck):
         """Group rows by key."""
         scan = _scan(part, name_list("key", self.key))
         if subject.session is not None:
-            from pyspark.sql import functions as f
-
             frame = scan.to_spark(subject.session())
-            twice = frame.na.drop().groupBy(*map(_ticked, frame.columns)).count().filter(f.col("count") > 1)
-            return _of_spark(twice, frame.columns)
+            keys = _places(frame.columns)
+            counted = _without_nulls(frame.toDF(*keys)).groupBy(*keys).count().filter("count > 1")
+            return _of_spark(counted.select(*keys).toDF(*frame.columns), frame.columns)
         import pyarrow.compute as pc
 
         rows = _in_memory(scan).drop_null()
-        keys = rows.column_names
-        counted = rows.append_column("_rows", _ones(rows.num_rows)).group_by(keys).aggregate([("_rows", "sum")])
-        twice = counted.filter(pc.greater(counted.column("_rows_sum"), 1)).select(keys)
+        keys = _places(rows.column_names)
+        counted = rows.rename_columns(keys).group_by(keys).aggregate([([], "count_all")])
+        twice = counted.filter(pc.greater(counted.column("count_all"), 1)).select(keys).rename_columns(rows.column_names)
         return twice.num_rows, twice.slice(0, _MOST_EXAMPLES).to_pylist()
 
 
@@ -142,6 +145,7 @@ class Reference(_ScanCheck):
     def refuse_nonsense(self) -> None:
         """Refuse keys that do not fit together."""
         super().refuse_nonsense()
+        refuse_no_text("Reference: table", self.table)
         mine, others = self._keys_of_both()
         if not mine or len(mine) != len(others):
             raise UsageError(
@@ -161,12 +165,13 @@ class Reference(_ScanCheck):
         """Look for rows without a partner."""
         mine, others = self._keys_of_both()
         opened = subject.other_table(self.table)
+        _refuse_texts_beside_others(part.stored.opened, mine, opened, others)
         other, scan = opened.scan(list(others)), _scan(part, mine)
         if subject.session is not None:
             session = subject.session()
-            frame = scan.to_spark(session).na.drop()
-            names = [f"_key_{place}" for place in range(len(others))]
-            partner = other.to_spark(session).toDF(*names).na.drop().distinct()
+            frame = _without_nulls(scan.to_spark(session))
+            names = _places(others)
+            partner = _without_nulls(other.to_spark(session).toDF(*names)).distinct()
             matched = [frame[_ticked(name)] == partner[theirs] for name, theirs in zip(frame.columns, names, strict=True)]
             return _of_spark(frame.join(partner, matched, "left_anti"), frame.columns)
         if (total := other.count()) > self.max_rows:
@@ -197,9 +202,10 @@ class RowCondition(_ScanCheck):
     max_rows_wrong: int = 0
 
     def refuse_nonsense(self) -> None:
-        """Refuse a negative number."""
+        """Refuse a negative number, and no condition."""
         super().refuse_nonsense()
         self.refuse_negative(max_rows_wrong=self.max_rows_wrong)
+        refuse_no_text("RowCondition: holds", self.holds)
 
     def text(self) -> str:
         """What holds."""
@@ -232,15 +238,47 @@ def _scan(part: Part, columns: Sequence[str] | None, where: str | None = None) -
     return part.stored.opened.scan(None if columns is None else list(columns), AllOf(conditions=conditions) if conditions else None)
 
 
+def _refuse_texts_beside_others(table: Table, columns: Sequence[str], other: Table, others: Sequence[str]) -> None:
+    """Refuse a comparison of texts with other values, of which every engine makes something else.
+
+    Raises:
+        UsageError: There is one.
+    """
+    for mine, theirs in zip(columns, others, strict=True):
+        found, beside = table.schema.find(mine), other.schema.find(theirs)
+        types = [str(column.type) for column in (found, beside) if column is not None]
+        if len(types) == 2 and types.count("varchar") == 1:
+            raise UsageError(f"{mine} is {types[0]} and {theirs} of {other.name} is {types[1]}: texts are compared with texts alone")
+
+
 def _in_memory(scan: Scan) -> pa.Table:
     found: pa.Table = scan.to_arrow()
     return found
 
 
-def _ones(count: int) -> pa.Array:
+def _places(columns: Sequence[str]) -> list[str]:
+    """Names for columns while an engine counts, which no column of its own can have."""
+    return [f"key_{place}" for place in range(len(columns))]
+
+
+@contextmanager
+def _explained(check: LakeCheck) -> Iterator[None]:
+    """Say which check an engine cannot make of these columns, instead of ending the step of all checks."""
     import pyarrow as pa
 
-    return pa.repeat(1, count)
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise UsageError(f"check {check.name} cannot be made of these columns: {error}") from error
+    except Exception as error:
+        if not any(kind.__name__ == "AnalysisException" and kind.__module__.startswith("pyspark.") for kind in type(error).__mro__):
+            raise
+        raise UsageError(f"check {check.name} cannot be made of these columns: {error}") from error
+
+
+def _without_nulls(frame: DataFrame) -> DataFrame:
+    """Rows without NULL in a column; ``na.drop`` would leave out NaN too."""
+    return frame.filter(" AND ".join(f"{_ticked(name)} IS NOT NULL" for name in frame.columns))
 
 
 def _of_spark(frame: Any, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:

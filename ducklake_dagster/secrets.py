@@ -24,7 +24,9 @@ _PLACEHOLDER = re.compile(r"\*{8} \(.* \d+\)")
 # The part of an address that names a user and a password.
 _LOGIN = re.compile(r"//[^/?#]*:[^/?#]*@")
 # libpq parameters and fsspec options that are secrets, and names that others give to theirs.
-_SECRET_NAMES = re.compile(r"password|secret|token|passphrase|credential|sslkeylog|key$|sas|connection_string", re.IGNORECASE)
+_SECRET_NAMES = re.compile(
+    r"password|passwd|pwd|secret|token|passphrase|credential|authorization|cookie|sslkeylog|key$|sas|connection_string", re.IGNORECASE
+)
 
 _LOCK = threading.Lock()
 _VALUES: dict[str, str] = {}
@@ -83,6 +85,8 @@ class SecretiveConfig(dg.Config):
             return value
         if isinstance(value, Mapping):
             return {key: hide(str(key), one) if _is_secret_option(key, one) else cls._hidden(str(key), one) for key, one in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [hide(name, one) if _is_secret_option(name, one) else cls._hidden(name, one) for one in value]
         if not isinstance(value, str):
             return value
         field = cls.model_fields.get(name)
@@ -104,6 +108,8 @@ def revealed(value: Any) -> Any:
         return value
     if isinstance(value, Mapping):
         return {key: revealed(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [revealed(one) for one in value]
     return reveal(value) if isinstance(value, str) else value
 
 

@@ -16,6 +16,7 @@ from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.commit_events import CommitEvents, Place, commit_events, wanted_columns
 from ducklake_dagster.downstream_runs import run_requests
 from ducklake_dagster.read_points import lake_identity
+from ducklake_dagster.setting_values import is_number
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, LakeChanges
@@ -142,6 +143,8 @@ def build_commit_sensor(
 def _refuse_nothing(name: str, tables: Sequence[AssetTable], limits: _Limits) -> None:
     if not tables:
         raise UsageError(f"sensor {name} has no assets to report on")
+    if not all(is_number(number) for number in (limits.snapshots, limits.events, limits.seconds)) or limits.seconds < 0:
+        raise UsageError(f"sensor {name}: what a tick does at most must be numbers, not {limits}")
     if min(limits.snapshots, limits.events) < 1:
         raise UsageError(f"sensor {name} must look at one snapshot and report one event per tick at least")
 

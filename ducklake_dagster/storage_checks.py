@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 import dagster as dg
 
 from ducklake_core import folded
-from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, age_of, judged, shown_age
+from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, judged
 from ducklake_dagster.lake_state import LakeState
+from ducklake_dagster.setting_values import age_of, shown_age
 
 if TYPE_CHECKING:
     from ducklake_core import TableHealth

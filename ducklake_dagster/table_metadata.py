@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.io_manager import DuckLakeIOManager
+from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, writing_lake
 from ducklake_dagster.naming import table_address
 from ducklake_dagster.validation import manager_of
 from ducklake_dagster.write_settings import plain_metadata
@@ -22,8 +22,9 @@ _MOST_KINDS = 10
 def with_table_metadata(defs: dg.Definitions) -> dg.Definitions:
     """The same definitions, in which every asset that a :class:`DuckLakeIOManager` stores says which table it is.
 
-    Dagster shows that as the asset's storage. Added are ``dagster/table_name``, ``dagster/uri`` (the folder that a new table gets, if the
-    data path is part of the definitions), ``dagster/storage_kind`` and the kind ``ducklake``; what an asset says itself is left alone.
+    Dagster shows that as the asset's storage. Added are ``dagster/table_name`` (the branch's table, where the manager writes to a branch;
+    nothing, where a ``dg.EnvVar`` decides), ``dagster/uri`` (the folder that a new table gets, if the data path is part of the
+    definitions), ``dagster/storage_kind`` and the kind ``ducklake``; what an asset says itself is left alone.
 
     Args:
         defs: The project's definitions; nothing is connected to.
@@ -57,9 +58,14 @@ def _describer(managers: dict[dg.AssetKey, DuckLakeIOManager]) -> Callable[[dg.A
 
 
 def _storage(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> dict[str, Any]:
+    if any(isinstance(setting, dg.EnvVar) for setting in (manager.schema_, manager.branch)):
+        # Only a run knows which table it is.
+        return {"dagster/storage_kind": _KIND}
     address = table_address(spec.key.path, plain_metadata(spec.metadata), manager.schema_)
+    branch = branch_settings(manager)
+    address = branch.address(address) if branch is not None else address
     found = {"dagster/table_name": str(address), "dagster/storage_kind": _KIND}
-    path = manager.lake.storage.data_path
+    path = writing_lake(manager).storage.data_path
     if path and not isinstance(path, dg.EnvVar) and not path.startswith("*"):
         found["dagster/uri"] = f"{path.rstrip('/')}/{address.schema}/{address.table}/"
     return found

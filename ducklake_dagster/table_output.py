@@ -26,6 +26,7 @@ from ducklake_dagster.write_settings import (
     OUTPUT_KEYS,
     WriteSettings,
     plain_metadata,
+    refuse_prefixed_settings,
     refuse_replaced_columns,
     refuse_unknown_keys,
     resolve_settings,
@@ -238,6 +239,7 @@ def plan_output(
     definition = plain_metadata(context.definition_metadata or {})
     run_time = plain_metadata(context.output_metadata)
     refuse_other_names(run_time, definition, subject)
+    refuse_prefixed_settings(run_time, subject)
     refuse_unknown_keys(definition, OUTPUT_KEYS, f"asset {subject}")
     address = output_address(context, definition, default_schema)
     address = branch.address(address) if branch is not None else address

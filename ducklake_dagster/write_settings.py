@@ -29,6 +29,16 @@ OUTPUT_KEYS = (
 """Keys of an asset's metadata that the IO manager reads."""
 
 
+_CHOICES: Mapping[str, Sequence[Any]] = {
+    "write_mode": get_args(WriteMode),
+    "when_matched": get_args(WhenMatched),
+    "when_not_matched": get_args(WhenNotMatched),
+    "when_not_matched_by_source": get_args(WhenNotMatchedBySource),
+    "schema_evolution": get_args(SchemaEvolution),
+    "missing_columns": get_args(MissingColumns),
+    "out_of_slice": get_args(OutOfSlice),
+    "shared": (True, False),
+}
 _MERGE_KEYS = ("merge_keys", "when_matched", "when_not_matched", "when_not_matched_by_source", "delete_when")
 
 
@@ -114,6 +124,29 @@ def refuse_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subje
             raise UsageError(f"{subject}: there is no metadata key {key!r}{hint}; the keys are {', '.join(known)}", metadata=key)
 
 
+def refuse_wrong_choices(metadata: Mapping[str, Any], subject: str) -> None:
+    """Refuse values that a setting of few values cannot have.
+
+    Raises:
+        UsageError: There is one.
+    """
+    for key in _CHOICES:
+        if key in metadata:
+            _choice(metadata, key, None, subject)
+
+
+def refuse_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
+    """Refuse settings that a run gives under the prefix of what is told about a commit: they would be told, and change nothing.
+
+    Raises:
+        UsageError: Run-time metadata such as ``ducklake/write_mode``.
+    """
+    for key in run_time:
+        setting = key.lower().removeprefix(_PREFIX)
+        if setting != key.lower() and setting in OUTPUT_KEYS:
+            raise UsageError(f"asset {subject} sets {key!r} while it runs, but settings have no prefix: set {setting!r}", metadata=key)
+
+
 def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subject: str) -> WriteSettings:
     """The settings after all layers; later layers win.
 
@@ -127,17 +160,17 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
     merged: dict[str, Any] = {}
     for layer in layers:
         merged.update(layer)
-    mode = _choice(merged, "write_mode", get_args(WriteMode), defaults.write_mode, subject)
+    mode = _choice(merged, "write_mode", defaults.write_mode, subject)
     settings = WriteSettings(
         write_mode=mode,
         merge=_merge(merged, subject) if mode == "merge" else None,
         sort_by=_names(merged, "sort_by", defaults.sort_by, subject),
         upsert_keys=_names(merged, "upsert_keys", defaults.upsert_keys, subject),
         partition_by=_names(merged, "partition_by", defaults.partition_by, subject),
-        schema_evolution=_choice(merged, "schema_evolution", get_args(SchemaEvolution), defaults.schema_evolution, subject),
-        missing_columns=_choice(merged, "missing_columns", get_args(MissingColumns), defaults.missing_columns, subject),
-        out_of_slice=_choice(merged, "out_of_slice", get_args(OutOfSlice), defaults.out_of_slice, subject),
-        shared=_choice(merged, "shared", (True, False), defaults.shared, subject),
+        schema_evolution=_choice(merged, "schema_evolution", defaults.schema_evolution, subject),
+        missing_columns=_choice(merged, "missing_columns", defaults.missing_columns, subject),
+        out_of_slice=_choice(merged, "out_of_slice", defaults.out_of_slice, subject),
+        shared=_choice(merged, "shared", defaults.shared, subject),
     )
     if settings.write_mode == "upsert" and not settings.upsert_keys:
         raise UsageError(f"asset {subject} has write_mode 'upsert' but no keys: set upsert_keys to the key columns", asset=subject)
@@ -170,11 +203,11 @@ def _merge(metadata: Mapping[str, Any], subject: str) -> MergeSettings:
     condition = metadata.get("delete_when")
     if condition is not None and (not isinstance(condition, str) or not condition.strip()):
         raise UsageError(f"asset {subject}: delete_when must be SQL text over s.column, not {condition!r}", asset=subject)
-    by_source = _choice(metadata, "when_not_matched_by_source", get_args(WhenNotMatchedBySource), "keep", subject)
+    by_source = _choice(metadata, "when_not_matched_by_source", "keep", subject)
     settings = MergeSettings(
         keys=keys,
-        when_matched=_choice(metadata, "when_matched", get_args(WhenMatched), "update", subject),
-        when_not_matched=_choice(metadata, "when_not_matched", get_args(WhenNotMatched), "insert", subject),
+        when_matched=_choice(metadata, "when_matched", "update", subject),
+        when_not_matched=_choice(metadata, "when_not_matched", "insert", subject),
         when_not_matched_by_source=by_source,
         delete_when=condition,
     )
@@ -184,8 +217,8 @@ def _merge(metadata: Mapping[str, Any], subject: str) -> MergeSettings:
     return settings
 
 
-def _choice(metadata: Mapping[str, Any], key: str, allowed: Sequence[Any], default: Any, subject: str) -> Any:
-    value = metadata.get(key, default)
+def _choice(metadata: Mapping[str, Any], key: str, default: Any, subject: str) -> Any:
+    value, allowed = metadata.get(key, default), _CHOICES[key]
     if value not in allowed:
         raise UsageError(f"asset {subject}: {key} must be one of {', '.join(map(str, allowed))}, not {value!r}", asset=subject)
     return value

@@ -90,6 +90,16 @@ def test_unknown_keys_of_an_asset_are_refused(run: Run, lake_resource: DuckLakeR
     assert not lake_resource.connect().has_table("things")
 
 
+def test_settings_of_a_run_have_no_prefix(run: Run, lake_resource: DuckLakeResource) -> None:
+    @dg.asset(name="things")
+    def build(context) -> Any:
+        context.add_output_metadata({"ducklake/write_mode": "append"})
+        return ROWS
+
+    assert "'ducklake/write_mode' while it runs, but settings have no prefix: set 'write_mode'" in cause(run([build], raise_on_error=False))
+    assert not lake_resource.connect().has_table("things")
+
+
 @pytest.mark.parametrize(
     ("key", "near"), [("ducklake/moment", "the keys are columns, ducklake/where"), ("ducklake/were", "'ducklake/where'")]
 )

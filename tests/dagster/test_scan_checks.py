@@ -11,8 +11,23 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
-from ducklake_dagster import DuckLakeResource, Reference, RowCondition, UniqueKey
-from ducklake_dagster.asset_tables import asset_tables
+from ducklake_dagster import (
+    ColumnBounds,
+    DuckLakeResource,
+    Freshness,
+    NullFraction,
+    Reference,
+    RowCondition,
+    RowCount,
+    RowCountChange,
+    Triggers,
+    UniqueKey,
+    build_audit_checks,
+    build_commit_sensor,
+    build_lake_checks,
+    ducklake_metadata,
+)
+from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.check_base import LakeCheck, Verdict
 from ducklake_dagster.checks import Judge, read_lake
 
@@ -55,6 +70,41 @@ def test_unique_keys(judged: Judged) -> None:
     assert judged(UniqueKey(key="id")).metadata["ducklake/rows_wrong"] == 3
     assert judged(UniqueKey(key=["day", "id"])).metadata["ducklake/rows_wrong"] == 1
     assert judged(UniqueKey(key="gone")).passed is False
+
+
+NAMES = ["count", "count_all", "_rows", "key_1", 'we"ird, é']
+NAN = float("nan")
+SPEC = dg.AssetSpec("orders")
+
+
+def checks_of_odd_keys(lake: DuckLake, name: str) -> tuple[AssetTable, list[LakeCheck]]:
+    """A table with a key of this name, in which NaN comes twice, and all values in another table, whose key is called otherwise."""
+    lake.write("odd", pa.table({name: [1, 1, 2], "key_0": [NAN, NAN, 1.0]}))
+    lake.write("others", pa.table({"a": [1, 2], "count": [NAN, 1.0]}))
+    (table,) = asset_tables([dg.AssetSpec("odd")], None)
+    return table, [UniqueKey(key=[name, "key_0"]), Reference(key=[name, "key_0"], table="others", other_key=["a", "count"])]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keys_of_any_name(lake: DuckLake, instance: dg.DagsterInstance, name: str) -> None:
+    table, (unique, reference) = checks_of_odd_keys(lake, name)
+    judge = Judge(read_lake(lake, [table], [unique, reference]), instance)
+    found = judge.verdict(table, unique, None)
+    assert found.metadata["ducklake/examples"].value == [{name: "1", "key_0": "nan"}]
+    assert judge.verdict(table, reference, None).passed
+
+
+def test_keys_that_no_engine_compares_do_not_pass(judged: Judged, lake: DuckLake, instance: dg.DagsterInstance) -> None:
+    lake.write("lists", pa.table({"id": [[1], [1]], "text": ["a", "b"]}))
+    (table,) = asset_tables([dg.AssetSpec("lists")], None)
+    unique, lists = UniqueKey(key="id"), Reference(key="id", table="lists")
+    texts = Reference(key="text", table="customers", other_key="number")
+    judge = Judge(read_lake(lake, [table], [unique, lists, texts]), instance)
+    expected = {unique: "cannot be made", lists: "cannot be made", texts: "text is varchar and number of main.customers is int64"}
+    for check, text in expected.items():
+        found = judge.verdict(table, check, None)
+        assert not found.passed
+        assert text in found.description
 
 
 def test_references(judged: Judged) -> None:
@@ -101,9 +151,37 @@ def test_what_makes_no_sense_is_refused(judged: Judged) -> None:
         lambda: UniqueKey(key=[]),
         lambda: Reference(key="a", table="t", other_key=["a", "b"]),
         lambda: UniqueKey(key="a", sample=0),
+        lambda: RowCondition(holds=" "),
+        lambda: RowCondition(holds=5),  # type: ignore[arg-type]
+        lambda: Reference(key="a", table=""),
+        lambda: RowCount(minimum="5"),  # type: ignore[arg-type]
+        lambda: RowCountChange(max_drop=NAN),
+        lambda: NullFraction(limits={"a": None}),  # type: ignore[dict-item]
+        lambda: NullFraction(limits=["a"]),  # type: ignore[arg-type]
+        lambda: ColumnBounds(bounds={"a": 1}),  # type: ignore[dict-item]
+        lambda: ColumnBounds(bounds={"a": (1,)}),  # type: ignore[dict-item]
+        lambda: ColumnBounds(bounds={"a": (NAN, 1)}),
+        lambda: Freshness(max_age=5),  # type: ignore[arg-type]
+        lambda: Triggers(delete_ratio=NAN),
+        lambda: build_commit_sensor(assets=[SPEC], max_events_per_tick="5"),  # type: ignore[arg-type]
+        lambda: build_commit_sensor(assets=[SPEC], max_seconds_per_tick=-1),
+        lambda: build_lake_checks(assets=[], checks=[UniqueKey(key="a")]),
+        lambda: build_lake_checks(assets=SPEC, checks=[UniqueKey(key="a")]),  # type: ignore[arg-type]
+        lambda: build_audit_checks(assets=["orders"]),  # type: ignore[list-item]
+        lambda: ducklake_metadata(write_mode="replace"),  # type: ignore[arg-type]
+        lambda: ducklake_metadata(shared="yes"),  # type: ignore[arg-type]
     ):
         with pytest.raises(UsageError):
             make()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_spark_counts_keys_of_any_name(lake: DuckLake, instance: dg.DagsterInstance, spark, name: str) -> None:
+    table, (unique, reference) = checks_of_odd_keys(lake, name)
+    judge = Judge(read_lake(lake, [table], [unique, reference]), instance, lambda: spark)
+    assert judge.verdict(table, unique, None).metadata["ducklake/rows_wrong"] == 1
+    assert judge.verdict(table, reference, None).passed
 
 
 @pytest.mark.slow

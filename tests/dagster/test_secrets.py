@@ -50,6 +50,13 @@ FORMS: dict[str, Callable[[], DuckLakeResource]] = {
         catalog=SQLITE,
         storage=S3Storage(data_path="s3://b/", options={"secret": SECRET, "s3_additional_kwargs": {"SSECustomerKey": SECRET}}),
     ),
+    "headers": lambda: DuckLakeResource(
+        catalog=SQLITE,
+        storage=S3Storage(
+            data_path="s3://b/",
+            options={"client_kwargs": {"headers": {"Authorization": SECRET}, "proxies": [f"http://me:{SECRET}@proxy"]}, "tokens": [SECRET]},
+        ),
+    ),
     "GCS": lambda: DuckLakeResource(catalog=SQLITE, storage=GCSStorage(data_path="gs://b/", token=SECRET)),
     "Azure": lambda: DuckLakeResource(
         catalog=SQLITE,

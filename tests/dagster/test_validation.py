@@ -124,6 +124,33 @@ def test_every_asset_says_which_table_it_is() -> None:
     assert "dagster/uri" not in spec.metadata
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"branch": "dev"}, {"dagster/table_name": "main__dev.o", "dagster/uri": "/nowhere/files/main__dev/o/"}),
+        ({"branch": "dev", "branch_lake": lake("branch")}, {"dagster/table_name": "main.o", "dagster/uri": "/nowhere/files/main/o/"}),
+        ({"branch": dg.EnvVar("LAKE_BRANCH")}, {}),
+        ({"schema": dg.EnvVar("LAKE_SCHEMA")}, {}),
+    ],
+)
+def test_the_table_is_that_which_a_run_writes(settings: dict[str, Any], told: dict[str, str]) -> None:
+    manager = DuckLakeIOManager(lake=lake(), **settings)
+    (spec,) = with_table_metadata(dg.Definitions(assets=[asset("o")], resources={"io_manager": manager})).resolve_all_asset_specs()
+    assert {key: text for key, text in spec.metadata.items() if key in ("dagster/table_name", "dagster/uri")} == told
+    assert spec.metadata["dagster/storage_kind"] == "ducklake"
+
+
+def test_a_table_or_a_schema_alone_does_not_say_the_whole_name() -> None:
+    assert "dagster/table_name" not in ducklake_metadata(table="o")
+    assert "dagster/table_name" not in ducklake_metadata(schema="s")
+    assert "dagster/table_name" not in ducklake_metadata(table="o", schema="raw_{key_prefix}")
+    assert ducklake_metadata(table="o", schema="s")["dagster/table_name"] == "s.o"
+    manager = DuckLakeIOManager(lake=lake())
+    defs = dg.Definitions(assets=[asset("sales/orders", **ducklake_metadata(table="o"))], resources={"io_manager": manager})
+    (spec,) = with_table_metadata(defs).resolve_all_asset_specs()
+    assert spec.metadata["dagster/table_name"] == "sales.o"
+
+
 def test_the_demo_is_valid() -> None:
     from ducklake_dagster.demo.definitions import defs
 

@@ -1,0 +1,55 @@
+"""Values of settings: numbers and spans of time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from ducklake_core.errors import UsageError
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number that others can be compared with, which NaN is not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - NaN differs from itself
+
+
+def refuse_no_text(what: str, value: object) -> None:
+    """Refuse what is no text, or has nothing in it.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{what} must be a text, not {value!r}", parameter=what)
+
+
+def age_of(value: timedelta | str, name: str = "max_age") -> timedelta:
+    """A timedelta, or a text such as ``"26 hours"``.
+
+    Args:
+        value: One of them.
+        name: The setting, for the message.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if isinstance(value, timedelta):
+        return value
+    from ducklake_core import parse_age
+
+    try:
+        return parse_age(value)
+    except (UsageError, TypeError, AttributeError):
+        raise UsageError(f"{name} must be a timedelta or a text such as '7 days', not {value!r}", parameter=name) from None
+
+
+def shown_age(age: timedelta) -> str:
+    """An age for people.
+
+    >>> shown_age(timedelta(hours=26, minutes=3)), shown_age(timedelta(seconds=90))
+    ('1.1 days', '1.5 minutes')
+    """
+    seconds = age.total_seconds()
+    for unit, size in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
