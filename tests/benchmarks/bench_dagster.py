@@ -43,6 +43,8 @@ from ducklake_dagster import (
     build_lake_checks,
     ducklake_metadata,
 )
+from ducklake_dagster.read_points import lake_identity
+from tests.benchmarks.large_lake import make_large_lake
 from tests.support.postgres import PostgresServer, start_server
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "7"))
@@ -141,6 +143,23 @@ def ticks(lake: DuckLakeResource, instance: dg.DagsterInstance) -> Iterator[Figu
     yield figure(f"tick, {COMMITS} commits of others on 3,650 partitions", tick, others(COMMITS), rounds=2)
 
 
+def ticks_of_a_large_lake(server: PostgresServer, folder: Path, instance: dg.DagsterInstance) -> Iterator[Figure]:
+    """Ticks that begin at snapshots of a lake of 1,000 tables and 10,000 snapshots, each of which changed one table."""
+    address = server.lake(folder)
+    make_large_lake(address, tables=1000, snapshots=10_000, files=10_000)
+    lake = DuckLakeResource(catalog=address.url, storage=LocalStorage()).process_config_and_initialize()  # type: ignore[arg-type]
+    newest, catalog = lake.connect().snapshot().id, lake_identity(lake.connect())
+    for assets, since in ((1, newest), (1, 2), (999, newest), (999, newest - 1), (999, 2)):
+        specs = [dg.AssetSpec(f"other{number}") for number in range(1, assets + 1)]
+        sensor = build_commit_sensor(assets=specs, max_snapshots_per_tick=20_000)
+        cursor = json.dumps({"v": 2, "catalog": catalog, "snapshot": since})
+
+        def tick(sensor: dg.SensorDefinition = sensor, cursor: str = cursor) -> None:
+            sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources={"lake": lake}, cursor=cursor))
+
+        yield figure(f"tick over {newest - since:,} snapshots of 1,000 tables, {assets} of which are assets", tick)
+
+
 def checks(lake: DuckLakeResource, instance: dg.DagsterInstance) -> Iterator[Figure]:
     """Batches of checks."""
     for count in (1, TABLES):
@@ -211,6 +230,7 @@ def main() -> None:
             lake.connect().write("plain", pa.table({"n": [1]}))
             figures = [*commits(lake, instance), *checks(lake, instance), *ticks(lake, instance), *imports()]
             open_now = sessions(server, database)
+            figures += ticks_of_a_large_lake(server, Path(folder), instance)
     finally:
         server.stop()
     table = Table("what", "statements", "milliseconds of processor time")

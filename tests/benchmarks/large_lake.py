@@ -21,14 +21,14 @@ _FIRST = 1000
 """Id of the first table that is only rows of the catalog."""
 
 
-def make_large_lake(address: LakeAddress) -> float:
-    """Make the lake; the seconds that the rows of the catalog took."""
+def make_large_lake(address: LakeAddress, tables: int = TABLES, snapshots: int = SNAPSHOTS, files: int = FILES) -> float:
+    """Make the lake, of these numbers; the seconds that the rows of the catalog took."""
     with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t (a BIGINT, b VARCHAR)", f"INSERT INTO t SELECT n, 'x' FROM range({ROWS}) r(n)")
     started = time.perf_counter()
     engine = sa.create_engine(address.url)
     with engine.begin() as connection:
-        for statement in _statements(_numbers(address.backend)):
+        for statement in _statements(_numbers(address.backend), tables, snapshots, files):
             connection.execute(sa.text(statement))
     if address.backend == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -44,11 +44,11 @@ def _numbers(backend: str) -> str:
     return "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {}) SELECT n FROM s) s"
 
 
-def _statements(numbers: str) -> list[str]:
-    tables, snapshots, files = (numbers.format(count - 1) for count in (TABLES, SNAPSHOTS, FILES))
+def _statements(numbers: str, table_count: int, snapshot_count: int, file_count: int) -> list[str]:
+    tables, snapshots, files = (numbers.format(count - 1) for count in (table_count, snapshot_count, file_count))
     table = f"({_FIRST} + s.n)"
-    owner = f"({_FIRST} + 1 + s.n % {TABLES - 1})"
-    at = f"(2 + s.n % {SNAPSHOTS - 1})"
+    owner = f"({_FIRST} + 1 + s.n % {table_count - 1})"
+    at = f"(2 + s.n % {snapshot_count - 1})"
     rows = {
         "table": (f"{table}, o.table_uuid, 1, NULL, o.schema_id, 'other' || s.n, o.path, o.path_is_relative", tables),
         "column": (
@@ -79,7 +79,7 @@ def _statements(numbers: str) -> list[str]:
         ),
     }
     copies = [f"INSERT INTO ducklake_{name} SELECT {columns} FROM ducklake_{name} o, {source}" for name, (columns, source) in rows.items()]
-    newest = f"2 + s.n, o.snapshot_time, o.schema_version, {_FIRST + TABLES + 1}, {1000 + FILES + 1}"
+    newest = f"2 + s.n, o.snapshot_time, o.schema_version, {_FIRST + table_count + 1}, {1000 + file_count + 1}"
     return [
         *copies,
         f"INSERT INTO ducklake_schema_versions SELECT 1, 1, {table} FROM {tables}",
