@@ -45,9 +45,9 @@ class Deployment:
     s3: S3Server
     faults: Path
 
-    def duckdb(self) -> AbstractContextManager[Oracle]:
+    def duckdb(self, options: str = "DATA_INLINING_ROW_LIMIT 0") -> AbstractContextManager[Oracle]:
         """DuckDB with the lake attached, past the lines."""
-        return attached(self.address, "DATA_INLINING_ROW_LIMIT 0", before=self.s3.know)
+        return attached(self.address, options, before=self.s3.know)
 
     def rows(self, query: str) -> list[Any]:
         """What DuckDB answers."""

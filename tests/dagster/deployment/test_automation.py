@@ -36,6 +36,23 @@ def test_commits_of_duckdb_become_materializations_of_their_partitions(deploymen
     assert {metadata_of(event)["ducklake/snapshot_id"] for event in mine} <= set(range(newest + 1))
 
 
+def test_a_thousand_commits_that_waited_are_reported(deployment: Deployment) -> None:
+    dagster = deployment.dagster
+    dagster.finish(dagster.materialize("ranged", tags={"dagster/partition": "2025-10-01"}))
+    with deployment.commits_reported():
+        begun = deployment.cursor()
+    with deployment.duckdb("DATA_INLINING_ROW_LIMIT 10") as duck:
+        duck.run(*[f"INSERT INTO lake.ranged VALUES (DATE '2025-10-{1 + number % 30:02d}', {number}, 8)" for number in range(1000)])
+        newest = int(str(duck.value("SELECT max(snapshot_id) FROM lake.snapshots()")))
+    with deployment.commits_reported():
+        # Each question that is answered meanwhile says that the tick does not keep the servers from it.
+        dagster.wait_for(lambda: (deployment.cursor() or 0) >= newest, "the cursor")
+    assert begun is not None
+    assert newest - begun >= 1000
+    reported = [event["partition"] for event in dagster.asset("ranged")["assetMaterializations"] if not event["runId"]]
+    assert {day for day in reported if day.startswith("2025-10")} == {f"2025-10-{day:02d}" for day in range(1, 31)}
+
+
 def test_a_check_that_fails_stops_what_comes_after(deployment: Deployment) -> None:
     dagster = deployment.dagster
     checks = [{"assetKey": {"path": ["judged"]}, "name": name} for name in ("row_count", "null_fraction")]
