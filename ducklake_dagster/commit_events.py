@@ -98,7 +98,8 @@ def commit_events(
             assets.append(_AssetChanges(keys=keys, table=table, changed=found, columns=places, unknown=found.unknown or everything))
     until = _collect(assets, changes, foreign, deadline)
     _settle(lake, assets, foreign, until, deadline)
-    events = [event for asset in assets for event in asset.events(changes, foreign, until)]
+    names = table_names(changes)
+    events = [event for asset in assets for event in asset.events(_Facts(changes=changes, asset=asset, until=until, names=names), foreign)]
     events.sort(key=lambda event: event[0].order)
     return CommitEvents(until=until, foreign=sum(number <= until for number in foreign), events=events)
 
@@ -189,10 +190,9 @@ class _AssetChanges:
             self.touched = TouchedPartitions(self.table, self.changed.schema, self.keys)
         return self.touched
 
-    def events(self, changes: LakeChanges, foreign: dict[int, Snapshot], until: int) -> Iterator[tuple[Place, Callable[[], Event]]]:
-        """The asset's events up to a snapshot."""
+    def events(self, common: _Facts, foreign: dict[int, Snapshot]) -> Iterator[tuple[Place, Callable[[], Event]]]:
+        """The asset's events up to the snapshot that the facts are of."""
         asset = self.table.key.to_user_string()
-        common = _Facts(changes=changes, asset=self, until=until, names=table_names(changes))
         if self.newest >= 0:
             keys: list[tuple[str | None, int]] = [(None, self.newest)] if self.touched is None else [*sorted(self.touched.found())]
             for position, (partition, snapshot_id) in enumerate(keys):
@@ -201,7 +201,7 @@ class _AssetChanges:
             if not keys:
                 outside = "rows changed that belong to none of the asset's partitions"
                 yield Place(asset=asset, kind="outside"), _Observation(common, foreign.get(self.newest), outside)
-        other = [number for number in self.changed.other_snapshots if number in foreign and number <= until]
+        other = [number for number in self.changed.other_snapshots if number in foreign and number <= common.until]
         dropped = self.changed.change == "dropped" and self.newest < 0 and self.unknown is None
         if other or dropped:
             snapshot = foreign[other[-1]] if other else None
