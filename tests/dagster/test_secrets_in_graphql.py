@@ -67,7 +67,7 @@ def ask(context: Any, query: str, **variables: Any) -> tuple[Any, str]:
 def test_the_pages_of_resources(context: Any) -> None:
     data, text = ask(context, RESOURCES, s=infer_repository_selector(context))
     found = data["allTopLevelResourceDetailsOrError"]["results"]
-    assert len([one for one in found if one["name"].startswith("manager_")]) == 17
+    assert len([one for one in found if one["name"].startswith("manager_")]) == 18
     assert "********" in text
     assert "LAKE_SECRET" in text, "which variable it is may be known"
 
