@@ -25,7 +25,7 @@ from ducklake_core.cli.options import (
 )
 from ducklake_core.cli.output import print_json, print_report
 from ducklake_core.cli.progress import progress_bar
-from ducklake_core.cli.session import FOUND, exit_with, opened, snapshot_at
+from ducklake_core.cli.session import FOUND, column_names, exit_with, opened, snapshot_at
 from ducklake_core.errors import UsageError
 from ducklake_core.format.options import parse_age
 from ducklake_core.maintenance.check.findings import CheckLevel
@@ -147,7 +147,7 @@ def merge(  # noqa: PLR0913 - an option each
                 max_compacted_files=max_compacted_files,
                 min_file_size=min_file_size,
                 max_file_size=max_file_size,
-                cluster_by=_names(cluster_by),
+                cluster_by=column_names(cluster_by) if cluster_by is not None else (),
                 max_input_bytes=max_input_bytes,
                 max_files=max_files,
                 max_seconds=max_seconds,
@@ -222,7 +222,7 @@ def rewrite(  # noqa: PLR0913 - an option each
                 schema=schema,
                 tables=tables or None,
                 delete_threshold=delete_threshold,
-                cluster_by=_names(cluster_by),
+                cluster_by=column_names(cluster_by) if cluster_by is not None else (),
                 max_compacted_files=max_compacted_files,
                 max_input_bytes=max_input_bytes,
                 max_files=max_files,
@@ -342,26 +342,26 @@ def restore(
     at: Annotated[str, typer.Option("--at", help="Snapshot: its id, or a time with a zone.")],
     table: Annotated[str | None, typer.Argument(metavar="[TABLE]", help="table or schema.table; the whole lake without it")] = None,
     columns: Annotated[str | None, typer.Option("--columns", help="then or now: whose columns a table has, where they changed.")] = None,
-    message: Annotated[str | None, typer.Option("--message", help="Why, for the snapshot.")] = None,
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
     as_json: Json = False,
 ) -> None:
     """Make a table, or the whole lake, what it was at a snapshot, as a new snapshot."""
     with opened(context, read_only=False) as lake:
         moment = snapshot_at(at)
         if table is not None:
-            result: Any = lake.table(table).restore(moment, columns=cast("Any", columns), message=message)
+            result: Any = lake.table(table).restore(
+                moment, columns=cast("Any", columns), author=author, message=message, extra_info=extra_info
+            )
         elif columns is not None:
             raise UsageError("--columns is for one table; the whole lake gets the columns that it had")
         else:
-            result = lake.restore(moment, message=message)
+            result = lake.restore(moment, author=author, message=message, extra_info=extra_info)
         if as_json:
             print_json(result)
         else:
             typer.echo("nothing to change" if result is None else str(result))
-
-
-def _names(text: str | None) -> list[str]:
-    return [] if text is None else [name.strip() for name in text.split(",")]
 
 
 def _number(text: str) -> int:

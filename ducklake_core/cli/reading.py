@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ducklake_core.cli.options import At, Columns, Json, TableName, Where
+from ducklake_core.cli.options import At, Author, Columns, ExtraInfo, Json, Message, TableName, Where
 from ducklake_core.cli.output import plain, print_json, print_rows, print_table
-from ducklake_core.cli.session import opened, snapshot_at
+from ducklake_core.cli.session import column_names, opened, snapshot_at
 from ducklake_core.engines.arrow.readable import first_rows
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.sql.query import Query
@@ -128,7 +128,7 @@ def query(
     """Print rows of a table."""
     with opened(context) as lake:
         most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
-        scan = lake.table(table, at=snapshot_at(at)).scan(columns=_names(columns), where=where)
+        scan = lake.table(table, at=snapshot_at(at)).scan(columns=None if columns is None else column_names(columns), where=where)
         reader = (scan if most is None else scan.limit(most)).to_reader()
         count = print_rows(reader, reader.schema.names, as_json=as_json)
         if not as_json and limit is None and count == _ROWS_FOR_PEOPLE:
@@ -140,13 +140,18 @@ def sql(
     *,
     text: Annotated[str, typer.Argument(metavar="SQL", help="One statement in DuckDB's dialect.")],
     at: At = None,
-    message: Annotated[str | None, typer.Option("--message", help="Commit message of a statement that changes something.")] = None,
+    author: Author = None,
+    message: Message = None,
+    extra_info: ExtraInfo = None,
     limit: Annotated[int | None, typer.Option("--limit", min=0, help="Most rows; 100 by default, with --json all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Run a query and print its rows, or a statement and print what it did. Most queries need DuckDB."""
     with opened(context, read_only=False) as lake:
-        found = lake.sql(text, at=snapshot_at(at)) if message is None else lake.sql(text, at=snapshot_at(at), message=message)
+        commit = {"author": author, "message": message, "extra_info": extra_info}
+        # A query makes no snapshot, and refuses what is said about one.
+        given: Any = {name: value for name, value in commit.items() if value is not None}
+        found = lake.sql(text, at=snapshot_at(at), **given)
         if not isinstance(found, Query):
             print_json(found) if as_json else typer.echo(str(found))
             return
@@ -176,7 +181,3 @@ def changes(
         feed = lake.table(table).changes(first, snapshot_at(until), where=where)
         reader = (feed if most is None else feed.limit(most)).to_reader()
         print_rows(reader, reader.schema.names, as_json=as_json)
-
-
-def _names(text: str | None) -> list[str] | None:
-    return None if text is None else [name.strip() for name in text.split(",")]

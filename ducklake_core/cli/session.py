@@ -14,10 +14,13 @@ import typer
 
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.message_text import shown
-from ducklake_core.lake import DuckLake, load_lake
+from ducklake_core.lake import DuckLake
+from ducklake_core.staging.lake_files import LakeSpec, find_lake
 
 FOUND, USAGE, FAILED, TRY_AGAIN, INTERRUPTED = 1, 2, 3, 4, 130
 """Exit codes: something was found or a part of the work failed; the call is wrong; an error; an error that may pass by itself; Ctrl-C."""
+
+_NAME = re.compile(r'\s*(?:"(?P<quoted>(?:[^"]|"")*)"\s*|(?P<plain>(?:[^",][^,]*)?))(?P<comma>,|\Z)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,23 +39,26 @@ class LakeOptions:
     allowed_paths: tuple[str, ...] = field(default=())
 
     def connect(self, *, read_only: bool) -> DuckLake:
-        """Open the lake.
+        """Open the lake; what the command line and its own variables say wins over ``ducklake.toml``.
+
+        Args:
+            read_only: Whether nothing is to be changed; a lake whose settings say so is opened like that in any case.
 
         Raises:
             UsageError: Nothing says which, or options that cannot be read.
         """
         if not self.url:
             raise UsageError("no lake: give --lake, or set DUCKLAKE_URL, to the address of its catalog (or its name in ducklake.toml)")
-        if re.fullmatch(r"[\w-]+", self.url):
-            return load_lake(self.url)
+        is_name = re.fullmatch(r"[\w-]+", self.url) is not None
+        known = find_lake(self.url) if is_name else LakeSpec(name=self.url, catalog=self.url)
         return DuckLake.connect(
-            self.url,
-            data_path=self.data_path,
-            override_data_path=self.data_path is not None,
-            metadata_schema=self.metadata_schema,
-            storage_options=self._storage_options(),
-            allowed_paths=self.allowed_paths,
-            read_only=read_only,
+            known.catalog,
+            data_path=known.data_path if self.data_path is None else self.data_path,
+            override_data_path=known.override_data_path or self.data_path is not None,
+            metadata_schema=known.metadata_schema if self.metadata_schema is None else self.metadata_schema,
+            storage_options={**known.storage_options, **self._storage_options()},
+            allowed_paths=(*known.allowed_paths, *self.allowed_paths),
+            read_only=known.read_only or read_only,
         )
 
     def _storage_options(self) -> dict[str, dict[str, object]]:
@@ -99,6 +105,26 @@ def snapshot_at(text: str | None) -> int | datetime | None:
     if found.tzinfo is None:
         raise UsageError(f"the time {text} has no zone: write {text}+00:00 for UTC")
     return found
+
+
+def column_names(text: str) -> list[str]:
+    """Names separated by commas; one with a comma, a blank at an end or a quote at its beginning stands in double quotes, quotes doubled.
+
+    >>> column_names('a, b c'), column_names('"a, b","c""d"')
+    (['a', 'b c'], ['a, b', 'c"d'])
+
+    Raises:
+        UsageError: A quote that does not end.
+    """
+    names: list[str] = []
+    place = 0
+    while (found := _NAME.match(text, place)) is not None:
+        quoted = found["quoted"]
+        names.append(found["plain"].rstrip() if quoted is None else quoted.replace('""', '"'))
+        if not found["comma"]:
+            return names
+        place = found.end()
+    raise UsageError(f"cannot read the names {shown(text)}: a name in double quotes ends at a comma, and has its own quotes doubled")
 
 
 def exit_with(code: int, ok: Any = True) -> None:

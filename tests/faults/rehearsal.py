@@ -98,9 +98,9 @@ class Rehearsal:
         return process.exitcode
 
     def _restore(self) -> None:
-        if self._address.backend == "sqlite":
-            # What a killed transaction has left there would be undone in the copy.
-            for end in ("-journal", "-wal", "-shm"):
+        if self._address.backend != "postgresql":
+            # What a killed transaction has left there would be undone, or done, in the copy.
+            for end in ("-journal", "-wal", "-shm", ".wal"):
                 with suppress(FileNotFoundError):
                     Path(self._address.url.partition(":///")[2] + end).unlink()
         self._backup.restore()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 
 from ducklake_core.catalog.reading.every_row import BadCell
@@ -13,7 +14,7 @@ from ducklake_core.format.changes import parse_changes
 from ducklake_core.format.files.partitioning import parse_transform
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.names import dotted, folded, join_name
-from ducklake_core.maintenance.check.facts import CatalogRow, Facts, is_live, overlap
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live, overlap
 
 _LIVES = ("schema", "table", "view", "column", "data_file", "delete_file", "partition_info", "sort_info", "macro")
 _SETTINGS = ("version", "created_by", "data_path", "encrypted")
@@ -140,26 +141,44 @@ def _tables(facts: Facts) -> None:
 
 def _columns(facts: Facts) -> None:
     for table in facts.tables.values():
-        if not table.is_live:
-            continue
-        live = [row for row, end in table.history if row.begin_snapshot <= facts.newest and (end is None or end > facts.newest)]
-        if not live:
-            facts.report("columns-missing", "no column is live", table=table)
-            continue
-        ids = Counter(row.column_id for row in set(live))
-        names = Counter((row.parent_column, folded(row.column_name)) for row in {row.column_id: row for row in live}.values())
-        twice = [f"id {number}" for number, count in ids.items() if count > 1] + [
-            repr(name) for (_, name), count in names.items() if count > 1
-        ]
-        if twice:
-            facts.report("column-twice", f"columns with {', '.join(twice)} are there twice", table=table)
-            continue
-        try:
-            table.schema_at(facts.newest)
-        except UnsupportedFeatureError as error:
-            facts.report("type-unknown", error.message, table=table)
-        except CatalogCorruptError as error:
-            facts.report("columns-invalid", error.message, table=table)
+        for snapshot_id in _column_eras(facts, table):
+            found = _wrong_columns(table, snapshot_id)
+            if found is not None:
+                code, says = found
+                facts.report(code, says if snapshot_id == facts.newest else f"at snapshot {snapshot_id}: {says}", table=table)
+                break
+
+
+def _column_eras(facts: Facts, table: TableFacts) -> Iterator[int]:
+    """A snapshot of each time between two changes of the columns of a table that is still to be seen, the newest first."""
+    following = facts.newest + 1
+    for change in reversed(table.changes):
+        for begin, end in table.lives:
+            last = following if end is None else min(following, end)
+            place = bisect_left(facts.snapshot_ids, last) - 1
+            if place >= 0 and facts.snapshot_ids[place] >= max(change, begin):
+                yield facts.snapshot_ids[place]
+                break
+        following = min(following, change)
+
+
+def _wrong_columns(table: TableFacts, snapshot_id: int) -> tuple[str, str] | None:
+    """What is wrong with the columns of a table at a snapshot, and in words."""
+    live = table.columns_at(snapshot_id)
+    if not live:
+        return "columns-missing", "no column is live"
+    ids = Counter(row.column_id for row in set(live))
+    names = Counter((row.parent_column, folded(row.column_name)) for row in {row.column_id: row for row in live}.values())
+    twice = [f"id {number}" for number, count in ids.items() if count > 1] + [repr(name) for (_, name), count in names.items() if count > 1]
+    if twice:
+        return "column-twice", f"columns with {', '.join(twice)} are there twice"
+    try:
+        table.schema_at(snapshot_id)
+    except UnsupportedFeatureError as error:
+        return "type-unknown", error.message
+    except CatalogCorruptError as error:
+        return "columns-invalid", error.message
+    return None
 
 
 def _partition_keys(facts: Facts) -> None:

@@ -66,6 +66,7 @@ class TableFacts:
         path: Full directory with a trailing slash.
         is_live: Whether it is there at the newest snapshot.
         history: Every version of every column, with its end.
+        lives: When it is there: first snapshot, and the one that it is gone from.
         files: Its rows of ``ducklake_data_file`` by id.
         inlined: Number of inlined rows, of all versions.
         inlined_live: Number of visible ones.
@@ -77,6 +78,7 @@ class TableFacts:
     path: str
     is_live: bool
     history: list[tuple[ColumnRow, int | None]] = field(default_factory=list)
+    lives: list[tuple[int, int | None]] = field(default_factory=list)
     files: dict[int, CatalogRow] = field(default_factory=dict)
     inlined: int = 0
     inlined_live: int = 0
@@ -94,12 +96,21 @@ class TableFacts:
         """
         return TableVersions(self.id, (), self.history).schema_of(snapshot_id)
 
-    def leaves_at(self, snapshot_id: int) -> dict[int, Field]:
-        """Leaf columns by id at a snapshot; none when the columns make no schema."""
+    def columns_at(self, snapshot_id: int) -> list[ColumnRow]:
+        """The rows of its columns that a snapshot shows."""
+        return [row for row, end in self.history if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id)]
+
+    @property
+    def changes(self) -> list[int]:
+        """Snapshots from which on its columns are others, 0 included."""
         if not self._changes:
             ends = {end for _, end in self.history if end is not None}
             self._changes = sorted({0, *(row.begin_snapshot for row, _ in self.history), *ends})
-        era = self._changes[bisect_right(self._changes, snapshot_id) - 1]
+        return self._changes
+
+    def leaves_at(self, snapshot_id: int) -> dict[int, Field]:
+        """Leaf columns by id at a snapshot; none when the columns make no schema."""
+        era = self.changes[bisect_right(self.changes, snapshot_id) - 1]
         if era not in self._schemas:
             try:
                 found = {leaf.id: leaf for leaf in self.schema_at(era).leaves()}
@@ -142,7 +153,8 @@ class Facts:
         self.info = info
         self.findings: list[Finding] = []
         self._repairs: dict[Repair, None] = {}
-        self.newest = max((row.snapshot_id for row in every.rows("snapshot")), default=-1)
+        self.snapshot_ids = sorted(row.snapshot_id for row in every.rows("snapshot"))
+        self.newest = self.snapshot_ids[-1] if self.snapshot_ids else -1
         self.schema_paths = self._schema_paths()
         self.inlined: InlinedTables = every.inlined_tables()
         self.inlined_rows: list[InlinedRow] = list(every.inlined_rows(self.inlined))
@@ -213,6 +225,7 @@ class Facts:
                 name=join_name(self.schema_paths.get(row.schema_id, str(row.schema_id)), row.table_name),
                 path=join(base, row.path, row.path_is_relative is not False),
                 is_live=is_live(row, self.newest) or (before is not None and before.is_live),
+                lives=[*(() if before is None else before.lives), (row.begin_snapshot, row.end_snapshot)],
             )
         return found
 
