@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ducklake_core.catalog.changes import CatalogChange, DeleteRows, InsertRows, UpdateEach, UpdateRows
 from ducklake_core.commit.column_bounds import merge_column
@@ -34,6 +35,7 @@ class TableTotals:
         self._file_size_bytes = before.file_size_bytes if before else 0
         self._batches: list[dict[int, ColumnStatistics]] = []
         self._moved = False
+        self._with_null: dict[int, TableColumnStatistics] = {}
         self._schema: Schema | None = None
         self._leaves: dict[int, Field] = {}
         self._lacking: set[int] = set()
@@ -52,9 +54,16 @@ class TableTotals:
         return row_id_start
 
     def add_moved(self, file: WrittenFile) -> None:
-        """Count the bytes of a file in whose rows are counted already."""
+        """Count the bytes of a file in whose rows are counted already.
+
+        Its NULLs may not be: below lists and structs a file has them where there is no list or struct, which inlined rows have not.
+        """
         self._file_size_bytes += file.file_size_bytes
         self._moved = True
+        for column in file.statistics:
+            known = self._columns.get(column.column_id)
+            if column.null_count and known is not None and known.contains_null is False:
+                self._columns[column.column_id] = self._with_null[column.column_id] = replace(known, contains_null=True)
 
     def add_inlined(self, rows: InlinedRows, schema: Schema, row_ids: tuple[int, ...] | None = None) -> Sequence[int]:
         """Count rows in the catalog in.
@@ -87,6 +96,9 @@ class TableTotals:
             yield InsertRows(table="table_stats", rows=({"table_id": self._table_id, **totals},))
         elif self._batches or self._moved:
             yield UpdateRows(table="table_stats", where={"table_id": self._table_id}, values=totals)
+        if self._with_null:
+            rows = tuple(map(_row, self._with_null.values()))
+            yield UpdateEach(table="table_column_stats", key=("table_id", "column_id"), rows=rows)
         yield from self._column_changes()
 
     def _column_changes(self) -> Iterator[CatalogChange]:

@@ -42,4 +42,5 @@ def test_verbs_killed_at_every_step(lake_address: LakeAddress, context: Context,
         run.kill_at(step)
     print(f"{verb} on {lake_address.backend}: {len(run.steps)} steps, {run.states} states")
     assert len(run.steps) > 10
-    assert run.states > 2
+    # Two of them are one transaction: all or nothing.
+    assert run.states >= (2 if verb in ("expire", "repair") else 3)

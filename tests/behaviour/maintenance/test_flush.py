@@ -255,3 +255,18 @@ def test_text_that_is_none_fails_one_table(sqlite_address: LakeAddress) -> None:
         assert "UTF-8" in done.failures[0]
         assert lake.table("other").to_arrow()["b"].to_pylist() == ["b"]
         assert done.rows_flushed == 1
+
+
+def test_nulls_of_files_are_within_the_bounds_of_the_table(lake_address: LakeAddress) -> None:
+    """A file has NULLs below a list that is not there or is empty; the rows had none as long as the catalog held them."""
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+        duck.run(
+            "CREATE TABLE t (s STRUCT(x INTEGER, l VARCHAR[]), m INTEGER[])",
+            "INSERT INTO t SELECT {'x': i, 'l': ['a']}, [i] FROM range(20) r(i)",
+            "INSERT INTO t VALUES (NULL, NULL), ({'x': 1, 'l': []}, [])",
+        )
+    lake = DuckLake.connect(lake_address.url)
+    assert lake.check(level="rows").by_code == {}
+    lake.flush_inlined_data()
+    assert lake.check(level="rows").by_code == {}, str(lake.check(level="rows"))
+    lake.close()
