@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ducklake_core.catalog.changes import CatalogChange, CreateInlinedTable, DeleteRows, InsertRows, UpdateRows
+from ducklake_core.catalog.database.tables import inlined_data_name
 from ducklake_core.catalog.writing.head import Head
 from ducklake_core.commit.request import CommitRequest
 from ducklake_core.commit.table_totals import TableTotals
@@ -146,7 +147,7 @@ class SnapshotBuilder:
     def new_inlined_table(self, table_id: int, schema: Schema) -> str:
         """A fresh table for inlined rows of these columns: its name. One in a transaction and table, with the columns given last."""
         known = self.inlined_tables.get(table_id)
-        name = known or f"ducklake_inlined_data_{table_id}_{self.schema_version}"
+        name = known or inlined_data_name(table_id, self.schema_version)
         if known is None:
             self.schema_changed = True
             self.inlined_tables[table_id] = name

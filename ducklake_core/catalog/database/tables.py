@@ -152,6 +152,15 @@ class CatalogTables(Mapping[str, Table]):
         return Table(inlined_delete_name(table_id), MetaData(schema=self.schema), *columns)
 
 
+def inlined_data_name(table_id: int, schema_version: int) -> str:
+    """Name of the table that holds a table's inlined rows of one version of its columns.
+
+    >>> inlined_data_name(4, 2)
+    'ducklake_inlined_data_4_2'
+    """
+    return f"ducklake_inlined_data_{table_id}_{schema_version}"
+
+
 def inlined_delete_name(table_id: int) -> str:
     """Name of the table that holds a table's inlined file deletes.
 

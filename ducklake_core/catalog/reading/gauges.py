@@ -43,7 +43,7 @@ class InlinedTables:
     """Tables of inlined rows and deletes as the database has them.
 
     Attributes:
-        data: (table id, name) of those with rows that are registered and there.
+        data: (table id, name) of those with rows that are registered and there, for the table that their name is of.
         deletes: (table id, name) of those with deletes of tables that the catalog knows.
         missing: (table id, name) of those that are registered and not there.
         dead: (table id, name) of those with rows that are there and not registered, or of tables that the catalog does not know.
@@ -125,7 +125,7 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     forgotten = [one for one in own if one[1] not in names and one[0] in ids]
     filled = _with_rows(connection, tables, [name for _, name in forgotten])
     return InlinedTables(
-        data=tuple(sorted(one for one in wanted if one[1] in there and one[0] in ids)),
+        data=tuple(sorted(one for one in wanted if one in own and one[0] in ids)),
         deletes=tuple(sorted(one for one in deletes if one[0] in ids)),
         missing=tuple(sorted(one for one in wanted if one[1] not in there)),
         dead=tuple(

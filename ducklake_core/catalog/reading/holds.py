@@ -68,7 +68,7 @@ def read_holds(connection: Connection, tables: CatalogTables) -> list[Hold]:
     """
     metadata = tables["metadata"]
     rows = connection.execute(select(metadata.c.key, metadata.c.value).where(~is_option(metadata)))
-    return sorted((_hold(row.key, row.value) for row in rows), key=lambda hold: folded(hold.name))
+    return sorted((parse_hold(row.key, row.value) for row in rows), key=lambda hold: folded(hold.name))
 
 
 def store_hold(connection: Connection, tables: CatalogTables, hold: Hold) -> None:
@@ -84,7 +84,12 @@ def delete_hold(connection: Connection, tables: CatalogTables, hold: Hold) -> No
     connection.execute(delete(metadata).where(metadata.c.key == hold.key))
 
 
-def _hold(key: str, text: str) -> Hold:
+def parse_hold(key: str, text: str) -> Hold:
+    """The hold of a row.
+
+    Raises:
+        CatalogCorruptError: It is none.
+    """
     try:
         value = json.loads(text)
         until = value.get("until")

@@ -10,7 +10,8 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format.files.name_mapping import NameMapping, NameMappingRow, build_mapping
 
-_BY_NAME = "map_by_name"
+BY_NAME = "map_by_name"
+"""The one kind of mapping that there is."""
 
 
 def name_mappings(reader: CatalogReader, ids: Iterable[int], table: str) -> tuple[NameMapping, ...]:
@@ -39,8 +40,8 @@ def name_mappings(reader: CatalogReader, ids: Iterable[int], table: str) -> tupl
     for row in reader.connection.execute(query):
         if row.mapping_id not in wanted:
             continue
-        if row.type != _BY_NAME:
-            message = f"table {table} has files whose columns are mapped by {row.type!r}; only {_BY_NAME!r} is supported"
+        if row.type != BY_NAME:
+            message = f"table {table} has files whose columns are mapped by {row.type!r}; only {BY_NAME!r} is supported"
             raise UnsupportedFeatureError(message, table=table, mapping_id=row.mapping_id)
         rows = found.setdefault(row.mapping_id, [])
         if row.column_id is not None:

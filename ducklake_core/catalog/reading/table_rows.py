@@ -234,7 +234,13 @@ def _sort_keys(source: TableRowSource, table_id: int, snapshot_id: int) -> tuple
         return joined.where(among(info.c.table_id), live(info, snapshot_id)).order_by(key.c.sort_key_index)
 
     return tuple(
-        SortKey(expression=row.expression, direction=row.sort_direction, null_order=row.null_order, dialect=row.dialect)
+        SortKey(
+            # A NULL is refused as what it is where the table is written: no order.
+            expression=row.expression or "",
+            direction=row.sort_direction or "",
+            null_order=row.null_order or "",
+            dialect=row.dialect or "",
+        )
         for row in source.rows_of_table(("sort keys", snapshot_id), sorting, table_id)
     )
 

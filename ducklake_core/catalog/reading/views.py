@@ -15,7 +15,7 @@ from ducklake_core.catalog.reading.table_rows import COMMENT, tags_of
 from ducklake_core.catalog.reading.visibility import live, may_be_named, same_name
 from ducklake_core.errors import CatalogCorruptError, NotFoundError
 
-_ALIASES = re.compile(r'"(?:[^"]|"")*"(?:,"(?:[^"]|"")*")*')
+COLUMN_ALIASES = re.compile(r'"(?:[^"]|"")*"(?:,"(?:[^"]|"")*")*')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ def _state(rows: Sequence[Row[Any]], snapshot_id: int) -> ViewState:
 
 def _aliases(row: Row[Any]) -> Iterator[str]:
     text = row.column_aliases or ""
-    if text and not _ALIASES.fullmatch(text):
+    if text and not COLUMN_ALIASES.fullmatch(text):
         where = f"{row.schema_name}.{row.view_name}"
         raise CatalogCorruptError(f"cannot read the column names {text!r} of view {where}", view=where)
     for quoted in re.findall(r'"((?:[^"]|"")*)"', text):

@@ -31,7 +31,10 @@ CODES: dict[str, Code] = {
     "snapshot-unknown": Code("error", "a row begins or ends at a snapshot that was never committed", _BACKUP),
     "lifetime-backwards": Code("error", "a row ends before it begins", _BACKUP),
     "setting-twice": Code("error", "a setting of the lake, or an option of one scope, is there twice", "delete one of the rows"),
-    "option-scope": Code("error", "an option has a scope that DuckDB does not know and refuses to attach", "delete the row"),
+    "option-scope": Code(
+        "error", "an option has a scope that DuckDB does not know, or of nothing, so that it cannot attach", "delete the row"
+    ),
+    "hold-invalid": Code("warning", "a hold cannot be read, so that no snapshot expires", "delete its row of ducklake_metadata"),
     "option-invalid": Code("warning", "an option has a value that it cannot have", "set it again: lake.set_option(...)"),
     # Schemas, tables, columns
     "name-twice": Code("error", "two schemas, or two tables or views of a schema, have one name", "rename or drop one of them with DuckDB"),
@@ -40,11 +43,25 @@ CODES: dict[str, Code] = {
     "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),
     "column-twice": Code("error", "a table has two columns of one id or one name", _BACKUP),
     "columns-invalid": Code("error", "the columns of a table make no schema", _BACKUP),
+    "columns-of-the-past": Code(
+        "warning", "the columns of a table at an earlier snapshot make no schema, so that DuckDB cannot read it", "expire the snapshot"
+    ),
     "type-unknown": Code("error", "a column has a type that is not known, so that DuckDB cannot attach the lake", _BACKUP),
+    "default-invalid": Code("error", "a column has a default that is no value of its type: rows cannot be read or written", _BACKUP),
+    "view-invalid": Code("error", "the names of a view's columns cannot be read", "drop the view, and create it again"),
+    "macro-invalid": Code("error", "a macro has no usable definition, so that DuckDB cannot attach the lake", _BACKUP),
+    "comment-twice": Code("warning", "a comment or tag is there twice", "delete one of the rows"),
     "dropped-table-alive": Code(
         "warning", "files or columns of a dropped table are still live", "end the rows at the snapshot of the drop"
     ),
-    "partition-key-invalid": Code("error", "a partition key names no column of the table, or no transform", "set the partitioning again"),
+    "partition-key-invalid": Code(
+        "error",
+        "a partition key names no column of the table, no transform for it, or is there twice",
+        "set the partitioning again",
+    ),
+    "sort-order-invalid": Code(
+        "error", "the sort order of a table is none, twice there, or of no table", "set the sort order again (table.set_sorted_by)"
+    ),
     "schema-version-unknown": Code(
         "warning", "no schema version of the table is known for a file, by which DuckDB's compaction crashes", _BACKUP
     ),
@@ -54,6 +71,8 @@ CODES: dict[str, Code] = {
     "file-named-twice": Code("error", "a file that a writer of DuckLake made is in the lake twice", "delete one of the rows"),
     "file-added-twice": Code("warning", "a file that was added is in the lake twice, so are its rows", "delete the rows of one of them"),
     "path-forbidden": Code("error", "a file is at a place that the lake has no business to name", "see allowed_paths in docs/opening.md"),
+    "file-format-unknown": Code("warning", "a file has a format other than Parquet, as which it is read", _BACKUP),
+    "mapping-invalid": Code("error", "a column mapping maps to nothing, from nothing, or twice: values read as NULL", _BACKUP),
     "mapping-unknown": Code("error", "a file has a column mapping that is not there", _BACKUP),
     "encryption-key-missing": Code(
         "error", "a file of an encrypted lake has no usable key", "restore the key from a backup of the catalog"
@@ -73,6 +92,7 @@ CODES: dict[str, Code] = {
     # Statistics
     "statistics-orphaned": Code("warning", "statistics or partition values are of a file that the catalog does not know", _REPAIR),
     "statistics-column-unknown": Code("warning", "statistics of a file are of a column that its table never had", _REPAIR),
+    "statistics-table-wrong": Code("warning", "statistics of a file are of another table than the file", _REPAIR),
     "statistics-twice": Code("error", "a file has two rows of statistics for one column", _REPAIR),
     "statistics-counts": Code(
         "error", "the counts of values and NULLs of a column are not those of its file, so that filters lose rows", _REPAIR
@@ -93,6 +113,9 @@ CODES: dict[str, Code] = {
     # Rows in the catalog
     "inlined-table-missing": Code(
         "error", "a table of inlined rows is registered and not there", "unregister it, or restore it from a backup"
+    ),
+    "inlined-table-invalid": Code(
+        "error", "a table of inlined rows is registered twice, or for what its name is not of", "delete the row, or one of the rows"
     ),
     "inlined-table-dead": Code(
         "warning", "a table of inlined rows or deletes is there that nothing reads", "drop it; " + _REPAIR + " where that is safe"
@@ -115,6 +138,7 @@ CODES: dict[str, Code] = {
     "footer-unreadable": Code("error", "the footer of a file cannot be read", _LOST),
     "footer-size": Code("error", "the footer of a file has another size than the catalog says, so that DuckDB cannot read it", _BACKUP),
     "record-count": Code("error", "a file holds another number of rows than the catalog says", _LOST),
+    "row-group-count": Code("warning", "a file has another number of row groups than the catalog says", _BACKUP),
     "file-differs": Code("error", "the bounds of columns are of another file than the one that is there", _LOST),
     "row-ids-missing": Code("error", "a file neither holds row ids nor has a first one", _REWRITE),
     "snapshot-ids-missing": Code("error", "a file with rows of several snapshots does not say which row is of which", _REWRITE),

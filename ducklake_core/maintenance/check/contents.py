@@ -49,6 +49,7 @@ class _Leaf:
     nulls: int = 0
     low: Any = None
     high: Any = None
+    has_nan: bool = False
 
     def add(self, leaf: Field, array: pa.Array) -> None:
         self.nulls += array.null_count
@@ -57,7 +58,9 @@ class _Leaf:
             return
         stored = array.storage if isinstance(array.type, pa.BaseExtensionType) else array
         if leaf.type in FLOATS:
-            stored = stored.filter(pc.invert(pc.is_nan(stored)))
+            is_nan = pc.is_nan(stored)
+            self.has_nan |= bool(pc.any(is_nan).as_py())
+            stored = stored.filter(pc.invert(is_nan))
         try:
             # Python's dates and times do not reach as far as those of the lake.
             width = {32: pa.int32(), 64: pa.int64()}.get(stored.type.bit_width) if pa.types.is_temporal(stored.type) else None
@@ -186,6 +189,10 @@ class RowChecks:
         try:
             for one in known:
                 positions = read_deletes_of(self._storage, one, file).positions
+                twice = len(np.intersect1d(positions, np.asarray(file.inlined_deletes, dtype=np.int64)))
+                if twice:
+                    what = f"{twice} deletes that delete file {one.id} holds as well"
+                    self._facts.report("inlined-delete-twice", what, **where)
                 if one.format == "puffin" and len(positions) != one.delete_count:
                     what = f"delete file {one.id} holds {len(positions)} positions, the catalog says {one.delete_count}"
                     self._facts.report("delete-count", what, **where)
@@ -244,6 +251,8 @@ class RowChecks:
                 narrow = enclosed(one, seen.texts(leaf), leaf)
             except (DuckLakeError, ValueError, ArithmeticError):
                 continue
+            if seen.has_nan and one.contains_nan is False:
+                narrow = "no NaN, the file holds some"
             if narrow:
                 report_statistics(self._facts, "statistics-narrow", f"column {leaf.name!r}: {narrow}", table, row, leaf.id)
             elif (
@@ -292,8 +301,8 @@ class RowChecks:
         except (DuckLakeError, ValueError, ArithmeticError):
             return
         is_narrow = mine is not None and its is not None and (its[0] < mine[0] or its[1] > mine[1])
-        if leaf.type in FLOATS and row.contains_nan is not False:
-            is_narrow = False
+        if leaf.type in FLOATS:
+            is_narrow = seen.has_nan if row.contains_nan is False and seen.has_nan else is_narrow and row.contains_nan is False
         if (is_narrow or (row.contains_null is False and seen.nulls)) and not any(
             one.table_id == table.id and one.column_id == leaf.id and one.code.startswith("table-bounds") for one in self._facts.findings
         ):

@@ -16,7 +16,10 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.types.names import dotted, folded, join_name
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live, overlap
 
-_LIVES = ("schema", "table", "view", "column", "data_file", "delete_file", "partition_info", "sort_info", "macro")
+_LIVES = (
+    *("schema", "table", "view", "column", "data_file", "delete_file", "partition_info", "sort_info", "macro"),
+    *("tag", "column_tag"),
+)
 _SETTINGS = ("version", "created_by", "data_path", "encrypted")
 
 
@@ -62,6 +65,19 @@ def _snapshots(facts: Facts) -> None:
         for name, highest in ids.items():
             if highest >= number:
                 facts.report("snapshot-counters", f"snapshot {newest.snapshot_id} has {counter} {number}, ducklake_{name} has {highest}")
+    versions = facts.every.rows("schema_versions")
+    highest = max((row.schema_version for row in versions if row.schema_version is not None), default=-1)
+    if highest > newest.schema_version:
+        says = f"snapshot {newest.snapshot_id} has schema_version {newest.schema_version}, ducklake_schema_versions has {highest}"
+        facts.report("snapshot-counters", says)
+    late = [row.begin_snapshot for row in versions if row.begin_snapshot is not None and row.begin_snapshot > facts.newest]
+    if late:
+        says = f"ducklake_schema_versions has versions from snapshot {max(late)} on, the newest is {facts.newest}"
+        facts.report("snapshot-unknown", says)
+    told = {row.snapshot_id for row in facts.every.rows("snapshot_changes")}
+    for number in facts.snapshot_ids:
+        if number not in told:
+            facts.report("snapshot-changes", f"snapshot {number} has no row in ducklake_snapshot_changes")
     for row in facts.every.rows("snapshot_changes"):
         try:
             parse_changes(row.changes_made or "")
@@ -89,8 +105,10 @@ def _options(facts: Facts) -> None:
                 "setting-twice", f"{key!r} is set {number} times for {scope or 'the lake'} {'' if scope_id is None else scope_id}".rstrip()
             )
     for row in rows:
-        if row.scope not in (None, "schema", "table"):
-            facts.report("option-scope", f"{row.key!r} has the scope {row.scope!r}")
+        if row.scope not in (None, "schema", "table") or (row.scope is not None and row.scope_id is None):
+            facts.report("option-scope", f"{row.key!r} has the scope {row.scope!r}{'' if row.scope_id is not None else ' of nothing'}")
+        elif row.key == "encrypted" and row.value not in ("true", "false"):
+            facts.report("cell-invalid", f"ducklake_metadata: encrypted is {row.value!r}, where true or false is expected")
         elif row.key not in _SETTINGS and not row.key.startswith(HOLD_PREFIX):
             try:
                 Options.from_mapping({row.key.lower(): row.value})
@@ -145,7 +163,9 @@ def _columns(facts: Facts) -> None:
             found = _wrong_columns(table, snapshot_id)
             if found is not None:
                 code, says = found
-                facts.report(code, says if snapshot_id == facts.newest else f"at snapshot {snapshot_id}: {says}", table=table)
+                if snapshot_id != facts.newest:
+                    code, says = "columns-of-the-past", f"at snapshot {snapshot_id}: {says}"
+                facts.report(code, says, table=table)
                 break
 
 

@@ -6,11 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from ducklake_core.catalog.database.tables import inlined_data_name
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.files.locations import file_key, printable
 from ducklake_core.format.files.paths import has_writers_name, join
-from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live, overlap
+from ducklake_core.maintenance.check.mappings import check_mappings
 from ducklake_core.maintenance.check.repairs import DropInlinedTable, ForgetOrphans, Unschedule
 
 TRANSIENT_ROW_IDS = 10**18
@@ -27,7 +29,7 @@ def check_files(facts: Facts) -> None:
     _named_twice(facts)
     _two_delete_files(facts)
     _partitions(facts)
-    _mappings(facts)
+    check_mappings(facts)
     _schema_versions(facts)
     for table in facts.tables.values():
         known = [row for row in table.files.values() if row.partial_max is None]
@@ -53,6 +55,8 @@ def _one_file(facts: Facts, row: CatalogRow, kind: str) -> None:
         odd.append(f"partial_max {row.partial_max} before begin_snapshot {row.begin_snapshot}")
     if row.partial_max is not None and row.partial_max > facts.newest:
         odd.append(f"partial_max {row.partial_max} after the newest snapshot {facts.newest}")
+    if getattr(row, "file_format", None) is not None and row.file_format.lower() != "parquet":
+        facts.report("file-format-unknown", f"{what} has the format {row.file_format!r}", table=table, **where)
     if odd:
         facts.report("file-numbers", f"{what} has {', '.join(odd)}", table=table, **where)
     if facts.info.encrypted:
@@ -80,6 +84,9 @@ def _delete_file(facts: Facts, row: CatalogRow) -> None:
         facts.report(
             "delete-file-of-other-table", f"{what} is of table {row.table_id}, the data file of {data.table_id}", table=table, **where
         )
+    elif row.begin_snapshot < data.begin_snapshot:
+        says = f"{what} begins at snapshot {row.begin_snapshot}, the data file at {data.begin_snapshot}"
+        facts.report("lifetime-backwards", says, table=table, **where)
     elif row.delete_count > data.record_count or row.delete_count == 0:
         facts.report("delete-count", f"{what} deletes {row.delete_count} of {data.record_count} rows", table=table, **where)
 
@@ -146,16 +153,6 @@ def _partitions(facts: Facts) -> None:
             facts.report("partition-values-incomplete", what, **where)
 
 
-def _mappings(facts: Facts) -> None:
-    known = {(row.mapping_id, row.table_id) for row in facts.every.rows("column_mapping")}
-    for row in facts.files.values():
-        if row.mapping_id is not None and (row.mapping_id, row.table_id) not in known:
-            what = f"data file {row.data_file_id} has the mapping {row.mapping_id}"
-            facts.report(
-                "mapping-unknown", what, table=facts.table_of(row), path=printable(facts.path_of(row)), data_file_id=row.data_file_id
-            )
-
-
 def _schema_versions(facts: Facts) -> None:
     first: dict[int, int] = {}
     for row in facts.every.rows("schema_versions"):
@@ -171,17 +168,23 @@ def _schema_versions(facts: Facts) -> None:
 
 def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) -> None:
     """Row ids of files that count them from ``row_id_start`` on: apart from each other, and below the next one of the table."""
-    known = [row for row in files if row.row_id_start is not None and is_live(row, facts.newest) and row.record_count > 0]
-    known.sort(key=lambda row: (row.row_id_start, row.data_file_id))
-    for one, other in pairwise(known):
-        if other.row_id_start < one.row_id_start + one.record_count:
+    every = [row for row in files if row.row_id_start is not None and row.record_count > 0]
+    every.sort(key=lambda row: (row.row_id_start, row.data_file_id))
+    open_ones: list[CatalogRow] = []
+    for other in every:
+        # What earlier files hold of the ids that follow, at any snapshot.
+        open_ones = [one for one in open_ones if other.row_id_start < one.row_id_start + one.record_count]
+        one = next((one for one in open_ones if overlap(one, other)), None)
+        open_ones.append(other)
+        if one is not None:
             what = (
                 f"data files {one.data_file_id} and {other.data_file_id} begin at row ids {one.row_id_start} and {other.row_id_start}, the "
                 f"first has {one.record_count} rows"
             )
             facts.report("row-ids-overlap", what, table=table, path=printable(facts.path_of(other)), data_file_id=other.data_file_id)
     following = facts.next_row_id(table)
-    beyond = [row for row in known if following is not None and row.row_id_start + row.record_count > following]
+    live = [row for row in every if is_live(row, facts.newest)]
+    beyond = [row for row in live if following is not None and row.row_id_start + row.record_count > following]
     for row in beyond:
         what = f"data file {row.data_file_id} ends at row id {row.row_id_start + row.record_count - 1}, the next one is {following}"
         facts.report("row-id-beyond-next", what, table=table, path=printable(facts.path_of(row)), data_file_id=row.data_file_id)
@@ -190,6 +193,7 @@ def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) 
 def check_inlined(facts: Facts) -> None:
     """Tables of inlined rows and deletes."""
     there = facts.inlined
+    _registrations(facts)
     for table_id, name in there.missing:
         facts.report("inlined-table-missing", name, table=facts.tables.get(table_id))
     for table_id, name in there.dead:
@@ -216,6 +220,16 @@ def check_inlined(facts: Facts) -> None:
     _inlined_deletes(facts)
 
 
+def _registrations(facts: Facts) -> None:
+    rows = Counter((row.table_id, row.table_name, row.schema_version) for row in facts.every.rows("inlined_data_tables"))
+    for (table_id, name, version), number in rows.items():
+        table = facts.tables.get(table_id)
+        if name != inlined_data_name(table_id, version):
+            facts.report("inlined-table-invalid", f"{name} is registered for table {table_id} and version {version}", table=table)
+        elif number > 1:
+            facts.report("inlined-table-invalid", f"{name} is registered {number} times: DuckDB reads its rows as often", table=table)
+
+
 def _inlined_deletes(facts: Facts) -> None:
     seen: set[tuple[int, int]] = set()
     counts: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
@@ -227,6 +241,8 @@ def _inlined_deletes(facts: Facts) -> None:
             counts["inlined-delete-beyond", row.table_id][row.file_id] += 1
         elif (row.file_id, row.row_id) in seen:
             counts["inlined-delete-twice", row.table_id][row.file_id] += 1
+        elif row.begin_snapshot < data.begin_snapshot:
+            counts["lifetime-backwards", row.table_id][row.file_id] += 1
         elif row.begin_snapshot > facts.newest:
             counts["snapshot-unknown", row.table_id][row.file_id] += 1
         seen.add((row.file_id, row.row_id))

@@ -23,6 +23,7 @@ from ducklake_core.format.files.paths import file_name, has_writers_name, join
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import check_row_ids
+from ducklake_core.maintenance.check.mappings import columns_of_mappings, misses_columns
 from ducklake_core.maintenance.check.repairs import ForgetFileStatistics
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of, is_cut
 from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
@@ -65,6 +66,7 @@ class FooterChecks:
         self.unusable: set[tuple[str, int]] = set()
         """Files ("data_file" or "delete_file", id) of which no row can be read."""
         self._counting: dict[int, list[CatalogRow]] = {}
+        self._mappings = columns_of_mappings(facts)
 
     def run(self) -> None:
         """Look at all files, then at what else is below the data path."""
@@ -176,7 +178,18 @@ class FooterChecks:
         # Earlier versions of the catalog may say it themselves.
         if SNAPSHOT_ID_FIELD_ID not in ids and is_partial and self._database.layout is None:
             self._facts.report("snapshot-ids-missing", f"{what} has rows of snapshots up to {row.partial_max}", **where)
-        if row.mapping_id is None:
+        groups = getattr(row, "row_group_count", None)
+        if groups is not None and groups != found.metadata.num_row_groups:
+            says = f"{what} has {found.metadata.num_row_groups} row groups, the catalog says {groups}"
+            self._facts.report("row-group-count", says, **where)
+        if row.mapping_id is not None:
+            names = [column.name for column in columns]
+            says = misses_columns(self._mappings.get(row.mapping_id, ()), self._facts.path_of(row), names)
+            if says:
+                self._facts.report("mapping-invalid", f"{what}: {says}, which mapping {row.mapping_id} names", **where)
+            if says or any(one.code == "mapping-invalid" and one.table_id == table.id for one in self._facts.findings):
+                self.unusable.add(("data_file", row.data_file_id))
+        else:
             self._bounds(table, row, found.metadata, columns, statistics)
 
     def _bounds(

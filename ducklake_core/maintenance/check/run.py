@@ -15,12 +15,15 @@ from ducklake_core.maintenance.check.facts import REQUIRED, Facts
 from ducklake_core.maintenance.check.files import check_files, check_inlined, check_schedule
 from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
 from ducklake_core.maintenance.check.footers import FooterChecks
+from ducklake_core.maintenance.check.keys import check_keys
 from ducklake_core.maintenance.check.mend import carry_out
+from ducklake_core.maintenance.check.objects import check_objects
 from ducklake_core.maintenance.check.statistics import check_statistics
 from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.storage.filesystems import Storage
 
 VERB = "check"
+_OF_THE_CATALOG = (check_definitions, check_objects, check_keys, check_files, check_inlined, check_schedule, check_statistics)
 _ORDER = {"error": 0, "warning": 1, "notice": 2}
 
 
@@ -47,7 +50,7 @@ def check_lake(
     with database.read() as connection:
         facts = Facts(EveryRow(connection=connection, tables=database.tables, required=REQUIRED), info)
         unreadable = any(cell.column is None for cell in facts.every.bad)
-        for check in () if unreadable else (check_definitions, check_files, check_inlined, check_schedule, check_statistics):
+        for check in () if unreadable else _OF_THE_CATALOG:
             check(facts)
             unreadable = unreadable or any(cell.column is None for cell in facts.every.bad)
         check_cells(facts, facts.every.bad)

@@ -96,7 +96,10 @@ def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
         sound: dict[int, tuple[CatalogRow, Field]] = {}
         for row in rows:
             leaf = table.leaf(row.column_id, data.begin_snapshot)
-            if leaf is None:
+            if row.table_id is not None and row.table_id != data.table_id:
+                says = f"those of column {row.column_id} of data file {number} are of table {row.table_id}"
+                _report(facts, "statistics-table-wrong", says, table, data, row.column_id)
+            elif leaf is None:
                 if row.column_id not in table.column_ids:
                     _report(facts, "statistics-column-unknown", f"data file {number}, column {row.column_id}", table, data, row.column_id)
             elif row.column_id not in twice and _one(facts, table, data, row, leaf):
@@ -209,6 +212,9 @@ def _table_statistics(facts: Facts) -> None:
             facts.report("table-statistics-twice", f"{len(rows)} rows of ducklake_table_stats", table=table)
         elif not rows and (table.files or table.inlined) and table.is_live and table.id not in broken:
             facts.report("table-statistics-missing", f"{len(table.files)} files and {table.inlined} inlined rows", table=table)
+        elif rows and any(number < 0 for number in (rows[0].record_count, rows[0].next_row_id, rows[0].file_size_bytes)):
+            says = f"{rows[0].record_count} rows, {rows[0].file_size_bytes} bytes, next row id {rows[0].next_row_id}"
+            facts.report("cell-invalid", f"ducklake_table_stats: {says}, none of which can be negative", table=table)
         elif rows and table.is_live:
             net = sum(row.record_count for row in live_files(facts, table)) - deleted[table.id] + table.inlined_live
             if rows[0].record_count < net:

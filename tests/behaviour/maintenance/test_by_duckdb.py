@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress, sqlite_lake
-from tests.support.postgres import PostgresServer
+from tests.support.oracle import LakeAddress
 
 _REWRITE = "CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)"
 _FLUSH = "CALL ducklake_flush_inlined_data('lake')"
@@ -92,15 +90,51 @@ def test_deleted_rows_of_text_partitions_stay_deleted(
         assert duck.rows("SELECT * FROM t ORDER BY k") == right
 
 
-@pytest.mark.parametrize(("backend", "how", "left"), [("postgresql", "PARTITIONED BY (v)", [1, 2]), ("sqlite", "SORTED BY (d)", [1])])
-def test_the_reference_brings_its_own_deleted_rows_back(
-    postgres: PostgresServer, tmp_path: Path, oracle: Callable[..., Any], backend: str, how: str, left: list[int]
-) -> None:
-    address = postgres.lake(tmp_path) if backend == "postgresql" else sqlite_lake(tmp_path)
-    with oracle(address) as duck:
-        duck.run("CREATE TABLE t (k BIGINT, v VARCHAR, d DECIMAL(9, 2))", f"ALTER TABLE t SET {how}")
-        duck.run("INSERT INTO t VALUES (1, 'it''s', 9), (2, 'it''s', 10)", "DELETE FROM t WHERE k = 1", _FLUSH)
-        assert duck.rows("SELECT k FROM t ORDER BY k") == [(k,) for k in left]
+_KEPT_AS_TEXT = {
+    "sqlite": ("DECIMAL(9, 2)", "UBIGINT", "HUGEINT", "UHUGEINT", "DOUBLE", "FLOAT", "INTERVAL", "DATE", "TIMESTAMP", "TIMESTAMPTZ"),
+    "postgresql": ("UBIGINT", "HUGEINT", "UHUGEINT", "DATE", "TIMESTAMP", "TIMESTAMPTZ"),
+    "duckdb": (),
+}
+"""Types that DuckDB's flush sorts by the texts that the catalog keeps of them."""
+_PAIRS = {"INTERVAL": ("'9 days'", "'10 days'"), **dict.fromkeys(("DATE", "TIMESTAMP", "TIMESTAMPTZ"), ("'9999-01-01'", "'11000-01-01'"))}
+_STILL_WRONG = "DuckDB's flush has become right here: the detour of decision 44 can go for it"
+
+
+@pytest.mark.slow_on("duckdb")
+def test_the_reference_deletes_other_rows_of_its_own_sorted_tables(every_lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """The day that this fails DuckDB is mended."""
+    every = sorted({one for types in _KEPT_AS_TEXT.values() for one in types})
+    with oracle(every_lake_address) as duck:
+        for place, data_type in enumerate(every):
+            low, high = _PAIRS.get(data_type, ("9", "10"))
+            duck.run(f"CREATE TABLE t{place} (k BIGINT, d {data_type})", f"ALTER TABLE t{place} SET SORTED BY (d)")
+            duck.run(f"INSERT INTO t{place} VALUES (1, {low}), (2, {high})", f"DELETE FROM t{place} WHERE k = 1")
+        duck.run(_FLUSH)
+        left = {data_type: duck.rows(f"SELECT k FROM t{place}") for place, data_type in enumerate(every)}
+    wrong = {data_type for data_type, rows in left.items() if rows != [(2,)]}
+    assert wrong == set(_KEPT_AS_TEXT[every_lake_address.backend]), _STILL_WRONG
+
+
+_ODD_TEXTS = {"quote": "it''s", "double quote": 'a"b', "backslash": "back\\slash", "umlaut": "Zürich"}
+
+
+@pytest.mark.slow_on("duckdb")
+def test_the_reference_brings_deleted_rows_of_its_own_partitions_back(every_lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """The day that this fails DuckDB is mended."""
+    cases = {name: ("VARCHAR", "v", text) for name, text in _ODD_TEXTS.items()}
+    cases |= {
+        "json": ("JSON", "v", '{"a": 1}'),
+        "bucket": ("VARCHAR", "bucket(4, v)", "back\\slash"),
+        "plain": ("VARCHAR", "v", "a, b; (c)"),
+    }
+    with oracle(every_lake_address) as duck:
+        for place, (data_type, key, text) in enumerate(cases.values()):
+            duck.run(f"CREATE TABLE t{place} (k BIGINT, v {data_type})", f"ALTER TABLE t{place} SET PARTITIONED BY ({key})")
+            duck.run(f"INSERT INTO t{place} VALUES (1, '{text}'), (2, '{text}')", f"DELETE FROM t{place} WHERE k = 1")
+        duck.run(_FLUSH)
+        left = {name: duck.rows(f"SELECT k FROM t{place} ORDER BY k") for place, name in enumerate(cases)}
+    wrong = {name for name, rows in left.items() if rows != [(2,)]}
+    assert wrong == (cases.keys() - {"plain"} if every_lake_address.backend == "postgresql" else set()), _STILL_WRONG
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from tests.support.oracle import LakeAddress, attached
 
 
 def build(address: LakeAddress) -> LakeAddress:
-    """Tables t (deletes of both kinds, inlined rows), p (partitions), m (merged), f (an added file), n (NOT NULL), and a dropped one."""
+    """Tables t (deletes of both kinds, inlined rows), p (partitions), m (merged), f (an added file), n (NOT NULL), and a dropped one;
+    s (sorted), d (defaults, a column of two names), e (NaN), and macros."""
     with attached(address) as duck:
         duck.run(
             "CREATE TABLE t(a INTEGER, b VARCHAR, x DOUBLE)",
@@ -39,6 +40,18 @@ def build(address: LakeAddress) -> LakeAddress:
             "CREATE TABLE gone AS SELECT i FROM range(20) r(i)",
             "DROP TABLE gone",
             "CREATE VIEW w AS SELECT 1 AS one",
+            "CREATE TABLE s(a INTEGER, b VARCHAR)",
+            "ALTER TABLE s SET SORTED BY (a DESC NULLS LAST, b)",
+            "INSERT INTO s SELECT i, 'x' || i FROM range(20) r(i)",
+            "CREATE TABLE d(a INTEGER)",
+            "INSERT INTO d SELECT i FROM range(20) r(i)",
+            "ALTER TABLE d ADD COLUMN c INTEGER DEFAULT 7",
+            "ALTER TABLE d RENAME COLUMN c TO e",
+            "CREATE TABLE e(a DOUBLE)",
+            "INSERT INTO e SELECT CASE WHEN i = 3 THEN 'nan'::DOUBLE ELSE i END FROM range(20) r(i)",
+            "CREATE MACRO mac(q) AS q + 1",
+            "COMMENT ON TABLE t IS 'hello'",
+            "COMMENT ON COLUMN t.a IS 'a column'",
         )
     foreign = Path(address.data_path) / "main" / "f" / "theirs.parquet"
     foreign.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,80 @@
+"""Checks of what surrounds tables: holds, paths, comments, views and macros."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+from ducklake_core.catalog.reading.holds import HOLD_PREFIX, parse_hold
+from ducklake_core.catalog.reading.views import COLUMN_ALIASES
+from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, is_live
+
+_COMMENTS = {"tag": ("object_id", "key"), "column_tag": ("table_id", "column_id", "key")}
+
+
+def check_objects(facts: Facts) -> None:
+    """Everything about them, but names and lifetimes."""
+    _holds(facts)
+    _paths(facts)
+    _comments(facts)
+    _views(facts)
+    _macros(facts)
+
+
+def _holds(facts: Facts) -> None:
+    for row in facts.every.rows("metadata"):
+        if row.key.startswith(HOLD_PREFIX):
+            try:
+                parse_hold(row.key, row.value)
+            except CatalogCorruptError as error:
+                facts.report("hold-invalid", error.message)
+
+
+def _paths(facts: Facts) -> None:
+    for name in ("schema", "table"):
+        for row in facts.every.rows(name):
+            missing = [cell for cell in ("path", "path_is_relative") if getattr(row, cell) is None]
+            if missing and is_live(row, facts.newest):
+                table = facts.tables.get(row.table_id) if name == "table" else None
+                facts.report("cell-missing", f"ducklake_{name} ({row._fields[0]} {row[0]}): no {' and no '.join(missing)}", table=table)
+
+
+def _comments(facts: Facts) -> None:
+    for name, key in _COMMENTS.items():
+        live = (row for row in facts.every.rows(name) if row.begin_snapshot is not None and is_live(row, facts.newest))
+        for one, number in Counter(tuple(getattr(row, cell) for cell in key) for row in live).items():
+            if number > 1:
+                what = ", ".join(f"{cell} {value!r}" for cell, value in zip(key, one, strict=True))
+                facts.report("comment-twice", f"ducklake_{name} has {number} live rows of {what}")
+
+
+def _views(facts: Facts) -> None:
+    for row in _live(facts, "view"):
+        if row.column_aliases and not COLUMN_ALIASES.fullmatch(row.column_aliases):
+            facts.report("view-invalid", f"view {row.view_name!r} has the column names {row.column_aliases!r}")
+
+
+def _macros(facts: Facts) -> None:
+    bodies: dict[int, list[CatalogRow]] = defaultdict(list)
+    for row in facts.every.rows("macro_impl"):
+        bodies[row.macro_id].append(row)
+    parameters: dict[int, set[int]] = defaultdict(set)
+    for row in facts.every.rows("macro_parameters"):
+        parameters[row.macro_id].add(row.impl_id)
+    schemas = {row.schema_id for row in _live(facts, "schema")}
+    for row in _live(facts, "macro"):
+        own = bodies[row.macro_id]
+        if row.schema_id not in schemas:
+            facts.report("schema-missing", f"macro {row.macro_name!r} is in schema {row.schema_id}, which is not there")
+        wrong = (
+            ["no definition"] if not own else [f"a definition of type {one.type!r}" for one in own if one.type not in ("scalar", "table")]
+        )
+        if parameters[row.macro_id] - {one.impl_id for one in own} and own:
+            wrong.append("parameters of no definition of it")
+        if wrong:
+            facts.report("macro-invalid", f"macro {row.macro_name!r} has {', '.join(wrong)}")
+
+
+def _live(facts: Facts, name: str) -> Iterable[CatalogRow]:
+    return [row for row in facts.every.rows(name) if row.begin_snapshot is not None and is_live(row, facts.newest)]
