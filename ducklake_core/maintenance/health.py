@@ -169,12 +169,14 @@ class LakeHealth:
             labels: Labels for every sample, ``{"lake": "sales"}`` for instance.
 
         Raises:
-            UsageError: A label that has no name of a label.
+            UsageError: A label that has no name of a label, or one that samples of tables have.
         """
         given = dict(labels or {})
         for name in given:
             if not _LABEL.fullmatch(name):
                 raise UsageError(f"{name!r} cannot be a label: letters, digits and underscores, no digit first", parameter="labels")
+            if name in _OWN_LABELS:
+                raise UsageError(f"{name!r} cannot be a label, as samples have one of that name already", parameter="labels")
         return "".join(f"{line}\n" for line in (*self._lake_metrics(given), *self._table_metrics(given), "# EOF"))
 
     def _lake_metrics(self, labels: Mapping[str, str]) -> Iterator[str]:
@@ -208,6 +210,7 @@ class LakeHealth:
 
 _FAULTS = tuple(item.name for item in fields(LakeHealth))[-10:]
 _RATIOS = ("delete_ratio", "average_file_bytes")
+_OWN_LABELS = ("schema", "table", "below")
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _TABLE_METRICS = {
     "file_count": "Live data files.",

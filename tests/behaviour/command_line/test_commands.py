@@ -174,6 +174,8 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
         ("expire --older-than soon --min-age 0d", USAGE, "soon"),
         ("check --level deep", USAGE, "level must be one of"),
         ("health --label x", USAGE, "name=value"),
+        ("health --openmetrics --label table=x", USAGE, "have one of that name"),
+        ("query t --columns '\"a'", USAGE, "cannot read the names"),
         ("restore --at 1 --columns then", USAGE, "--columns is for one table"),
         ("query", USAGE, "Missing argument 'TABLE' (see"),
         ("changes t", USAGE, "Missing option '--from'"),
@@ -232,6 +234,53 @@ def test_which_lake(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "ducklake.toml").write_text(f'[lakes.mine]\ncatalog = "{sqlite_address.url}"\n')
     assert len(answer(run("--lake mine tables --json"))) == 2
     assert len(answer(run(f"--lake '{sqlite_address.attach}' tables --json", DUCKLAKE_URL="sqlite:///elsewhere"))) == 2
+
+
+def test_names_with_commas(lake: DuckLake, run: Run) -> None:
+    name = 'a, "b"'
+    for _ in range(2):
+        lake.write("odd", pa.table({name: range(20), "c": ["x"] * 20, " d": range(20)}))
+    quoted = '"a, ""b"""'
+    (row,) = lines(run(f"""query odd --columns 'c, {quoted}, " d"' --limit 1 --json"""))
+    assert list(row) == ["c", name, " d"]
+    assert "would merge 2 files" in run(f"merge odd --cluster-by '{quoted},c' --dry-run").stdout
+    assert "there is no column 'a'" in run("merge odd --cluster-by a,c --dry-run", code=FAILED).stderr
+
+
+def test_named_lakes_are_opened_as_the_command_says(
+    lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sqlite_address: LakeAddress
+) -> None:
+    """Read only for what only looks, with the settings of the command line in place of those of the file."""
+    seen: list[dict[str, Any]] = []
+    real = DuckLake.connect
+
+    def connect(*arguments: Any, **settings: Any) -> DuckLake:
+        seen.append(settings)
+        return real(*arguments, **settings)
+
+    monkeypatch.setattr(DuckLake, "connect", connect)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ducklake.toml").write_text(
+        f'[lakes.mine]\ncatalog = "{sqlite_address.url}"\nallowed_paths = ["/a/"]\n'
+        f'[lakes.shown]\ncatalog = "{sqlite_address.url}"\nread_only = true\n'
+    )
+    run("--lake mine --allowed-path /b/ tables")
+    assert (seen[-1]["read_only"], tuple(seen[-1]["allowed_paths"])) == (True, ("/a/", "/b/"))
+    elsewhere = str(tmp_path / "elsewhere")
+    run(f"--lake mine --data-path {elsewhere} query t", code=FAILED)
+    assert (seen[-1]["data_path"], seen[-1]["override_data_path"]) == (elsewhere, True)
+    run("--lake mine merge t")
+    assert seen[-1]["read_only"] is False
+    assert "read_only" in run("--lake shown merge t", code=USAGE).stderr
+
+
+def test_who_and_why_of_a_restore(lake: DuckLake, run: Run) -> None:
+    run("restore t --at 1 --author me --message why --extra-info '{\"ticket\": 7}'")
+    newest = lake.snapshot()
+    assert (newest.author, newest.message, "ticket" in (newest.extra_info or "")) == ("me", "why", True)
+    run('sql "DELETE FROM t WHERE a = 31" --author you --message gone')
+    assert (lake.snapshot().author, lake.snapshot().message) == ("you", "gone")
+    assert "commits nothing" in run("sql 'SELECT 1' --author you", code=USAGE).stderr
 
 
 @pytest.mark.takes_seconds
