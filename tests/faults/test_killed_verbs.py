@@ -35,12 +35,12 @@ def test_verbs_killed_at_some_steps(sqlite_address: LakeAddress, context: Contex
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("verb", _CHANGING)
-def test_verbs_killed_at_every_step(lake_address: LakeAddress, context: Context, verb: str) -> None:
+def test_verbs_killed_at_every_step(every_lake_address: LakeAddress, context: Context, verb: str) -> None:
     """Of the run itself: as many processes as it has steps, each on the lake as it was before."""
-    run = Rehearsal(lake_address, verb, context)
+    run = Rehearsal(every_lake_address, verb, context)
     for step in range(1, len(run.steps) + 1):
         run.kill_at(step)
-    print(f"{verb} on {lake_address.backend}: {len(run.steps)} steps, {run.states} states")
+    print(f"{verb} on {every_lake_address.backend}: {len(run.steps)} steps, {run.states} states")
     assert len(run.steps) > 10
     # Two of them are one transaction: all or nothing.
     assert run.states >= (2 if verb in ("expire", "repair") else 3)

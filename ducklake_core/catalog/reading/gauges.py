@@ -125,7 +125,7 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     forgotten = [one for one in own if one[1] not in names and one[0] in ids]
     filled = _with_rows(connection, tables, [name for _, name in forgotten])
     return InlinedTables(
-        data=tuple(sorted(one for one in wanted if one in own and one[0] in ids)),
+        data=tuple(sorted(one for one in wanted.intersection(own) if one[0] in ids)),
         deletes=tuple(sorted(one for one in deletes if one[0] in ids)),
         missing=tuple(sorted(one for one in wanted if one[1] not in there)),
         dead=tuple(
