@@ -132,7 +132,7 @@ PLANTS = (
     Plant("type-unknown", "a type of nobody", (_set("column", "column_type = 'tensor'", "table_id = {n}"),)),
     Plant("columns-of-the-past", "two names at an earlier snapshot", (_set("column", "end_snapshot = end_snapshot + 1", "table_id = {d} AND end_snapshot IS NOT NULL"),)),
     Plant("columns-of-the-past", "a type of nobody at an earlier snapshot", (_set("column", "column_type = 'tensor'", "table_id = {d} AND end_snapshot IS NOT NULL"),), level="catalog"),
-    Plant("default-invalid", "no number for rows of before", (_set("column", "initial_default = 'x?'", "table_id = {d} AND column_id = 2 AND end_snapshot IS NULL"),)),
+    Plant("default-invalid", "no number for rows of before", (_set("column", "initial_default = 'x?'", "table_id = {d} AND column_id = 2 AND end_snapshot IS NULL"),), level="catalog"),
     Plant("default-invalid", "no number", (_set("column", "default_value = 'x?'", "table_id = {d} AND column_id = 2 AND end_snapshot IS NULL"),)),
     Plant("default-invalid", "a type of nobody", (_set("column", "default_value_type = 'magic'", "table_id = {d} AND column_id = 2 AND end_snapshot IS NULL"),)),
     Plant("default-invalid", "no expression", (_set("column", "default_value_type = 'expression', default_value = '(('", "table_id = {d} AND column_id = 2 AND end_snapshot IS NULL"),)),

@@ -262,3 +262,14 @@ def test_a_commit_during_the_check_leaves_no_orphans(lake_address: LakeAddress, 
     assert lake.check(level="rows").by_code == {}
     lake.close()
     other.close()
+
+
+def test_row_groups_that_were_counted_wrong(sqlite_address: LakeAddress) -> None:
+    """Catalogs of version 1.1 have the number, by which Spark splits files."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1")
+    lake.write("t", pa.table({"a": range(100)}))
+    assert lake.check(level="rows").by_code == {}
+    SpoiledLake(sqlite_address).edit("UPDATE ducklake_data_file SET row_group_count = 7")
+    assert lake.check().by_code == {}
+    assert lake.check(level="footers").by_code == {"row-group-count": 1}
+    lake.close()
