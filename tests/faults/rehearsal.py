@@ -8,8 +8,8 @@ import shutil
 from contextlib import suppress
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
 
+import duckdb
 from sqlalchemy import create_engine, inspect, text
 
 from ducklake_core import DuckLake
@@ -125,14 +125,26 @@ class Rehearsal:
         finally:
             lake.close()
 
-    def _state(self) -> str:
-        """Catalog and files as a text that is the same for equal ones: what is random is numbered as it comes."""
+    def _rows(self) -> list[str]:
         engine = create_engine(self._address.url)
-        rows: list[Any] = []
+        rows: list[str] = []
         with engine.connect() as connection:
             for name in sorted(inspect(connection).get_table_names()):
                 rows += [name, *sorted(map(repr, connection.execute(text(f'SELECT * FROM "{name}"')).all()))]
         engine.dispose()
+        return rows
+
+    def _rows_of_file(self) -> list[str]:
+        """SQLAlchemy knows no DuckDB but through the library."""
+        rows: list[str] = []
+        with duckdb.connect(self._address.url.partition(":///")[2]) as connection:
+            for (name,) in connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY 1").fetchall():
+                rows += [name, *sorted(map(repr, connection.execute(f'SELECT * FROM "{name}"').fetchall()))]
+        return rows
+
+    def _state(self) -> str:
+        """Catalog and files as a text that is the same for equal ones: what is random is numbered as it comes."""
+        rows = self._rows_of_file() if self._address.backend == "duckdb" else self._rows()
         files = sorted(f"{path.relative_to(self._files)} {path.stat().st_size}" for path in self._files.rglob("*") if path.is_file())
         numbers: dict[str, str] = {}
         return _RANDOM.sub(lambda found: numbers.setdefault(found[0], f"<{len(numbers)}>"), "\n".join([*rows, *files]))
