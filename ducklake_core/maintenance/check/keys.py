@@ -8,7 +8,8 @@ import pyarrow as pa
 import sqlglot
 from sqlglot.errors import SqlglotError
 
-from ducklake_core.errors import CatalogCorruptError, DuckLakeError, UnsupportedFeatureError
+from ducklake_core.errors import CatalogCorruptError, DuckLakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.format.evolution.defaults import with_default
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_transform
 from ducklake_core.format.layout.sorting import SortKey, sort_orders
 from ducklake_core.format.layout.transforms import check_spec
@@ -133,7 +134,7 @@ def _wrong_default(row: ColumnRow, leaf: Field | None) -> str | None:
         return None
     if row.default_value_type == "expression":
         return None if _is_expression(row.default_value or "") else f"the default {row.default_value!r}, which is no expression"
-    return None if _is_value(row.default_value or "", leaf) else f"the default {row.default_value!r}, which is none of type {leaf.type}"
+    return None if _is_default(row.default_value or "", leaf) else f"the default {row.default_value!r}, which is none of type {leaf.type}"
 
 
 def _is_value(text: str, leaf: Field) -> bool:
@@ -143,6 +144,17 @@ def _is_value(text: str, leaf: Field) -> bool:
         # Nobody can tell.
         return True
     except (DuckLakeError, ValueError, ArithmeticError, pa.ArrowException):
+        return False
+    return True
+
+
+def _is_default(text: str, leaf: Field) -> bool:
+    """Whether values of the type can be read from a text, which is stored as it was written."""
+    try:
+        with_default(leaf, text)
+    except UnsupportedFeatureError:
+        return True
+    except UsageError:
         return False
     return True
 
