@@ -273,3 +273,18 @@ def test_row_groups_that_were_counted_wrong(sqlite_address: LakeAddress) -> None
     assert lake.check().by_code == {}
     assert lake.check(level="footers").by_code == {"row-group-count": 1}
     lake.close()
+
+
+def test_defaults_as_they_were_written_are_sound(sqlite_address: LakeAddress) -> None:
+    """DuckDB stores the text of a default as it stands in the statement, and casts it when rows lack the column."""
+    columns = (
+        ("DATE", "'2024-02-22 19:30:14'"), ("DATE", "'infinity'"), ("INTEGER", "5.7"), ("INTEGER", "'0x10'"), ("INTEGER", "'  7 '"),
+        ("DOUBLE", "'nan'"), ("DECIMAL(9, 2)", "1.005"), ("BOOLEAN", "'t'"), ("BOOLEAN", "1"), ("VARCHAR", "'NULL'"), ("VARCHAR", "5"),
+        ("TIMESTAMPTZ", "'2024-01-01'"), ("TIMESTAMP", "'2024-01-01T10:00:00Z'"), ("INTERVAL", "'1 day'"), ("TIME", "'24:00:00'"),
+        ("UUID", "'{550e8400-e29b-41d4-a716-446655440000}'"), ("BLOB", "'ab'"), ("JSON", "'{}'"), ("BIGINT", "extract(year FROM now())"),
+    )  # fmt: skip
+    with attached(sqlite_address) as duck:
+        duck.run(f"CREATE TABLE t ({', '.join(f'c{place} {kind} DEFAULT {value}' for place, (kind, value) in enumerate(columns))})")
+    lake = DuckLake.connect(sqlite_address.url)
+    assert lake.check().by_code == {}, str(lake.check())
+    lake.close()
