@@ -150,6 +150,10 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         default=False, description="Use the storage's data_path in place of the stored one, for instance of a copy of the lake's files."
     )
     encrypted: bool = Field(default=False, description="Whether a lake that is created here encrypts its files.")
+    version: Literal["1.0", "1.1"] = Field(
+        default="1.0",
+        description="Of the format, of a lake that is created here; lakes that are there keep theirs. DuckDB 1.5 opens none of 1.1.",
+    )
 
     _lake: Any = PrivateAttr(default=None)
 
@@ -210,6 +214,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 storage_options=self.storage_options(),
                 encrypted=self.encrypted,
                 allowed_paths=self._allowed_paths(),
+                version=self.version,
             ).close()
         return self._connect()
 

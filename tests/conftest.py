@@ -17,7 +17,7 @@ import pytest
 
 from ducklake_core.catalog.reading import files
 from tests import selection
-from tests.support import durations
+from tests.support import durations, versions
 from tests.support.folders import folder_in_memory
 from tests.support.oracle import LakeAddress, Oracle, attached, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer, start_server
@@ -93,6 +93,13 @@ def oracle() -> Callable[..., AbstractContextManager[Oracle]]:
     return attached
 
 
+@pytest.fixture(scope="session")
+def lake_version(request: pytest.FixtureRequest) -> str:
+    """The version of lakes whose tests do not say which."""
+    version: str = request.config.getoption("lake_version")
+    return version
+
+
 @pytest.fixture
 def without_duckdb(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library does not find DuckDB; the oracle has it."""
@@ -164,6 +171,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--fast", action="store_true", help="leave out what takes seconds, further variants, and all that uses Spark or a server"
     )
     parser.addoption("--shuffle", metavar="SEED", type=int, help="take the test files in a random order, the same for the same seed")
+    parser.addoption(
+        "--lake-version",
+        choices=["1.0", "1.1"],
+        default="1.0",
+        help="of the lakes that tests make without saying which; a test in which an installed DuckDB cannot read them ends there",
+    )
     parser.addoption("--durations-report", metavar="FILE", help="write where the time went, as Markdown")
 
 
@@ -171,6 +184,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Time limits of single examples say how loaded a machine is; what failed can be run again from what is printed.
     hypothesis.settings.register_profile("tests", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("tests")
+    versions.choose(config.getoption("lake_version"))
     # Each test makes and commits to databases of its own, and every commit would wait for the disk several times.
     if (memory := folder_in_memory(_ROOM_FOR_TESTS)) is not None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))

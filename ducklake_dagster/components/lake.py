@@ -41,6 +41,7 @@ class DuckLakeComponent(dg.Component, dg.Model, dg.Resolvable):
     resource_key: Annotated[str, Field(description="Resource key of the lake.")] = "lake"
     create_if_missing: Annotated[bool, Field(description="Create the lake on first use.")] = False
     encrypted: Annotated[bool, Field(description="Whether a lake that is created here encrypts its files.")] = False
+    version: Annotated[Literal["1.0", "1.1"], Field(description="Of the format, of a lake that is created here.")] = "1.0"
     override_data_path: Annotated[bool, Field(description="Use data_path in place of the stored one.")] = False
     allowed_paths: Annotated[Sequence[str], Field(description="Prefixes of further places that the catalog may name.")] = ()
     io_manager: Annotated[IOManagerSettings | None, Field(description="The IO manager; none when left out.")] = None
@@ -57,6 +58,7 @@ class DuckLakeComponent(dg.Component, dg.Model, dg.Resolvable):
             storage=self.storage,
             create_if_missing=self.create_if_missing,
             encrypted=self.encrypted,
+            version=self.version,
             override_data_path=self.override_data_path,
             allowed_paths=list(self.allowed_paths),
         )

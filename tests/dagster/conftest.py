@@ -31,12 +31,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def lake_resource(sqlite_address: LakeAddress) -> DuckLakeResource:
+def lake_resource(sqlite_address: LakeAddress, lake_version: Any) -> DuckLakeResource:
     """A lake that is created on first use."""
     path = sqlite_address.url.removeprefix("sqlite:///")
-    return DuckLakeResource(
-        catalog=SqliteCatalog(path=path), storage=LocalStorage(data_path=sqlite_address.data_path), create_if_missing=True
-    )
+    storage = LocalStorage(data_path=sqlite_address.data_path)
+    return DuckLakeResource(catalog=SqliteCatalog(path=path), storage=storage, create_if_missing=True, version=lake_version)
 
 
 @pytest.fixture

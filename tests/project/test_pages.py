@@ -40,6 +40,7 @@ def test_an_old_lake_is_read_and_migrated(tmp_path: Path, monkeypatch: pytest.Mo
     lake = run_python(DOCS / "versions.md", {"DuckLake": DuckLake}, address)["lake"]
     assert isinstance(lake, DuckLake)
     assert DuckLake.connect(old.address.url).info.version == "1.1"
+    assert DuckLake.connect("sqlite:///new.sqlite").info.version == "1.1"
 
 
 def test_a_catalog_in_a_schema_of_its_own(postgres: PostgresServer, tmp_path: Path) -> None:

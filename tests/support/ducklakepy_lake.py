@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -12,20 +12,24 @@ from ducklakepy.exceptions import DuckLakeError as TheirError
 from sqlalchemy import select
 
 from ducklake_core import DuckLake
+from tests.support.carried_catalogs import carried
 from tests.support.oracle import LakeAddress
 from tests.support.scans import counted
 
 BACKENDS = ("sqlite", "postgresql")
-"""Catalog databases that it knows."""
+"""Catalog databases that it knows, makes lakes in and migrates. Those in DuckDB files it gets in SQLite, and back they go."""
 
 
 @contextmanager
 def second_implementation(address: LakeAddress, *, create: bool = False, migrate: bool = False) -> Iterator[DuckLakeCatalog]:
     """Open a lake with it; a lake that is made, or migrated, gets version 1.1."""
     version = "1.1" if create or migrate else None
-    with DuckLakeCatalog(
-        "lake", url=address.url, data_path=address.data_path, spec_version=version, automatic_migration=migrate
-    ) as catalog:
+    in_file = address.backend == "duckdb"
+    assert not (in_file and version), "there it can neither make nor migrate a lake"
+    with (
+        carried(address) if in_file else nullcontext(address) as place,
+        DuckLakeCatalog("lake", url=place.url, data_path=place.data_path, spec_version=version, automatic_migration=migrate) as catalog,
+    ):
         if create:
             catalog.initialize()
         # It opens, and migrates, a lake only when somebody asks.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,9 +12,17 @@ import duckdb
 from duckdb_extensions import import_extension
 
 from ducklake_core.catalog.database import duckdb_file
+from ducklake_core.format.types.data_types import DataType, DecimalType, ListType, MapType, PrimitiveType, StructType
 
 READS = ("1.0",)
 """Versions of lakes that the installed extension works on. With one of DuckDB 2.0 this becomes ``("1.0", "1.1")``."""
+
+
+_NEWER = re.compile(r"catalog version is (\S+), but the extension requires")
+
+
+def on_newer_version(version: str) -> None:
+    """Called when a lake is attached of a version that the installed extension does not know, before the error."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,12 @@ class Attachment:
 
     def connection(self) -> duckdb.DuckDBPyConnection:
         if not self.is_there:
-            self.own.execute(self.statement)
+            try:
+                self.own.execute(self.statement)
+            except duckdb.Error as error:
+                if newer := _NEWER.search(str(error)):
+                    on_newer_version(newer[1])
+                raise
             self.own.execute("USE lake")
             self.is_there = True
         return self.own
@@ -88,14 +102,15 @@ _holders: list[Attachment] = []
 """Attachments of lakes in DuckDB files, which only one DuckDB instance of a process can have open."""
 
 
-def _open_file(path: str, option: str) -> duckdb.DuckDBPyConnection:
+def open_file(path: str, option: str) -> duckdb.DuckDBPyConnection:
+    """An instance of its own with a DuckDB file attached, which no oracle has then."""
     for holder in _holders:
         holder.give_up()
     return _open_file_alone(path, option)
 
 
 _open_file_alone = duckdb_file._attached
-duckdb_file._attached = _open_file
+duckdb_file._attached = open_file
 
 
 def new_connection() -> duckdb.DuckDBPyConnection:
@@ -165,3 +180,30 @@ def file_lake(backend: str, folder: Path) -> LakeAddress:
     file = folder / f"catalog.{backend}"
     target = {"sqlite": f"ducklake:sqlite:{file}", "duckdb": f"ducklake:{file}"}[backend]
     return LakeAddress(f"{backend}:///{file}", target, f"{folder / 'files'}/", backend)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+_SQL_NAMES = {
+    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "int128": "HUGEINT",
+    "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "uint128": "UHUGEINT",
+    "float32": "FLOAT", "float64": "DOUBLE",
+}  # fmt: skip
+
+
+def sql_type(data_type: DataType) -> str:
+    """The oracle's name of a type of ours."""
+    match data_type:
+        case PrimitiveType(name=name):
+            return _SQL_NAMES.get(name, name.upper())
+        case DecimalType(precision=precision, scale=scale):
+            return f"DECIMAL({precision},{scale})"
+        case ListType(element=element):
+            return f"{sql_type(element.type)}[]"
+        case MapType(key=key, value=value):
+            return f"MAP({sql_type(key.type)}, {sql_type(value.type)})"
+        case StructType(fields=fields):
+            return "STRUCT(" + ", ".join(f"{quoted(field.name)} {sql_type(field.type)}" for field in fields) + ")"
+    raise AssertionError(data_type)

@@ -69,19 +69,25 @@ class CatalogBoolean(TypeDecorator[bool]):
 
     @override
     def process_bind_param(self, value: bool | None, dialect: Dialect) -> Any:
-        return int(value) if value is not None and abilities_of(dialect).boolean_as_integer else value
+        # What is written may be what was read, past the conversion of results, in a column of another type.
+        known = _truth(value)
+        return int(known) if known is not None and abilities_of(dialect).boolean_as_integer else known
 
     @override
     def process_result_value(self, value: Any, _dialect: Dialect) -> bool | None:
-        if value is None or isinstance(value, bool):
-            return value
-        if type(value) is int and value in (0, 1):
-            return value == 1
-        # Cells of SQLite may hold anything, whatever the column's type is.
-        found = _TRUTH.get(str(value).strip().lower())
-        if found is None:
-            raise CatalogCorruptError(f"the catalog holds {value!r} where true or false is expected", text=str(value))
-        return found
+        return _truth(value)
+
+
+def _truth(value: Any) -> bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    if type(value) is int and value in (0, 1):
+        return value == 1
+    # Cells of SQLite may hold anything, whatever the column's type is.
+    found = _TRUTH.get(str(value).strip().lower())
+    if found is None:
+        raise CatalogCorruptError(f"the catalog holds {value!r} where true or false is expected", text=str(value))
+    return found
 
 
 class CatalogUuid(TypeDecorator[str]):

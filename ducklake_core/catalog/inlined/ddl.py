@@ -77,6 +77,7 @@ _DUCKDB = {
     "uint128": "UHUGEINT",
     "float32": "FLOAT",
     "float64": "DOUBLE",
+    "null": '"NULL"',
     "timetz": "TIME WITH TIME ZONE",
     "timestamptz": "TIMESTAMP WITH TIME ZONE",
 }

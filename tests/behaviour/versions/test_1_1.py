@@ -1,4 +1,4 @@
-"""Lakes of version 1.1: made and written by us and by a second implementation, in turns, and read by both."""
+"""Lakes of version 1.1: made and written by us and by a second implementation, in turns, and read by everywhere."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ from tests.unit.catalog.test_bootstrap import layout, primary_keys
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 
 
-def test_a_new_lake_has_the_tables_of_the_second_implementation(both: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_new_lake_has_the_tables_of_the_second_implementation(
+    everywhere: LakeAddress, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()
-    theirs = request.getfixturevalue("postgres").lake(folder) if both.backend == "postgresql" else file_lake("sqlite", folder)
+    theirs = request.getfixturevalue("postgres").lake(folder) if everywhere.backend == "postgresql" else file_lake("sqlite", folder)
     with second_implementation(theirs, create=True):
         pass
-    ours, reference = new_lake(both), DuckLake.connect(theirs.url)
+    ours, reference = new_lake(everywhere), DuckLake.connect(theirs.url)
     assert (ours.info.version, reference.info.version) == ("1.1", "1.1")
 
     def names(lake: DuckLake) -> dict[str, list[str]]:
@@ -75,15 +77,15 @@ def test_statistics_tell_row_groups_and_exact_bounds(lake_address: LakeAddress) 
     assert lake.table("t").scan(where="a >= 1").count() == 2
 
 
-def test_columns_may_have_names_that_only_1_0_reserves(both: LakeAddress) -> None:
-    lake = new_lake(both)
+def test_columns_may_have_names_that_only_1_0_reserves(everywhere: LakeAddress) -> None:
+    lake = new_lake(everywhere)
     names = ("row_id", "begin_snapshot", "end_snapshot", "column 0")
     lake.write("t", pa.table({name: [number, 10 + number] for number, name in enumerate(names)}))
     lake.table("t").update({"row_id": "row_id + 100"}, where="begin_snapshot = 1")
     assert stored(lake, "data_file", "data_file_id") == []
     wanted = [(10, 11, 12, 13), (100, 1, 2, 3)]
     assert sorted_rows(lake.table("t").scan().to_arrow()) == wanted
-    with second_implementation(both) as catalog:
+    with second_implementation(everywhere) as catalog:
         assert rows_of(catalog, "main.t") == wanted
     assert sorted_rows(lake.table("t").scan(columns=["begin_snapshot"], where="end_snapshot = 2").to_arrow()) == [(1,)]
     lake.flush_inlined_data()
@@ -133,11 +135,11 @@ def _turns(lake: DuckLake, address: LakeAddress, limit: int) -> None:
 
 @pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
 @pytest.mark.takes_seconds
-def test_both_take_turns_and_see_the_same_at_every_snapshot(both: LakeAddress, limit: int) -> None:
-    lake = new_lake(both)
-    _turns(lake, both, limit)
-    fresh = DuckLake.connect(both.url)
-    with second_implementation(both) as catalog:
+def test_both_take_turns_and_see_the_same_at_every_snapshot(everywhere: LakeAddress, limit: int) -> None:
+    lake = new_lake(everywhere)
+    _turns(lake, everywhere, limit)
+    fresh = DuckLake.connect(everywhere.url)
+    with second_implementation(everywhere) as catalog:
         for snapshot in fresh.snapshots():
             if fresh.has_table("t", at=snapshot.id):
                 ours = sorted_rows(fresh.table("t", at=snapshot.id).scan().to_arrow())
@@ -146,7 +148,7 @@ def test_both_take_turns_and_see_the_same_at_every_snapshot(both: LakeAddress, l
         catalog.expire_snapshots(older_than=dt.timedelta(0))
     lake.expire_snapshots(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
     lake.cleanup_old_files(older_than=dt.timedelta(0), min_age=dt.timedelta(0))
-    with second_implementation(both) as catalog:
+    with second_implementation(everywhere) as catalog:
         assert rows_of(catalog, "main.t") == sorted_rows(fresh.table("t").scan().to_arrow())
     assert faults(fresh) == []
 
@@ -234,13 +236,13 @@ def test_1_0_has_no_such_keys(lake_address: LakeAddress) -> None:
     lake.table("t").set_partitioned_by(["epoch_day(d)"])
 
 
-def test_deletes_of_several_snapshots_in_one_puffin_file(both: LakeAddress) -> None:
-    with second_implementation(both, create=True) as catalog:
+def test_deletes_of_several_snapshots_in_one_puffin_file(everywhere: LakeAddress) -> None:
+    lake = new_lake(everywhere)
+    with second_implementation(everywhere) as catalog:
         catalog.set_option("write_deletion_vectors", True)
         catalog.set_option("data_inlining_row_limit", 0)
-    lake = DuckLake.connect(both.url)
     lake.write("t", pa.table({"a": list(range(100_000))}))
-    with second_implementation(both) as catalog:
+    with second_implementation(everywhere) as catalog:
         for wanted in (col("a") < 10, col("a") == 15, col("a") > 80_000):
             catalog.load_table("main.t").delete(wanted)
     counts = {snapshot.id: lake.table("t", at=snapshot.id).scan().count() for snapshot in lake.snapshots() if snapshot.id > 0}
@@ -248,7 +250,7 @@ def test_deletes_of_several_snapshots_in_one_puffin_file(both: LakeAddress) -> N
     lake.table("t").delete("a = 20")
     assert {snapshot: lake.table("t", at=snapshot).scan().count() for snapshot in counts} == counts
     assert faults(lake) == []
-    with second_implementation(both) as catalog:
+    with second_implementation(everywhere) as catalog:
         assert len(rows_of(catalog, "main.t")) == 80_000 - 11
 
 
@@ -263,12 +265,12 @@ def _deleted_thrice(lake: DuckLake) -> dict[int, int]:
 
 
 @pytest.mark.takes_seconds
-def test_deletion_vectors_on_1_1(both: LakeAddress) -> None:
-    lake = new_lake(both)
+def test_deletion_vectors_on_1_1(everywhere: LakeAddress) -> None:
+    lake = new_lake(everywhere)
     counts = _deleted_thrice(lake)
     assert list(counts.values()) == [200_000, 193_000, 192_999, 192_999 - 24_999]
     assert [form for form, *_ in stored(lake, "delete_file", "format", "footer_size", "row_group_count")] == ["puffin"]
-    with second_implementation(both) as catalog:
+    with second_implementation(everywhere) as catalog:
         assert {snapshot: len(rows_of(catalog, "main.t", snapshot)) for snapshot in counts} == counts
         catalog.load_table("main.t").delete(col("a") == 8000)
     assert {snapshot: lake.table("t", at=snapshot).scan().count() for snapshot in counts} == counts
@@ -314,10 +316,10 @@ def test_a_vector_is_written_again_for_a_later_snapshot(sqlite_address: LakeAddr
         assert len(rows_of(catalog, "main.t")) == 167_999
 
 
-def test_variants_that_others_have_inlined_are_read(both: LakeAddress) -> None:
-    lake = new_lake(both)
+def test_variants_that_others_have_inlined_are_read(everywhere: LakeAddress) -> None:
+    lake = new_lake(everywhere)
     lake.create_table("t", {"a": "int64", "v": "variant"})
-    with second_implementation(both) as catalog:
+    with second_implementation(everywhere) as catalog:
         rows = lake.table("t").scan().to_arrow().schema
         assert rows.names == ["a", "v"]
         values = pa.table({"a": [1, 2], "v": pa.array([_variant(7), None], pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))})
@@ -328,7 +330,7 @@ def test_variants_that_others_have_inlined_are_read(both: LakeAddress) -> None:
     assert [None if row["v"] is None else bytes(row["v"]["value"]) for row in found] == [_variant(7)["value"], None]
     lake.flush_inlined_data()
     assert lake.table("t").scan().to_arrow().to_pylist() == found
-    with second_implementation(both) as catalog:
+    with second_implementation(everywhere) as catalog:
         assert len(rows_of(catalog, "main.t")) == 2
 
 

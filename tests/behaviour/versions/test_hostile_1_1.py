@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,38 +17,52 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CorruptFileError, DuckLakeError, UnsupportedFeatureError
 from ducklake_core.storage.puffin import encode_container, read_container
 from ducklake_core.storage.roaring import encode_deletion_vector, read_deletion_vector
+from tests.support.ducklakepy_lake import new_lake
 from tests.support.oracle import LakeAddress
 
 POSITIONS = np.array([0, 1, 5, 70_000, 70_001, 1 << 33], np.int64)
 SNAPSHOTS = np.array([3, 7, 3, 7, 3, 9], np.int64)
 
 
-@pytest.mark.parametrize(
-    ("edit", "error"),
-    [
-        ("UPDATE ducklake_data_file SET row_group_count = 'many'", None),
-        ("UPDATE ducklake_data_file SET row_group_count = -1", None),
-        ("UPDATE ducklake_data_file SET row_group_count = 0", None),
-        ("UPDATE ducklake_delete_file SET row_group_count = 99", None),
-        ("UPDATE ducklake_file_column_stats SET min_is_exact = NULL, max_is_exact = NULL", None),
-        ("UPDATE ducklake_file_column_stats SET min_is_exact = 0, max_is_exact = 0", None),
-        ("UPDATE ducklake_table_column_stats SET min_is_exact = 0", None),
-        ("UPDATE ducklake_file_column_stats SET min_is_exact = 'maybe'", "true or false"),
-        ("UPDATE ducklake_schema SET parent_schema_id = schema_id", "no table main.t"),
-        ("UPDATE ducklake_schema SET parent_schema_id = 77", "no table main.t"),
-        ("DROP TABLE ducklake_view_column_tag", None),
-        ("INSERT INTO ducklake_view_column_tag VALUES (99, NULL, NULL, NULL, NULL, NULL)", None),
-        ("ALTER TABLE ducklake_inlined_data_1_1 RENAME COLUMN _ducklake_end_snapshot TO end_snapshot", "_ducklake_end_snapshot"),
-    ],
-)
-def test_edited_catalogs(sqlite_address: LakeAddress, edit: str, error: str | None) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1")
+_EDITS = {
+    "UPDATE ducklake_data_file SET row_group_count = -1": None,
+    "UPDATE ducklake_data_file SET row_group_count = 0": None,
+    "UPDATE ducklake_delete_file SET row_group_count = 99": None,
+    "UPDATE ducklake_file_column_stats SET min_is_exact = NULL, max_is_exact = NULL": None,
+    "UPDATE ducklake_file_column_stats SET min_is_exact = false, max_is_exact = false": None,
+    "UPDATE ducklake_table_column_stats SET min_is_exact = false": None,
+    "UPDATE ducklake_schema SET parent_schema_id = schema_id": "no table main.t",
+    "UPDATE ducklake_schema SET parent_schema_id = 77": "no table main.t",
+    "DROP TABLE ducklake_view_column_tag": None,
+    "INSERT INTO ducklake_view_column_tag VALUES (99, NULL, NULL, NULL, NULL, NULL)": None,
+    "ALTER TABLE ducklake_inlined_data_1_1 RENAME COLUMN _ducklake_end_snapshot TO end_snapshot": "_ducklake_end_snapshot",
+}
+
+
+@pytest.mark.some(4)
+@pytest.mark.parametrize("edit", _EDITS)
+def test_edited_catalogs(lake_address: LakeAddress, edit: str) -> None:
+    _check_edited(lake_address, edit, _EDITS[edit])
+
+
+def test_cells_of_any_type(sqlite_address: LakeAddress) -> None:
+    _check_edited(sqlite_address, "UPDATE ducklake_data_file SET row_group_count = 'many'", None)
+    with DuckLake.connect(sqlite_address.url) as lake:
+        with lake.database.write() as connection:
+            connection.execute(text("UPDATE ducklake_file_column_stats SET min_is_exact = 'maybe'"))
+        with pytest.raises(DuckLakeError, match="true or false"):
+            lake.table("t").scan(where="a >= 0 and f > 0").to_arrow()
+
+
+def _check_edited(address: LakeAddress, edit: str, error: str | None) -> None:
+    """Right rows, also after a write, or an error that says what is wrong."""
+    lake = new_lake(address)
     lake.write("t", pa.table({"a": [1, 2], "f": [1.5, 2.5]}))
     lake.write("t", pa.table({"a": list(range(100, 200)), "f": [float("nan")] * 100}))
     lake.table("t").delete("a % 7 = 1")
     with lake.database.write() as connection:
         connection.execute(text(edit))
-    again = DuckLake.connect(sqlite_address.url)
+    again = DuckLake.connect(address.url)
     if error is not None:
         with pytest.raises(DuckLakeError, match=error):
             again.table("t").scan(where="a >= 0 and f > 0").to_arrow()
@@ -102,26 +118,39 @@ def test_damaged_puffin_files_are_errors() -> None:
     ],
 )
 def test_footers_that_say_nothing_usable(payload: bytes) -> None:
-    content = b"PFA1" + b"PFA1" + payload + struct.pack("<iI", len(payload), 0) + b"PFA1"
     with pytest.raises(CorruptFileError):
-        read_container(content, "x")
+        read_container(_with_footer(payload), "x")
+
+
+def _container(address: LakeAddress) -> Path:
+    """The one Puffin file of a lake."""
+    (path,) = [path for path in Path(address.data_path).rglob("*.puffin") if path.read_bytes()[:4] == b"PFA1"]
+    return path
+
+
+def _with_footer(payload: bytes, vectors: bytes = b"PFA1") -> bytes:
+    """A Puffin file of everything before the footer, and what the footer says."""
+    return vectors + b"PFA1" + payload + struct.pack("<iI", len(payload), 0) + b"PFA1"
+
+
+def _change_footer(content: bytes, change: Callable[[list[dict[str, Any]]], object]) -> bytes:
+    """A Puffin file whose footer describes its vectors in another way."""
+    start = content.rindex(b"PFA1", 0, len(content) - 4)
+    footer = json.loads(content[start + 4 : -12])
+    change(footer["blobs"])
+    return _with_footer(json.dumps(footer).encode(), content[:start])
 
 
 def test_a_vector_of_another_data_file_is_refused(sqlite_address: LakeAddress) -> None:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1")
+    lake = new_lake(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.set_option("write_deletion_vectors", True)
     lake.write("t", pa.table({"a": list(range(100))}))
     lake.table("t").delete("a = 3")
     lake.table("t").delete("a = 4")
-    (path,) = [path for path in Path(sqlite_address.data_path).rglob("*.puffin") if path.read_bytes()[:4] == b"PFA1"]
-    content = path.read_bytes()
-    start = content.rindex(b"PFA1", 0, len(content) - 4) + 4
-    footer = json.loads(content[start:-12])
-    for blob in footer["blobs"]:
-        blob["properties"]["referenced-data-file"] = "another.parquet"
-    payload = json.dumps(footer).encode()
-    path.write_bytes(content[:start] + payload + struct.pack("<iI", len(payload), 0) + b"PFA1")
+    path = _container(sqlite_address)
+    other = {"referenced-data-file": "another.parquet"}
+    path.write_bytes(_change_footer(path.read_bytes(), lambda blobs: [blob["properties"].update(other) for blob in blobs]))
     with pytest.raises(CorruptFileError, match="another"):
         DuckLake.connect(sqlite_address.url).table("t").scan().to_arrow()
 
@@ -134,33 +163,27 @@ _CELLS = (
 )
 
 
-def _spoiled(content: bytes, number: int, key: str, value: object) -> bytes:
-    """A Puffin file with another value in its footer."""
-    start = content.rindex(b"PFA1", 0, len(content) - 4) + 4
-    footer = json.loads(content[start:-12])
-    blob = footer["blobs"][number]
+def _set(blob: dict[str, Any], key: str, value: object) -> None:
     *around, last = key.split(".")
     target = blob[around[0]] if around else blob
     target.pop(last) if value is _MISSING else target.update({last: value})
-    payload = json.dumps(footer).encode()
-    return content[:start] + payload + struct.pack("<iI", len(payload), 0) + b"PFA1"
 
 
 def test_every_cell_of_a_footer(sqlite_address: LakeAddress) -> None:
     """Snapshots before, between and after the deletes show the rows that they should, or an error of ours."""
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path, version="1.1")
+    lake = new_lake(sqlite_address)
     lake.set_option("data_inlining_row_limit", 0)
     lake.set_option("write_deletion_vectors", True)
     lake.write("t", pa.table({"a": list(range(100))}))
     lake.table("t").delete("a < 30")
     lake.table("t").delete("a > 90")
     wanted = dict(zip([snapshot.id for snapshot in lake.snapshots()][-3:], (100, 70, 61), strict=True))
-    (path,) = [path for path in Path(sqlite_address.data_path).rglob("*.puffin") if path.read_bytes()[:4] == b"PFA1"]
+    path = _container(sqlite_address)
     content, refused = path.read_bytes(), 0
     tables = {at: lake.table("t", at=at) for at in wanted}
     for number in (0, 1):
         for key, value in _CELLS:
-            path.write_bytes(_spoiled(content, number, key, value))
+            path.write_bytes(_change_footer(content, lambda blobs, n=number, k=key, v=value: _set(blobs[n], k, v)))
             for at, count in wanted.items():
                 try:
                     found = tables[at].scan().to_arrow().num_rows

@@ -203,9 +203,9 @@ def test_writers_that_get_in_each_others_way(lake_address: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_both_implementations_name_the_same(both: LakeAddress) -> None:
-    lake = _nested(both)
-    with second_implementation(both) as catalog:
+def test_both_implementations_name_the_same(everywhere: LakeAddress) -> None:
+    lake = _nested(everywhere)
+    with second_implementation(everywhere) as catalog:
         assert sorted(catalog.list_namespaces()) == sorted(["main", *PATHS])
         for path in PATHS:
             assert rows_of(catalog, f"{path}.orders") == sorted_rows(lake.table(f"{path}.orders").scan().to_arrow())
@@ -218,7 +218,7 @@ def test_both_implementations_name_the_same(both: LakeAddress) -> None:
     lake.table("theirs.inner.t").delete("a < 10")
     lake.create_schema("theirs.inner.ours")
     lake.write("theirs.inner.ours.t", _rows(0, 4))
-    with second_implementation(both) as catalog:
+    with second_implementation(everywhere) as catalog:
         assert len(rows_of(catalog, "theirs.inner.t")) == 20
         assert len(rows_of(catalog, "theirs.inner.ours.t")) == 4
         assert len(rows_of(catalog, "sales.europe.orders")) == 32
@@ -227,8 +227,8 @@ def test_both_implementations_name_the_same(both: LakeAddress) -> None:
     assert faults(lake) == []
 
 
-def test_catalog_rows_are_those_of_the_second_implementation(both: LakeAddress, tmp_path_factory: pytest.TempPathFactory) -> None:
-    lake = new_lake(both)
+def test_catalog_rows_are_those_of_the_second_implementation(everywhere: LakeAddress, tmp_path_factory: pytest.TempPathFactory) -> None:
+    lake = new_lake(everywhere)
     for path in PATHS[:4]:
         lake.create_schema(path)
     lake.create_table("sales.europe.t", {"a": "int64"})

@@ -13,35 +13,13 @@ from duckdb.sqltypes import DuckDBPyType
 from ducklake_core import DuckLake
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.changes import parse_changes
-from ducklake_core.format.types.data_types import DataType, DecimalType, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.types.names import split_name
 from ducklake_core.table import Table
 from tests.property.histories.conditions import condition
-from tests.property.histories.sketch import Column, TableSketch, quoted
-from tests.support.oracle import Oracle
+from tests.property.histories.sketch import Column, TableSketch
+from tests.support.oracle import Oracle, quoted, sql_type
 
 VIRTUAL = ("rowid", "snapshot_id", "filename")
-_SQL_NAMES = {
-    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "int128": "HUGEINT",
-    "uint8": "UTINYINT", "uint16": "USMALLINT", "uint32": "UINTEGER", "uint64": "UBIGINT", "uint128": "UHUGEINT",
-    "float32": "FLOAT", "float64": "DOUBLE",
-}  # fmt: skip
-
-
-def sql_type(data_type: DataType) -> str:
-    """The oracle's name of a type of ours."""
-    match data_type:
-        case PrimitiveType(name=name):
-            return _SQL_NAMES.get(name, name.upper())
-        case DecimalType(precision=precision, scale=scale):
-            return f"DECIMAL({precision},{scale})"
-        case ListType(element=element):
-            return f"{sql_type(element.type)}[]"
-        case MapType(key=key, value=value):
-            return f"MAP({sql_type(key.type)}, {sql_type(value.type)})"
-        case StructType(fields=fields):
-            return "STRUCT(" + ", ".join(f"{quoted(field.name)} {sql_type(field.type)}" for field in fields) + ")"
-    raise AssertionError(data_type)
 
 
 def at_snapshot(at: int | datetime | None) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.property.histories.sketch import Column, TableSketch, quoted
+from tests.property.histories.sketch import Column, TableSketch
 from tests.property.histories.values import literal
+from tests.support.oracle import quoted
 
 _UNORDERED = ("struct", "list", "map", "json", "interval")
 

@@ -6,8 +6,9 @@ from random import Random
 
 from duckdb.sqltypes import DuckDBPyType
 
-from tests.property.histories.sketch import Column, LakeSketch, TableSketch, quoted
+from tests.property.histories.sketch import Column, LakeSketch, TableSketch
 from tests.property.histories.values import column_type, constant
+from tests.support.oracle import quoted
 
 COLUMN_NAMES = ("a", "b", "c", "d", "key", "Val", "two words", "ü", "select", 'q"q', "e", "f", "g", "h")
 TABLE_NAMES = ("t", "u", "v w", "Ä", "w")

@@ -23,9 +23,9 @@ from ducklake_core.maintenance.steps import MaintenanceResult
 from tests.property.histories.actions import FOLDER, Action, Reattach, Sql, Upkeep, Write, script
 from tests.property.histories.comparison import compare_listing, compare_table, differences, remember, tables_at
 from tests.property.histories.divergences import ReferenceBrokeError, reference_failure
-from tests.property.histories.sketch import TableSketch, look, quoted
+from tests.property.histories.sketch import TableSketch, look
 from tests.property.histories.steps import first_steps, next_in_transaction, next_step
-from tests.support.oracle import LakeAddress, Oracle, attached
+from tests.support.oracle import LakeAddress, Oracle, attached, quoted
 from tests.support.scans import counted
 
 NOT_COMPARED = -1

@@ -7,8 +7,9 @@ from random import Random
 from tests.property.histories.actions import FOLDER, Action, Sql, Write
 from tests.property.histories.conditions import condition
 from tests.property.histories.definitions import free_table_name
-from tests.property.histories.sketch import Column, LakeSketch, TableSketch, quoted
+from tests.property.histories.sketch import Column, LakeSketch, TableSketch
 from tests.property.histories.values import literal
+from tests.support.oracle import quoted
 
 
 def few_rows(draw: Random, columns: tuple[Column, ...]) -> str:

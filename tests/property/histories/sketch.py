@@ -8,11 +8,7 @@ from dataclasses import dataclass
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
-from tests.support.oracle import Oracle
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+from tests.support.oracle import Oracle, quoted
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.property.histories.later_version import Version, go_on
 from tests.property.histories.on_spark import compare_on_spark
 from tests.property.histories.play import NOT_COMPARED, Lake, live
-from tests.support.oracle import READS, LakeAddress, sqlite_lake
+from tests.support.oracle import READS, LakeAddress, file_lake
 from tests.support.postgres import PostgresServer
 
 if TYPE_CHECKING:
@@ -29,8 +29,10 @@ def places(request: pytest.FixtureRequest) -> Iterator[Places]:
     """A new lake on a kind of catalog; Hypothesis wants fixtures that live longer than one example."""
 
     def place(kind: str, folder: Path) -> LakeAddress:
+        if kind != "postgresql":
+            return file_lake(kind, folder)
         server: PostgresServer = request.getfixturevalue("postgres")
-        return sqlite_lake(folder) if kind == "sqlite" else server.lake(folder)
+        return server.lake(folder)
 
     return place
 
@@ -68,7 +70,7 @@ def live_through(places: Places, kind: str, version: Version, seeds: list[int], 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "duckdb"])
 @pytest.mark.some(1)
 def test_short_histories(places: Places, kind: str, version: Version) -> None:
     compared = []
@@ -85,7 +87,7 @@ def test_short_histories(places: Places, kind: str, version: Version) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "duckdb"])
 def test_long_histories(places: Places, kind: str, version: Version) -> None:
     """New ones in every run; a failure prints the seeds, the actions, and how to see it again."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ducklake_core import DuckLake
-from tests.property.hostile_catalogs.spoiled import SpoiledLake, build
+from tests.property.hostile_catalogs.spoiled import SpoiledLake, build, sqlite_copy
 from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer
 
@@ -29,7 +29,7 @@ def postgres_template(tmp_path_factory: pytest.TempPathFactory, postgres: Postgr
 def spoiled(request: pytest.FixtureRequest, tmp_path: Path) -> SpoiledLake:
     """A copy of the lake that the test may spoil, on each catalog database."""
     if request.param == "sqlite":
-        return _sqlite_copy(request.getfixturevalue("sqlite_template"), tmp_path)
+        return sqlite_copy(request.getfixturevalue("sqlite_template"), tmp_path)
     server: PostgresServer = request.getfixturevalue("postgres")
     template: LakeAddress = request.getfixturevalue("postgres_template")
     address = server.lake(tmp_path, template=template)
@@ -39,13 +39,7 @@ def spoiled(request: pytest.FixtureRequest, tmp_path: Path) -> SpoiledLake:
 @pytest.fixture
 def spoiled_sqlite(sqlite_template: LakeAddress, tmp_path: Path) -> SpoiledLake:
     """The copy in SQLite, for what only its untyped cells can hold."""
-    return _sqlite_copy(sqlite_template, tmp_path)
-
-
-def _sqlite_copy(template: LakeAddress, folder: Path) -> SpoiledLake:
-    address = sqlite_lake(folder)
-    shutil.copy(template.url.removeprefix("sqlite:///"), address.url.removeprefix("sqlite:///"))
-    return SpoiledLake(address).moved_from(template)
+    return sqlite_copy(sqlite_template, tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -74,4 +68,4 @@ def template_1_1(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
 @pytest.fixture
 def spoiled_1_1(template_1_1: LakeAddress, tmp_path: Path) -> SpoiledLake:
     """The copy in version 1.1."""
-    return _sqlite_copy(template_1_1, tmp_path)
+    return sqlite_copy(template_1_1, tmp_path)

@@ -12,7 +12,7 @@ import duckdb
 from sqlalchemy import create_engine
 
 from ducklake_core import DuckLake
-from tests.support.oracle import LakeAddress, attached
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 Row = dict[str, Any]
 
@@ -122,3 +122,10 @@ class SpoiledLake:
         assert self.rows() == ROWS
         for where, holds in FILTERS.items():
             assert self.rows(where) == [row for row in ROWS if holds(row)], where
+
+
+def sqlite_copy(template: LakeAddress, folder: Path) -> SpoiledLake:
+    """A copy of a lake with a SQLite catalog."""
+    address = sqlite_lake(folder)
+    shutil.copy(template.url.removeprefix("sqlite:///"), address.url.removeprefix("sqlite:///"))
+    return SpoiledLake(address).moved_from(template)

@@ -29,7 +29,7 @@ from tests.property.machine.changes import (
 from tests.property.machine.model import LakeModel, TableModel, frame
 from tests.property.machine.peers import UPKEEP, peer
 from tests.support.backups import Backup
-from tests.support.oracle import READS, LakeAddress, sqlite_lake
+from tests.support.oracle import READS, LakeAddress, file_lake
 from tests.support.postgres import PostgresServer
 
 NAMES = ("a", "b")
@@ -48,13 +48,14 @@ class LakeMachine(RuleBasedStateMachine):
     """Two tables, changed by us and by another: DuckDB, where it knows the version of the lake."""
 
     server: ClassVar[PostgresServer | None] = None
+    backend: ClassVar[str] = "sqlite"
     version: ClassVar[Literal["1.0", "1.1"]] = "1.0"
 
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="lake-machine-")))
-        self.address: LakeAddress = sqlite_lake(folder) if self.server is None else self.server.lake(folder)
+        self.address: LakeAddress = file_lake(self.backend, folder) if self.server is None else self.server.lake(folder)
         self.lake = DuckLake.create(self.address.url, data_path=self.address.data_path, version=self.version)
         self.stack.callback(self.lake.close)
         self.peer = self.stack.enter_context(peer(self.address, self.version))
@@ -194,6 +195,7 @@ class LakeMachine(RuleBasedStateMachine):
 
     @rule()
     def somebody_saves_the_catalog(self) -> None:
+        self.peer.forget()
         self.saved = Backup(address=self.address), self.model, dict(self.history)
 
     @rule()

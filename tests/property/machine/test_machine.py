@@ -11,13 +11,13 @@ from tests.support.postgres import PostgresServer
 
 _QUIET = list(HealthCheck)
 # A history that fails is printed; making it shorter would take minutes.
-_PLACES = [(backend, version) for version in ("1.0", "1.1") for backend in ("sqlite", "postgresql")]
+_PLACES = [(backend, version) for version in ("1.0", "1.1") for backend in ("sqlite", "postgresql", "duckdb")]
 _PHASES = (Phase.explicit, Phase.generate)
 
 
 def _run(backend: str, version: str, request: pytest.FixtureRequest, **how: int) -> None:
     server: PostgresServer | None = request.getfixturevalue("postgres") if backend == "postgresql" else None
-    machine = type("Machine", (LakeMachine,), {"server": server, "version": version})
+    machine = type("Machine", (LakeMachine,), {"server": server, "backend": backend, "version": version})
     run_state_machine_as_test(
         machine, settings=settings(deadline=None, suppress_health_check=_QUIET, database=None, derandomize=True, **how)
     )

@@ -15,7 +15,7 @@ from ducklakepy.expressions import col
 from ducklakepy.types import parse_primitive_type
 
 from ducklake_core import DuckLake
-from tests.support.ducklakepy_lake import faults, second_implementation, sorted_rows
+from tests.support.ducklakepy_lake import BACKENDS, faults, second_implementation, sorted_rows
 from tests.support.oracle import LakeAddress
 
 _TYPES: dict[str, pa.DataType] = {"int64": pa.int64(), "varchar": pa.string(), "float64": pa.float64(), "date": pa.date32()}
@@ -30,13 +30,11 @@ class Turns:
         address: Where the lake is made.
         version: Its version at first.
         seed: Of everything that happens.
-        alone: Whether the second implementation cannot open such a catalog.
     """
 
-    def __init__(self, address: LakeAddress, version: str, seed: int, *, alone: bool = False) -> None:
+    def __init__(self, address: LakeAddress, version: str, seed: int) -> None:
         self.address = address
         self.draw = Random(seed)
-        self.alone = alone
         self.lake = DuckLake.create(address.url, data_path=address.data_path, version=version)  # type: ignore[arg-type]
         self.lake.set_option("data_inlining_row_limit", self.draw.choice((0, 5, 10)))
         self.lake.set_option("write_deletion_vectors", self.draw.random() < 0.5)
@@ -69,7 +67,7 @@ class Turns:
         ours = [self._append, self._append, self._append, self._delete, self._update, self._add, self._rename, self._drop, self._keep_up]
         ours += [self._overwrite] + ([self._migrate] if self.lake.info.version == "1.0" and len(self.done) > 5 else [])
         theirs = [self._their_append, self._their_append, self._their_delete, self._their_update, self._their_add, self._their_upkeep]
-        return ours if self.alone else ours + theirs
+        return ours + theirs
 
     def _remember(self) -> None:
         self.history[self.lake.snapshots()[-1].id] = (list(self.columns), deepcopy(self.rows))
@@ -184,7 +182,7 @@ class Turns:
             self.history = {number: state for number, state in self.history.items() if number not in chosen}
 
     def _migrate(self) -> None:
-        if self.alone or self.draw.random() < 0.5:
+        if self.address.backend not in BACKENDS or self.draw.random() < 0.5:
             self.done.append("migrate")
             self.lake.migrate("1.1")
         else:
@@ -246,8 +244,6 @@ class Turns:
         found = self.lake.table(self.name, at=snapshot).scan().to_arrow()
         assert found.column_names == columns, snapshot
         assert sorted_rows(found) == wanted, snapshot
-        if self.alone:
-            return
         with second_implementation(self.address) as catalog:
             try:
                 theirs = catalog.load_table(self.name, snapshot=catalog.snapshot_by_id(snapshot)).to_arrow()
