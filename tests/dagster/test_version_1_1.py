@@ -137,7 +137,7 @@ def test_key_prefixes_of_any_depth(run: Run, lake_resource: DuckLakeResource, sq
     assert lake.table("reads").scan().count() == 2
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_checks_of_tables_with_deletion_vectors(run: Run, filled: DuckLake) -> None:
     filled.set_option("data_inlining_row_limit", 0)
     filled.set_option("write_deletion_vectors", True)

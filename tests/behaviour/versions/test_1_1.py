@@ -316,10 +316,10 @@ def test_a_vector_is_written_again_for_a_later_snapshot(sqlite_address: LakeAddr
         assert len(rows_of(catalog, "main.t")) == 167_999
 
 
-def test_variants_that_others_have_inlined_are_read(everywhere: LakeAddress) -> None:
-    lake = new_lake(everywhere)
+def test_variants_that_others_have_inlined_are_read(both: LakeAddress) -> None:
+    lake = new_lake(both)
     lake.create_table("t", {"a": "int64", "v": "variant"})
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(both) as catalog:
         rows = lake.table("t").scan().to_arrow().schema
         assert rows.names == ["a", "v"]
         values = pa.table({"a": [1, 2], "v": pa.array([_variant(7), None], pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))})
@@ -330,7 +330,7 @@ def test_variants_that_others_have_inlined_are_read(everywhere: LakeAddress) -> 
     assert [None if row["v"] is None else bytes(row["v"]["value"]) for row in found] == [_variant(7)["value"], None]
     lake.flush_inlined_data()
     assert lake.table("t").scan().to_arrow().to_pylist() == found
-    with second_implementation(everywhere) as catalog:
+    with second_implementation(both) as catalog:
         assert len(rows_of(catalog, "main.t")) == 2
 
 

@@ -71,6 +71,7 @@ def live_through(places: Places, kind: str, version: Version, seeds: list[int], 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "duckdb"])
+@pytest.mark.slow_on("duckdb")
 @pytest.mark.some(1)
 def test_short_histories(places: Places, kind: str, version: Version) -> None:
     compared = []

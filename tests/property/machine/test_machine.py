@@ -24,6 +24,7 @@ def _run(backend: str, version: str, request: pytest.FixtureRequest, **how: int)
 
 
 @pytest.mark.parametrize(("backend", "version"), _PLACES)
+@pytest.mark.slow_on("duckdb")
 @pytest.mark.some(1)
 def test_short_runs(backend: str, version: str, request: pytest.FixtureRequest) -> None:
     _run(backend, version, request, max_examples=3, stateful_step_count=12)
