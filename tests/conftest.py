@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.support.azure import AzureServer
+    from tests.support.mysql import MySQLServer
     from tests.support.object_stores import ObjectStore
     from tests.support.s3 import S3Server
 
@@ -42,22 +43,31 @@ def postgres() -> Iterator[PostgresServer]:
     server.stop()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def mysql() -> Iterator[MySQLServer]:
+    """The MariaDB server of this test run."""
+    from tests.support.mysql import mysql_server
+
+    with mysql_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
 def lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
     """A place for a new lake, on either kind of catalog database: a file, or a server; nothing is created yet."""
     return _new_place(request, tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "duckdb"])
+@pytest.fixture(params=["sqlite", "postgresql", "duckdb", "mysql"])
 def every_lake_address(request: pytest.FixtureRequest, tmp_path: Path) -> LakeAddress:
     """Likewise on all catalog databases. Folders that test what differs between them make this their ``lake_address``."""
     return _new_place(request, tmp_path)
 
 
 def _new_place(request: pytest.FixtureRequest, folder: Path) -> LakeAddress:
-    if request.param != "postgresql":
+    if request.param not in selection.ASKED_FOR_BY:
         return file_lake(request.param, folder)
-    server: PostgresServer = request.getfixturevalue("postgres")
+    server: PostgresServer | MySQLServer = request.getfixturevalue(selection.ASKED_FOR_BY[request.param])
     return server.lake(folder)
 
 

@@ -9,9 +9,9 @@ from zlib import crc32
 import pytest
 
 # Fixtures that start Spark or a server; whatever uses one of them, directly or through another fixture, is no fast test.
-SERVERS = frozenset({"spark", "connect", "postgres", "s3", "azure", "gcs", "dagster_dev"})
+SERVERS = frozenset({"spark", "connect", "postgres", "mysql", "s3", "azure", "gcs", "dagster_dev"})
 # Parameters by which a test asks for such a fixture while it runs.
-ASKED_FOR_BY = {"postgresql": "postgres", "s3": "s3", "azure": "azure", "gcs": "gcs"}
+ASKED_FOR_BY = {"postgresql": "postgres", "mysql": "mysql", "s3": "s3", "azure": "azure", "gcs": "gcs"}
 
 CATALOGS = ("sqlite", "postgresql", "duckdb")
 NOT_FAST = ("property", "faults", "concurrency", "spark")

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.database.connections import Database, classify
+from ducklake_core.catalog.database.failures import waited_in_vain
 from ducklake_core.catalog.database.retries import COMMIT_RETRIES, RetryPolicy
 from ducklake_core.catalog.database.statements import PlainStatements
-from ducklake_core.catalog.database.writer_queue import Turn, waited_in_vain
+from ducklake_core.catalog.database.writer_queue import Turn
 from ducklake_core.catalog.writing.head import Head, HeadRequest, expired_among, read_head, snapshots_mentioning
 from ducklake_core.catalog.writing.row_locks import wait_for_rows
 from ducklake_core.catalog.writing.writer import apply_changes
@@ -202,7 +203,7 @@ class _Run:
             self._judge_unanswered(head)
             _refuse_conflict(transaction, head)
             transaction = self._transaction = self._with_snapshot_id(transaction, head.snapshot.id + 1)
-            self._trying = resolve(transaction, head)
+            self._trying = resolve(transaction, head, self._database.definitions.new_suffix())
             apply_changes(statements, self._database, self._trying.changes)
             # Until here whatever ends the block, an interrupt too, takes everything back.
             self._at_commit = True

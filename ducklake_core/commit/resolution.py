@@ -59,8 +59,13 @@ class Resolution:
     ids: Mapping[int, int]
 
 
-def resolve(transaction: CommitRequest, head: Head) -> Resolution:
+def resolve(transaction: CommitRequest, head: Head, suffix: str = "") -> Resolution:
     """The snapshot and the catalog rows that the transaction becomes on top of the head.
+
+    Args:
+        transaction: What is to be committed.
+        head: The newest snapshot, as this attempt has read it.
+        suffix: What the names of tables of inlined rows end in that it makes.
 
     Raises:
         UsageError: Compaction together with other changes, which no DuckLake snapshot can say.
@@ -68,7 +73,7 @@ def resolve(transaction: CommitRequest, head: Head) -> Resolution:
     kinds = {type(action) if isinstance(action, MergeFiles | FlushInlined | RewriteFiles) else None for action in transaction.actions}
     if len(kinds) > 1:
         raise UsageError("a transaction either compacts files or makes other changes, never both")
-    builder = SnapshotBuilder(transaction, head)
+    builder = SnapshotBuilder(transaction, head, suffix)
     for action in transaction.actions:
         match action:
             case CreateSchema() | DropSchema() | TagSchema() | CreateTable() | AlterTable() | DropTable():

@@ -35,6 +35,7 @@ class SnapshotBuilder:
         ids: Real ids of the schemas and tables that the transaction creates, by their negative local ids.
         new_specs: Partition ids of the specs that it creates, by table id.
         first_row_ids: Row ids at which new tables begin.
+        inlined_suffix: What the names of its tables of inlined rows end in.
         schema_changed: Whether a catalog object changes, which moves the schema version.
         data_changed: Whether rows or files change, which moves the next file id.
         endings: Changes to rows that exist, made before the inserts; ``creations`` are made after them, then ``inlined_inserts``,
@@ -48,6 +49,7 @@ class SnapshotBuilder:
 
     transaction: CommitRequest
     head: Head
+    inlined_suffix: str = ""
     next_catalog_id: int = field(init=False)
     next_file_id: int = field(init=False)
     schema_changed: bool = False
@@ -147,7 +149,7 @@ class SnapshotBuilder:
     def new_inlined_table(self, table_id: int, schema: Schema) -> str:
         """A fresh table for inlined rows of these columns: its name. One in a transaction and table, with the columns given last."""
         known = self.inlined_tables.get(table_id)
-        name = known or inlined_data_name(table_id, self.schema_version)
+        name = known or f"{inlined_data_name(table_id, self.schema_version)}{self.inlined_suffix}"
         if known is None:
             self.schema_changed = True
             self.inlined_tables[table_id] = name

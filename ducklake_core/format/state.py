@@ -13,7 +13,7 @@ from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.types.message_text import one_line
 from ducklake_core.format.types.names import split_path
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, format_version
+from ducklake_core.format.versions import DEFAULT_VERSION, USUAL_LIMITS, FormatVersion, InlinedLimits, format_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,7 @@ class LakeInfo:
         encrypted: Whether data files are encrypted.
         created_by: What created the catalog.
         stored_data_path: The data path as the catalog has it, None when that does not matter.
+        inlined_limits: Which tables of inlined rows the catalog's database takes.
         allowed_paths: Places beside the data path that the user of this session lets the catalog name (format/files/locations.py).
     """
 
@@ -82,12 +83,13 @@ class LakeInfo:
     encrypted: bool
     created_by: str | None = None
     stored_data_path: str | None = None
+    inlined_limits: InlinedLimits = USUAL_LIMITS
     allowed_paths: tuple[str, ...] = ()
 
     @property
     def format_version(self) -> FormatVersion:
         """What its version has."""
-        return format_version(self.version)
+        return replace(format_version(self.version), inlined_limits=self.inlined_limits)
 
     def checked_location(self, path: str, what: str, **details: object) -> str:
         """A full path, unless it is one that this lake has no business to name.

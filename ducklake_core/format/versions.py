@@ -24,6 +24,22 @@ class InlinedColumns:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InlinedLimits:
+    """Which tables of inlined rows a lake may have, whatever its version is: that depends on the catalog's database.
+
+    Attributes:
+        most_columns: How many columns one has at most: PostgreSQL takes 1600, SQLite 2000, and DuckDB fails beyond.
+        plain_names: Whether names of columns have to differ by more than case and accents, and have no character beyond U+FFFF.
+    """
+
+    most_columns: int = 1600
+    plain_names: bool = False
+
+
+USUAL_LIMITS = InlinedLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FormatVersion:
     """A version of the format.
 
@@ -39,6 +55,7 @@ class FormatVersion:
         epoch_transforms: Whether partition keys may count years, months, days and hours since 1970.
         null_type: Whether a column may be of type ``null``.
         shared_deletion_vectors: Whether a Puffin file may hold the deletes of several snapshots.
+        inlined_limits: What the catalog's database takes.
     """
 
     name: str
@@ -52,6 +69,7 @@ class FormatVersion:
     epoch_transforms: bool = False
     null_type: bool = False
     shared_deletion_vectors: bool = False
+    inlined_limits: InlinedLimits = USUAL_LIMITS
 
     def __str__(self) -> str:
         return self.name

@@ -91,6 +91,9 @@ class Attachment:
             self.is_there = True
         return self.own
 
+    def end(self) -> None:
+        """Nobody asks for it any more."""
+
     def give_up(self) -> None:
         if self.is_there:
             self.own.execute("USE memory")
@@ -146,7 +149,7 @@ def attached(
     if before is not None:
         before(connection)
     clean = False
-    lake = Attachment(connection, f"ATTACH '{address.attach}' AS lake {address.options(options)}")
+    lake = _attachment(connection, address, options)
     if address.backend == "duckdb":
         for other in _holders:
             other.give_up()
@@ -159,10 +162,19 @@ def attached(
     finally:
         if lake in _holders:
             _holders.remove(lake)
+        lake.end()
         if clean:
             _idle.append(connection)
         else:
             connection.close()
+
+
+def _attachment(connection: duckdb.DuckDBPyConnection, address: LakeAddress, options: str) -> Attachment:
+    if address.backend == "mysql":
+        from tests.support.mysql_copy import copied
+
+        return copied(connection, address, options)
+    return Attachment(connection, f"ATTACH '{address.attach}' AS lake {address.options(options)}")
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> list[object]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from sqlalchemy import Connection, insert, inspect, select
-from sqlalchemy.schema import CreateSchema
+from sqlalchemy.schema import CreateSchema, CreateTable
 
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.indexes import create_indexes
@@ -58,7 +58,14 @@ def create_catalog(
         raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
     full = with_slash(path)
     database.follow(version)
-    info = LakeInfo(version=version.name, data_path=full, encrypted=encrypted, created_by=_created_by(), stored_data_path=full)
+    info = LakeInfo(
+        version=version.name,
+        data_path=full,
+        encrypted=encrypted,
+        created_by=_created_by(),
+        stored_data_path=full,
+        inlined_limits=database.abilities.inlined_limits,
+    )
     for attempt in range(_CREATE_ATTEMPTS):
         try:
             if database.abilities.is_file and not database.exists():
@@ -96,21 +103,54 @@ def open_or_create(connect: Callable[[], Opened], create: Callable[[], Opened]) 
 
 
 def _create(database: Database, info: LakeInfo, *, indexes: bool) -> None:
+    indexes = indexes and database.abilities.has_useful_indexes
+    if database.abilities.commits_at_ddl:
+        # Tables without rows are no lake: the first snapshot, of which there can be one, decides whose lake it is.
+        database.definitions.make_all(lambda connection: _create_missing_tables(connection, database, indexes=indexes))
+        with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
+            _insert_first_rows(connection, database, info)
+        return
     # Another creator is waited for: it has the tables then.
     with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
-        _create_tables(connection, database, info)
-        if indexes and database.abilities.has_useful_indexes:
+        _create_tables(connection, database)
+        _insert_first_rows(connection, database, info)
+        if indexes:
             create_indexes(connection, database.tables)
 
 
-def _create_tables(connection: Connection, database: Database, info: LakeInfo) -> None:
+def _create_tables(connection: Connection, database: Database) -> None:
     tables = database.tables
-    inspector = inspect(connection)
-    if inspector.has_table(tables["metadata"].name, schema=tables.schema):
-        raise AlreadyExistsError(f"the catalog {database.address} holds a lake already; connect to it instead")
-    if tables.schema is not None and not inspector.has_schema(tables.schema):
+    _refuse_second_lake(connection, database)
+    if tables.schema is not None and not inspect(connection).has_schema(tables.schema):
         connection.execute(CreateSchema(tables.schema))
     tables.metadata.create_all(connection, checkfirst=False)
+
+
+def _create_missing_tables(connection: Connection, database: Database, *, indexes: bool) -> None:
+    tables = database.tables
+    _refuse_second_lake(connection, database)
+    for table in tables.values():
+        connection.execute(CreateTable(table, if_not_exists=True))
+    differences = read_layout(connection, tables.schema, database.version.name).differences(database.version)
+    if differences:
+        raise CatalogError(
+            f"the database {database.address} holds an unfinished catalog of another version ({differences[0]}): drop its tables, or name "
+            "another database"
+        )
+    if indexes:
+        create_indexes(connection, tables)
+
+
+def _refuse_second_lake(connection: Connection, database: Database) -> None:
+    metadata = database.tables["metadata"]
+    if not inspect(connection).has_table(metadata.name, schema=metadata.schema):
+        return
+    if not database.abilities.commits_at_ddl or connection.execute(select(metadata.c.key).limit(1)).first() is not None:
+        raise AlreadyExistsError(f"the catalog {database.address} holds a lake already; connect to it instead")
+
+
+def _insert_first_rows(connection: Connection, database: Database, info: LakeInfo) -> None:
+    tables = database.tables
     first = {"snapshot_id": 0, "schema_version": 0, "next_catalog_id": 1, "next_file_id": 0}
     connection.execute(insert(tables["snapshot"]), first | {"snapshot_time": database.now(connection)})
     connection.execute(insert(tables["snapshot_changes"]), {"snapshot_id": 0, "changes_made": 'created_schema:"main"'})
@@ -169,6 +209,7 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
         encrypted=settings.get("encrypted") == "true",
         created_by=settings.get("created_by"),
         stored_data_path=stored,
+        inlined_limits=database.abilities.inlined_limits,
     )
 
 
@@ -185,7 +226,10 @@ def _read_settings(database: Database) -> Mapping[str, str]:
             query = select(metadata.c.key, metadata.c.value)
             if "scope" in {column["name"] for column in inspect(connection).get_columns(metadata.name, schema=metadata.schema)}:
                 query = query.where(metadata.c.scope.is_(None))
-            return {row.key: row.value for row in connection.execute(query)}
+            found = {row.key: row.value for row in connection.execute(query)}
+        if not found and database.abilities.commits_at_ddl:
+            raise NotALakeError(f"the database {database.address} holds the tables of a lake that was never finished; {_NEW_LAKE}")
+        return found
     except CatalogError as error:
         if error.details.get("sqlite_error") == "SQLITE_NOTADB":
             raise NotALakeError(f"the file of {database.address} is no SQLite database, so it holds no DuckLake catalog") from error

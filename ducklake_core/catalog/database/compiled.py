@@ -40,7 +40,8 @@ def _by_kind(key: tuple[Any, ...]) -> tuple[Any, ...]:
 def _kind(dialect: Dialect) -> tuple[object, ...]:
     """All in which two dialects of this library can differ: what they have found out about their server."""
     escapes = getattr(dialect, "_backslash_escapes", None)
-    return type(dialect), dialect.server_version_info, dialect.default_schema_name, dialect.max_identifier_length, escapes
+    is_mariadb = getattr(dialect, "is_mariadb", None)
+    return type(dialect), is_mariadb, dialect.server_version_info, dialect.default_schema_name, dialect.max_identifier_length, escapes
 
 
 _of_this_process = CompiledStatements(_MOST)

@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Dialect, Engine, create_engine, event, func, pool, true
+from sqlalchemy import ColumnElement, Connection, Dialect, Engine, event, pool
 from sqlalchemy import select as sql_select
-from sqlalchemy.dialects import registry
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
-from ducklake_core.catalog.database.compiled import shared_texts
+from ducklake_core.catalog.database.access import Access
+from ducklake_core.catalog.database.definitions import Definitions, attach
 from ducklake_core.catalog.database.earlier_tables import earlier_tables
 from ducklake_core.catalog.database.failures import Failure, classify, wrapped
-from ducklake_core.catalog.database.pipelines import has_pipelines, in_pipeline, raw_connection
-from ducklake_core.catalog.database.server_connections import check_alive, note_idle, open_patiently
-from ducklake_core.catalog.database.sqlite_file import sqlite_engine
+from ducklake_core.catalog.database.file_access import DuckDBAccess, SqliteAccess
+from ducklake_core.catalog.database.mysql_access import MySQLAccess
+from ducklake_core.catalog.database.pipelines import in_pipeline, raw_connection
+from ducklake_core.catalog.database.postgres_access import PostgresAccess
 from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Question, Statements
 from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.database.url import CatalogAddress
@@ -35,10 +36,9 @@ from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion, migrat
 
 __all__ = ["Database", "Failure", "classify"]
 
-READ_BUSY_SECONDS = 10.0
-WRITE_BUSY_SECONDS = 1.0
-
-registry.register("duckdb.ducklake", "ducklake_core.catalog.database.duckdb_dialect", "DuckDBDialect")
+WRITE_LOCK_SECONDS = 1.0
+"""How long a transaction that writes waits for a lock of others on a server."""
+_ACCESS: dict[str, Access] = {"sqlite": SqliteAccess(), "duckdb": DuckDBAccess(), "postgresql": PostgresAccess(), "mysql": MySQLAccess()}
 
 
 class Database:
@@ -56,7 +56,9 @@ class Database:
     def __init__(self, address: CatalogAddress, *, pool_size: int = 2, connect_timeout: int = 10, read_only: bool = False) -> None:
         self.address = address
         self.read_only = read_only
+        self._access = _ACCESS[address.url.get_backend_name()]
         self.abilities: Abilities = abilities_of(address.engine_url.get_dialect()())
+        self.definitions = Definitions(self.abilities, self._beside)
         self.layout: Layout | None = None
         self.version: FormatVersion
         self.tables: CatalogTables
@@ -79,7 +81,7 @@ class Database:
     def follow(self, version: FormatVersion, layout: Layout | None = None) -> None:
         """Use the tables of a version: as they were found (``layout``) where it can only be read, else as the format has them."""
         schema = self.address.metadata_schema or self.abilities.default_schema
-        self.version = version
+        self.version = version = replace(version, inlined_limits=self.abilities.inlined_limits)
         self.layout = layout
         self._known_statements = {}
         self.tables = metadata_tables(schema, version) if layout is None else earlier_tables(schema, layout)
@@ -119,7 +121,7 @@ class Database:
             CatalogVersionError: Someone migrated the catalog since it was opened.
             CatalogError: It refused a statement.
         """
-        options = self._read_options
+        options = self._access.read_options
         try:
             with self._transaction(options) as connection:
                 if self.layout is not None:
@@ -131,14 +133,7 @@ class Database:
             self._check_not_migrated(error, options)
             raise
 
-    @property
-    def _read_options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"ducklake_write": False, "ducklake_busy": READ_BUSY_SECONDS}
-        if self.abilities.concurrent_writers:
-            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        return options
-
-    def _check_not_migrated(self, error: CatalogError, options: dict[str, Any]) -> None:
+    def _check_not_migrated(self, error: CatalogError, options: Mapping[str, Any]) -> None:
         """Find out whether a statement was refused because the catalog has the tables of another version by now."""
         if isinstance(error, CatalogVersionError) or not isinstance(error.__cause__, SQLAlchemyError) or classify(error) != "fatal":
             return
@@ -160,7 +155,7 @@ class Database:
             CatalogVersionError: Someone migrated the catalog since it was opened.
             CatalogError: It refused a statement.
         """
-        if not self.abilities.concurrent_writers or not has_pipelines():
+        if not self._access.is_pipelined:
             with self.read() as connection:
                 plain = PlainStatements(connection, self._known_statements)
                 return [plain.ask(*question)() for question in questions]
@@ -185,7 +180,7 @@ class Database:
             cause = DBAPIError(None, None, error)
             found = wrapped(cause, str(self.address), self.address.secrets)
             found.__cause__ = cause
-            self._check_not_migrated(found, self._read_options)
+            self._check_not_migrated(found, self._access.read_options)
             raise found from cause
 
     @property
@@ -208,16 +203,16 @@ class Database:
         check_same_version(found, self.version)
 
     @contextmanager
-    def write(self, *, migrating: bool = False, creating: bool = False, patience: float = WRITE_BUSY_SECONDS) -> Iterator[Connection]:
+    def write(self, *, migrating: bool = False, creating: bool = False, patience: float = WRITE_LOCK_SECONDS) -> Iterator[Connection]:
         """A transaction that commits when the block ends and rolls back when it raises.
 
         In a file it holds the one write lock from the start. The wait for that lock is short, as is the wait for any lock of others
-        on PostgreSQL, where writers queue behind one that waits; repeating is up to the caller. Use :func:`classify` on what is raised.
+        on a server, where writers queue behind one that waits; repeating is up to the caller. Use :func:`classify` on what is raised.
 
         Args:
             migrating: Whether the catalog may be of another version.
             creating: Whether there is no catalog yet.
-            patience: Seconds to wait for locks on PostgreSQL; a migration, which no writer may run beside, waits for ever.
+            patience: Seconds to wait for locks on a server; a migration, which no writer may run beside, waits for ever.
 
         Raises:
             CatalogVersionError: The catalog has an earlier version, or was migrated since it was opened.
@@ -228,15 +223,14 @@ class Database:
         self.check_not_read_only()
         if not migrating:
             self.check_writable()
-        options: dict[str, Any] = {"ducklake_write": True, "ducklake_busy": WRITE_BUSY_SECONDS}
-        if self.abilities.concurrent_writers:
-            options |= {"isolation_level": "READ COMMITTED"}
-        with self._transaction(options) as connection:
-            if self.abilities.concurrent_writers and not migrating:
-                connection.execute(sql_select(func.set_config("lock_timeout", f"{patience * 1000:.0f}ms", true())))
+        with self.definitions.around() as scope, self._transaction(self._access.write_options) as connection:
+            attach(connection, scope)
+            if not migrating:
+                self._access.limit_waits(connection, patience)
             if not migrating and not creating:
                 self.check_version(self._stored_version(connection))
             yield connection
+            scope.at_commit = True
             try:
                 connection.commit()
             except SQLAlchemyError as error:
@@ -247,7 +241,8 @@ class Database:
         """A write transaction for one commit, as :meth:`write` is one, of few and quick statements.
 
         On PostgreSQL the statements go through a pipeline: one wait for what is asked at first, one for everything else and COMMIT.
-        Writers of this library take turns there, by an advisory lock that nobody else looks at, so that they do not collide.
+        Writers of this library take turns on servers, so that they do not collide: on PostgreSQL by an advisory lock that nobody else
+        looks at, on MySQL by the lock of one row.
 
         Args:
             turn: How this attempt gets its turn.
@@ -257,9 +252,11 @@ class Database:
             CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
             CatalogError: The database refused a statement.
         """
-        if not self.abilities.concurrent_writers or not has_pipelines():
+        if not self._access.is_pipelined:
             with self.write() as connection:
-                yield PlainStatements(connection, self._known_statements)
+                plain = self.definitions.statements(connection, self._known_statements)
+                self._access.take_turn(plain, self.tables, turn)
+                yield plain
             return
         self.check_writable()
         import psycopg
@@ -283,16 +280,15 @@ class Database:
         """The database's clock, in UTC; this machine's where the database has none."""
         if not self.abilities.has_clock:
             return datetime.now(UTC)
-        found: datetime = connection.execute(sql_select(func.clock_timestamp())).scalar_one()
-        return found.astimezone(UTC)
+        return in_utc(connection.execute(sql_select(self.clock())).scalar_one())
+
+    def clock(self) -> ColumnElement[Any]:
+        """The database's clock as a part of a statement, see :func:`in_utc`; NULL where the database has none."""
+        return self._access.clock()
 
     def exists(self) -> bool:
         """Whether a file database is there; server databases are asked by connecting."""
         return not self.abilities.is_file or Path(str(self.address.url.database)).exists()
-
-    @property
-    def _is_duckdb(self) -> bool:
-        return self.address.url.get_backend_name() == "duckdb"
 
     def close(self) -> None:
         """Close pooled connections. The database can be used again afterwards."""
@@ -310,7 +306,14 @@ class Database:
             raise wrapped(error, str(self.address), self.address.secrets) from error
 
     @contextmanager
-    def _transaction(self, options: dict[str, Any]) -> Iterator[Connection]:
+    def _beside(self) -> Iterator[Connection]:
+        """A session beside a transaction."""
+        with self._transaction(self._access.write_options) as connection:
+            yield connection
+            connection.commit()
+
+    @contextmanager
+    def _transaction(self, options: Mapping[str, Any]) -> Iterator[Connection]:
         with self.reporting(), self._current_engine().connect() as opened:
             connection = opened.execution_options(**options)
             connection.begin()
@@ -332,35 +335,11 @@ class Database:
             return self._engine
 
     def _new_engine(self) -> Engine:
-        engine = self._pooling_engine()
+        engine = self._access.engine(self.address, pool_size=self._pool_size, connect_timeout=self._connect_timeout)
         # Who was in a transaction when the database was closed gives a connection back that nobody would close any more.
         closed = threading.Event()
         event.listen(engine, "engine_disposed", lambda _engine: closed.set())
         event.listen(engine, "checkin", lambda _connection, record: record.invalidate() if closed.is_set() else None)
-        return engine
-
-    def _pooling_engine(self) -> Engine:
-        if self._is_duckdb:
-            engine = create_engine(self.address.engine_url, poolclass=NullPool, hide_parameters=True, execution_options=shared_texts())
-            event.listen(engine, "begin", _announce_duckdb)
-            return engine
-        if self.abilities.is_file:
-            return sqlite_engine(self.address.url, pool_size=self._pool_size)
-        defaults = {"connect_timeout": self._connect_timeout, "application_name": "ducklake-core"}
-        engine = create_engine(
-            self.address.url,
-            pool_size=self._pool_size,
-            max_overflow=16,
-            pool_use_lifo=True,
-            hide_parameters=True,
-            # JSON as it is written: DuckDB 1.4 inlined it in columns of that type.
-            json_deserializer=bytes,
-            execution_options=shared_texts(),
-            connect_args={key: value for key, value in defaults.items() if key not in self.address.url.query},
-        )
-        open_patiently(engine)
-        event.listen(engine, "checkin", note_idle)
-        event.listen(engine, "checkout", check_alive)
         return engine
 
 
@@ -393,7 +372,6 @@ def _dispose(engine: Engine, process: int) -> None:
     engine.dispose(close=is_ours)
 
 
-def _announce_duckdb(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    own: Any = connection.connection.dbapi_connection
-    own.intend(write=options["ducklake_write"], patience=options["ducklake_busy"])
+def in_utc(found: datetime) -> datetime:
+    """What a database's clock says, with its zone; MySQL says it in UTC, without one."""
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

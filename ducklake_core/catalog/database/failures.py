@@ -30,6 +30,37 @@ _RETRY_EXTENDED_CODES = frozenset(
 _RETRY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_SCHEMA})
 _LOST_CODES = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT})
 
+# MySQL and MariaDB have too few SQLSTATEs to tell these apart, but numbers of errors.
+BUSY_CODES = frozenset({1040, 1053, 1203, 1226})
+"""The server has no room for another session, or for more of this user, or is ending."""
+# A key that is taken, a lock that did not come in time or at once, a deadlock, a table that is there already, or is another one than it was
+# when the transaction began, a row that somebody else has changed (MariaDB 11.6), and a group that could not agree.
+_RETRY_MYSQL = frozenset({1020, 1050, 1062, 1205, 1213, 1412, 3101, 3572})
+# Ended by the server, by an administrator or by a limit of time; no room on its disk; and the driver's own: no answer, or a broken line.
+_LOST_MYSQL = BUSY_CODES | frozenset(
+    {0, 1021, 1047, 1077, 1079, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 1969}
+    | {2002, 2003, 2006, 2013, 2014, 2027, 2055, 3024, 3169, 4031}
+)
+_MISSING_TABLE, _MISSING_TABLE_OF_MYSQL = "42P01", 1146
+_LOCK_NOT_AVAILABLE, _LOCKED_IN_MYSQL = "55P03", frozenset({1205, 3572})
+
+
+def code_of_mysql(error: BaseException | None) -> int | None:
+    """The number of an error of PyMySQL; None for errors of other drivers."""
+    if error is None or not type(error).__module__.startswith("pymysql"):
+        return None
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def is_about_missing_table(error: DBAPIError) -> bool:
+    """Whether a server has no table of the name that a statement names."""
+    return getattr(error.orig, "sqlstate", None) == _MISSING_TABLE or code_of_mysql(error.orig) == _MISSING_TABLE_OF_MYSQL
+
+
+def waited_in_vain(error: DuckLakeError) -> bool:
+    """Whether a lock did not come in time."""
+    return error.details.get("sqlstate") == _LOCK_NOT_AVAILABLE or error.details.get("mysql_error") in _LOCKED_IN_MYSQL
+
 
 def classify(error: BaseException) -> Failure:
     """Classify an error of the catalog database, or after the CatalogError that wraps it.
@@ -55,6 +86,8 @@ def _classify(error: BaseException, *, at_commit: bool) -> Failure:
         if code in _RETRY_EXTENDED_CODES or code & 0xFF in _RETRY_CODES:
             return "retry"
         return lost if code & 0xFF in _LOST_CODES else "fatal"
+    if (number := code_of_mysql(cause)) is not None:
+        return "retry" if number in _RETRY_MYSQL else lost if number in _LOST_MYSQL or error.connection_invalidated else "fatal"
     if type(cause).__module__ == "_duckdb":
         return _of_duckdb(cause, lost)
     state = getattr(cause, "sqlstate", None)
@@ -88,7 +121,12 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
     text = " ".join(str(cause).split())
     for secret in secrets:
         text = text.replace(secret, "***")
-    details = {"failure": failure, "sqlstate": getattr(cause, "sqlstate", None), "sqlite_error": getattr(cause, "sqlite_errorname", None)}
+    details = {
+        "failure": failure,
+        "sqlstate": getattr(cause, "sqlstate", None),
+        "sqlite_error": getattr(cause, "sqlite_errorname", None),
+        "mysql_error": code_of_mysql(cause),
+    }
     match failure:
         case "retry":
             return CatalogUnavailableError(f"the catalog {where} was busy with another writer ({text}); try again", **details)

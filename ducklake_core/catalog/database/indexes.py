@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Index, MetaData
+from sqlalchemy import Connection, Index, MetaData, inspect
 from sqlalchemy.schema import CreateIndex
 
 from ducklake_core.catalog.database.tables import CatalogTables
@@ -20,12 +20,16 @@ _INDEXES = {
     "ducklake_inlined_data_tables_by_table": ("inlined_data_tables", ("table_id",)),
 }
 """Name, and the metadata table and columns that it is on."""
+# MySQL has no CREATE INDEX IF NOT EXISTS.
+_WITHOUT_IF = frozenset({"mysql", "mariadb"})
 
 
 def create_indexes(connection: Connection, tables: CatalogTables) -> tuple[str, ...]:
     """Make the indexes that are missing; the names of all."""
+    knows_if = connection.dialect.name not in _WITHOUT_IF
     for name, (table, columns) in _INDEXES.items():
         # A copy: an index belongs to its table for good, and other catalogs share the original.
         copy = tables[table].to_metadata(MetaData(schema=tables.schema))
-        connection.execute(CreateIndex(Index(name, *(copy.c[column] for column in columns)), if_not_exists=True))
+        if knows_if or not any(index["name"] == name for index in inspect(connection).get_indexes(copy.name, schema=copy.schema)):
+            connection.execute(CreateIndex(Index(name, *(copy.c[column] for column in columns)), if_not_exists=knows_if))
     return tuple(_INDEXES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import select
 import time
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Engine, event, pool
@@ -16,40 +17,48 @@ UNKNOWN_SECONDS = 5.0
 KNOWN_SECONDS = 20.0
 """The same for a server that has given one before."""
 _PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-_PING_AFTER_IDLE_SECONDS = 30.0
+PING_AFTER_IDLE_SECONDS = 30.0
 
 
-def open_patiently(engine: Engine) -> None:
-    """Make an engine of psycopg's dialect ask again while the server refuses new sessions.
+def open_patiently(engine: Engine, may_pass: Callable[[Exception], bool]) -> None:
+    """Make an engine ask again while the server refuses new sessions.
 
-    A server at its connection limit (SQLSTATE 53300), or one that is starting (57P03), says so before there is a session, where the
-    driver does not tell why. So every refusal of a server that answers at all is taken for one that may pass.
+    Args:
+        may_pass: Whether the reason of a refusal, by the driver's error, may pass.
     """
-    state = _Sessions()
-    event.listen(engine, "do_connect", state.open)
-    event.listen(engine, "connect", _prepare_nothing_behind_a_pooler)
+    event.listen(engine, "do_connect", _Sessions(may_pass).open)
 
 
 class _Sessions:
-    def __init__(self) -> None:
+    def __init__(self, may_pass: Callable[[Exception], bool]) -> None:
+        self._may_pass = may_pass
         self._are_known = False
 
     def open(self, dialect: Dialect, _record: object, arguments: list[Any], options: dict[str, Any]) -> Any:
-        import psycopg
-
         until, pause = time.monotonic() + (KNOWN_SECONDS if self._are_known else UNKNOWN_SECONDS), _PAUSE
         while True:
             try:
                 connection = dialect.connect(*arguments, **options)
-            except psycopg.OperationalError as error:
+            except Exception as error:
                 wait = pause * random.uniform(0.5, 1.0)  # noqa: S311
-                if time.monotonic() + wait > until or not _answers(error):
+                if time.monotonic() + wait > until or not self._may_pass(error):
                     raise
                 time.sleep(wait)
                 pause = min(pause * 2, _LONGEST_PAUSE)
             else:
                 self._are_known = True
                 return connection
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether PostgreSQL may accept a session later.
+
+    A server at its connection limit (SQLSTATE 53300), or one that is starting (57P03), says so before there is a session, where the
+    driver does not tell why. So every refusal of a server that answers at all is taken for one that may pass.
+    """
+    import psycopg
+
+    return isinstance(error, psycopg.OperationalError) and _answers(error)
 
 
 def _answers(error: Any) -> bool:
@@ -69,7 +78,7 @@ def _quoted(value: bytes) -> bytes:
     return b"'" + value.replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'"
 
 
-def _prepare_nothing_behind_a_pooler(connection: Any, _record: object) -> None:
+def prepare_nothing_behind_a_pooler(connection: Any, _record: object) -> None:
     """Statements are prepared in a session, and a pooler may give each transaction another one.
 
     It is known by the process that it names for the session, which is not the one that answers.
@@ -86,20 +95,30 @@ def note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:
     record.info["idle_since"] = time.monotonic()
 
 
+def idle_seconds(record: pool.ConnectionPoolEntry) -> float | None:
+    """How long a pooled connection was not used; None when it is new."""
+    since = record.info.get("idle_since")
+    return None if since is None else time.monotonic() - since
+
+
+def has_news(file_number: int) -> bool:
+    """Whether there is something to read from the socket of a connection that was asked nothing."""
+    waiting = select.poll()
+    waiting.register(file_number, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
 def check_alive(dbapi_connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
     """Replace a dead pooled connection, without a round trip in the usual case.
 
     An idle connection has nothing to say: when its socket is readable, the server has closed it or said why it will.
     Only after a long idle time, when something between may have dropped it silently, the server is asked.
     """
-    since = record.info.get("idle_since")
-    if since is None:
+    if (idle := idle_seconds(record)) is None:
         return
-    waiting = select.poll()
-    waiting.register(dbapi_connection.fileno(), select.POLLIN)
-    if dbapi_connection.closed or waiting.poll(0):
+    if dbapi_connection.closed or has_news(dbapi_connection.fileno()):
         raise DisconnectionError("the server closed this pooled connection")
-    if time.monotonic() - since > _PING_AFTER_IDLE_SECONDS:
+    if idle > PING_AFTER_IDLE_SECONDS:
         try:
             dbapi_connection.execute("SELECT 1")
             dbapi_connection.rollback()

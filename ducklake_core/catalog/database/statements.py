@@ -38,6 +38,14 @@ class Statements(Protocol):
     def has_table(self, name: str, schema: str | None) -> bool:
         """Whether the database has a table of exactly this name."""
 
+    def define(self, statement: ExecutableDDLElement, undo: ExecutableDDLElement | None = None) -> None:
+        """Make a table, as a part of the transaction where the database can do that; otherwise it is there at once, and empty.
+
+        Args:
+            statement: What makes it.
+            undo: What drops it again, should the transaction fail; None for a table that others may be using already.
+        """
+
 
 class PlainStatements:
     """One statement after another.
@@ -48,7 +56,7 @@ class PlainStatements:
     """
 
     def __init__(self, connection: Connection, known: dict[Hashable, Any]) -> None:
-        self._connection = connection
+        self.connection = connection
         self._known = known
 
     def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
@@ -56,16 +64,20 @@ class PlainStatements:
         # A list of one would go through the driver's path for many, which costs a round trip more.
         if isinstance(parameters, Sequence) and len(parameters) == 1:
             parameters = parameters[0]
-        self._connection.execute(_remembered(self._known, name, build), parameters)
+        self.connection.execute(_remembered(self._known, name, build), parameters)
 
     def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
         """See :class:`Statements`."""
-        rows = self._connection.execute(_remembered(self._known, name, build), parameters).all()
+        rows = self.connection.execute(_remembered(self._known, name, build), parameters).all()
         return lambda: rows
 
     def has_table(self, name: str, schema: str | None) -> bool:
         """See :class:`Statements`."""
-        return inspect(self._connection).has_table(name, schema=schema)
+        return inspect(self.connection).has_table(name, schema=schema)
+
+    def define(self, statement: ExecutableDDLElement, undo: ExecutableDDLElement | None = None) -> None:  # noqa: ARG002
+        """See :class:`Statements`."""
+        self.run(None, lambda: statement)
 
 
 class PipelinedStatements:
@@ -119,6 +131,10 @@ class PipelinedStatements:
         listed.schema = "information_schema"
         query = select(listed.c.table_name).where(listed.c.table_schema == schema, listed.c.table_name == name)
         return bool(self.ask(None, lambda: query)())
+
+    def define(self, statement: ExecutableDDLElement, undo: ExecutableDDLElement | None = None) -> None:  # noqa: ARG002
+        """See :class:`Statements`."""
+        self.run(None, lambda: statement)
 
     def all_answered(self) -> None:
         """The pipeline has ended, and with it every wait."""

@@ -5,6 +5,7 @@ The order of columns is part of the format: DuckDB inserts without column lists.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, lru_cache
@@ -176,9 +177,23 @@ def inlined_owner(name: str) -> int | None:
     >>> inlined_owner("ducklake_inlined_data_4_17"), inlined_owner("ducklake_inlined_delete_4"), inlined_owner("ducklake_inlined_data_x_1")
     (4, None, None)
     """
-    owner, _, version = name.removeprefix(f"{PREFIX}inlined_data_").partition("_")
-    belongs = name.startswith(f"{PREFIX}inlined_data_") and owner.isdecimal() and version.isdecimal()
-    return int(owner) if belongs else None
+    found = _INLINED_NAME.fullmatch(name)
+    return None if found is None else int(found["owner"])
+
+
+def inlined_version(name: str) -> int:
+    """The schema version that a physical table of inlined rows is of.
+
+    >>> inlined_version("ducklake_inlined_data_4_17"), inlined_version("ducklake_inlined_data_4_17_0123456789ab")
+    (17, 17)
+    """
+    found = _INLINED_NAME.fullmatch(name)
+    assert found is not None
+    return int(found["version"])
+
+
+_INLINED_NAME = re.compile(rf"{PREFIX}inlined_data_(?P<owner>\d+)_(?P<version>\d+)(?:_[0-9a-f]{{12}})?", re.ASCII)
+"""The last part tells apart what several attempts to commit have made, on databases where a table does not vanish with its attempt."""
 
 
 @lru_cache(maxsize=32)

@@ -8,14 +8,17 @@ from pathlib import Path
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from ducklake_core.catalog.database.mysql_url import mysql_url_of_text, plain_mysql_url, refuse_metadata_schema
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 
 _SPELLINGS = (
-    "sqlite:///lake.sqlite, duckdb:///lake.ducklake, postgresql+psycopg://user@host/database, ducklake:lake.ducklake, "
-    "ducklake:sqlite:lake.sqlite or ducklake:postgres:dbname=lake host=..."
+    "sqlite:///lake.sqlite, duckdb:///lake.ducklake, postgresql+psycopg://user@host/database, mysql+pymysql://user@host/database, "
+    "ducklake:lake.ducklake, ducklake:sqlite:lake.sqlite, ducklake:postgres:dbname=lake host=... or ducklake:mysql:db=lake host=..."
 )
 
 
+_OWN_DIALECTS = {"duckdb": "duckdb+ducklake", "mysql": "mysql+ducklake"}
+"""Databases that this library talks to by a dialect of its own, whatever else is installed."""
 _SECRET_WORDS = ("password", "passwd", "secret", "token")
 _MASK = "masked_secret"
 
@@ -47,8 +50,8 @@ class CatalogAddress:
 
     @property
     def engine_url(self) -> URL:
-        """The URL for SQLAlchemy's engine: a DuckDB file is opened by this library's own dialect, whatever else is installed."""
-        return self.url.set(drivername="duckdb+ducklake") if self.url.get_backend_name() == "duckdb" else self.url
+        """The URL for SQLAlchemy's engine."""
+        return self.url.set(drivername=_OWN_DIALECTS.get(self.url.get_backend_name(), self.url.drivername))
 
     @property
     def default_data_path(self) -> str | None:
@@ -74,6 +77,8 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
     'postgresql+psycopg://me@db/lake?sslpassword=***'
     >>> str(parse_catalog_url("postgresql://me@db:5433/lake"))
     'postgresql+psycopg://me@db:5433/lake'
+    >>> str(parse_catalog_url("ducklake:mysql:db=lake host=db user=me passwd=secret"))
+    'mysql+pymysql://me:***@db/lake'
     >>> str(parse_catalog_url("ducklake:sqlite:/lakes/lake.sqlite"))
     'sqlite:////lakes/lake.sqlite'
     >>> str(parse_catalog_url("ducklake:/lakes/lake.ducklake"))
@@ -96,9 +101,11 @@ def parse_catalog_url(text: str, metadata_schema: str | None = None) -> CatalogA
             return _sqlite(rest, metadata_schema)
         case "postgres" | "postgresql":
             return _postgres(rest, metadata_schema)
+        case "mysql" | "mariadb":
+            return _mysql(mysql_url_of_text(rest), metadata_schema)
         case "duckdb":
             return _duckdb(rest, metadata_schema)
-        case _ if spelled.startswith("ducklake:") or kind.lower() in ("mysql", "md", "quack"):
+        case _ if spelled.startswith("ducklake:") or kind.lower() in ("md", "quack"):
             raise _unsupported(kind)
         case _:
             raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}")
@@ -117,6 +124,8 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
             return _sqlite(url.database or "", metadata_schema)
         case "postgresql" | "postgres":
             return _postgres_url(url, metadata_schema)
+        case "mysql" | "mariadb":
+            return _mysql(plain_mysql_url(url), metadata_schema)
         case "duckdb":
             return _duckdb_url(url, metadata_schema)
         case name:
@@ -124,8 +133,11 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
 
 
 def _unsupported(name: str) -> UnsupportedFeatureError:
-    shown = {"md": "MotherDuck", "mysql": "MySQL", "mariadb": "MariaDB"}.get(name.lower(), name)
-    return UnsupportedFeatureError(f"{shown} as catalog database is not supported: use SQLite, PostgreSQL or a DuckDB file", dialect=name)
+    why = {
+        "md": "MotherDuck as catalog database is not supported: only DuckDB itself can reach it, with MotherDuck's own extension",
+        "quack": "a DuckDB server (quack) as catalog database is not supported: only DuckDB itself can reach it",
+    }.get(name.lower(), f"{name} as catalog database is not supported")
+    return UnsupportedFeatureError(f"{why}; use SQLite, PostgreSQL, MySQL, MariaDB or a DuckDB file", dialect=name)
 
 
 def _sqlite(path: str, metadata_schema: str | None) -> CatalogAddress:
@@ -153,6 +165,11 @@ def _duckdb_url(url: URL, metadata_schema: str | None) -> CatalogAddress:
             "lake.ducklake for an absolute path"
         )
     return _duckdb(url.database or "", metadata_schema or (str(in_query) if in_query else None))
+
+
+def _mysql(url: URL, metadata_schema: str | None) -> CatalogAddress:
+    refuse_metadata_schema(metadata_schema)
+    return CatalogAddress(url=url)
 
 
 def _postgres(conninfo: str, metadata_schema: str | None) -> CatalogAddress:

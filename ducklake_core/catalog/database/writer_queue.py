@@ -25,7 +25,7 @@ from sqlalchemy import (
     true,
 )
 
-from ducklake_core.catalog.database.failures import classify
+from ducklake_core.catalog.database.failures import classify, waited_in_vain
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.errors import DuckLakeError
 
@@ -77,13 +77,7 @@ class Turn:
         return Turn(queued=had_turn or not waited_in_vain(error), leases=min(self.leases * 2, _MOST_LEASES) if lost else self.leases)
 
 
-def waited_in_vain(error: DuckLakeError) -> bool:
-    """Whether a lock did not come in time."""
-    return error.details.get("sqlstate") == _LOCK_NOT_AVAILABLE
-
-
 _MOST_LEASES = 32
-_LOCK_NOT_AVAILABLE = "55P03"
 
 
 class WriterQueue:

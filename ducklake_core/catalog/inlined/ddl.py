@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from unicodedata import normalize
 
 from sqlalchemy import (
     BigInteger,
@@ -33,15 +34,13 @@ from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.versions import FormatVersion
 
 _POSTGRESQL_NAME_BYTES = 63
-_MOST_COLUMNS = 1600
-"""Of a table in PostgreSQL; in SQLite it is 2000. DuckDB fails beyond."""
 _RESERVED = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id", "rowid"})
 """Names that DuckDB refuses; and one whose NULLs it does not find in SQLite, which calls the place of a row so."""
 _NEVER_INLINED = frozenset({"geometry"})
 
-_SQLITE_INTEGERS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+_INTEGERS_AMONG_TEXTS = frozenset({"boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
 
-_SQLITE_BINARIES = frozenset({"blob", "variant"})
+_BINARIES_AMONG_TEXTS = frozenset({"blob", "variant"})
 
 _POSTGRESQL: dict[str, TypeEngine[Any]] = {
     "boolean": Boolean(),
@@ -84,8 +83,10 @@ _DUCKDB = {
 
 
 def may_inline(schema: Schema, version: FormatVersion) -> bool:
-    """Whether rows of these columns can be inlined on every database; otherwise there is no table for them."""
-    if len(schema) + INLINED_SYSTEM_COLUMNS > _MOST_COLUMNS:
+    """Whether rows of these columns can be inlined in this lake; otherwise there is no table for them."""
+    if len(schema) + INLINED_SYSTEM_COLUMNS > version.inlined_limits.most_columns:
+        return False
+    if version.inlined_limits.plain_names and not _are_plain([column.name for column in schema]):
         return False
     never = _NEVER_INLINED if version.inlines_variants else _NEVER_INLINED | {VARIANT.name}
     if any(isinstance(node.type, PrimitiveType) and node.type.name in never for node in schema.walk()):
@@ -94,14 +95,24 @@ def may_inline(schema: Schema, version: FormatVersion) -> bool:
     return all(folded(c.name) not in reserved and len(c.name.encode()) <= _POSTGRESQL_NAME_BYTES for c in schema)
 
 
+def _are_plain(names: Sequence[str]) -> bool:
+    """Whether MySQL takes them for different names of columns of one table.
+
+    >>> _are_plain(["a", "b c", "ä"]), _are_plain(["ä", "Ä"]), _are_plain(["a "]), _are_plain(["🦆"])
+    (True, False, False, False)
+    """
+    same = {normalize("NFD", name).casefold() for name in names}
+    return len(same) == len(names) and not any(name.endswith(" ") or max(name) > "\uffff" for name in names)
+
+
 def physical_table(tables: CatalogTables, abilities: Abilities, name: str, columns: Iterable[Field]) -> Table:
     """The table to create for inlined rows with these top-level columns."""
     system = (Column(column, BigInteger) for column in tables.inlined.names)
     data_type: Callable[[DataType], TypeEngine[Any]] = _postgresql_type
     if abilities.inlined_as_is:
         data_type = _duckdb_type
-    elif abilities.is_file:
-        data_type = _sqlite_type
+    elif abilities.inlined_as_text:
+        data_type = _type_among_texts
     return Table(
         name, MetaData(schema=tables.schema), *system, *(Column(quoted_name(c.name, quote=True), data_type(c.type)) for c in columns)
     )
@@ -126,12 +137,12 @@ def _duckdb_name(data_type: DataType) -> str:
             return f"STRUCT({', '.join(members)})"
 
 
-def _sqlite_type(data_type: DataType) -> TypeEngine[Any]:
-    if isinstance(data_type, PrimitiveType) and data_type.name in _SQLITE_INTEGERS:
+def _type_among_texts(data_type: DataType) -> TypeEngine[Any]:
+    if isinstance(data_type, PrimitiveType) and data_type.name in _INTEGERS_AMONG_TEXTS:
         return BigInteger()
     if data_type == NULL:
         return BigInteger()
-    if isinstance(data_type, PrimitiveType) and data_type.name in _SQLITE_BINARIES:
+    if isinstance(data_type, PrimitiveType) and data_type.name in _BINARIES_AMONG_TEXTS:
         return LargeBinary()
     return String()
 

@@ -19,7 +19,7 @@ def insert_positions(statements: Statements, database: Database, change: InlineP
     """Insert the positions inside an open write transaction."""
     target = database.tables.inlined_delete(change.table_id)
     # Nothing registers it, and any writer may have made it since the base: the database itself has to tell.
-    statements.run(None, lambda: CreateTable(target, if_not_exists=True))
+    statements.define(CreateTable(target, if_not_exists=True))
     rows = [(file_id, position) for file_id, positions in change.files for position in positions]
     for start in range(0, len(rows), _BATCH_ROWS):
         batch = [

@@ -12,8 +12,8 @@ from ducklake_core.format.values.value_text import to_cast_text
 
 Encode = Callable[[object], object]
 
-_NUMBERS_OF_SQLITE = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
-_NUMBERS_OF_OTHERS = frozenset({*_NUMBERS_OF_SQLITE, "boolean", "float64"})
+_NUMBERS_AMONG_TEXTS = frozenset({"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"})
+_NUMBERS_OF_OTHERS = frozenset({*_NUMBERS_AMONG_TEXTS, "boolean", "float64"})
 _SPECIAL = frozenset(",[]{}()'\":=")
 _CLOSING = frozenset("]}")
 _DEEP = 2
@@ -29,17 +29,16 @@ def encoder(data_type: DataType, abilities: Abilities) -> Encode:
         if isinstance(data_type, ListType | MapType | StructType):
             return lambda value: None if value is None else nested_text(value, data_type)
         return lambda value: None if value is None else to_cast_text(value, data_type)
-    text_as_bytes = not abilities.is_file
     match data_type.name:
         case "blob":
             return _as_it_is
         case "variant":
             return lambda value: join_variant(value) if isinstance(value, dict) else None
         case "varchar" | "json":
-            return _utf8 if text_as_bytes else _as_it_is
+            return _utf8 if abilities.inlined_text_as_bytes else _as_it_is
         case "boolean" if abilities.boolean_as_integer:
             return lambda value: None if value is None else int(bool(value))
-        case name if name in (_NUMBERS_OF_SQLITE if abilities.boolean_as_integer else _NUMBERS_OF_OTHERS):
+        case name if name in (_NUMBERS_AMONG_TEXTS if abilities.inlined_as_text else _NUMBERS_OF_OTHERS):
             return _as_it_is
         case _:
             return lambda value: None if value is None else to_cast_text(value, data_type)

@@ -12,6 +12,7 @@ from sqlalchemy import Column, ColumnElement, CursorResult, Select, String, Tabl
 from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
+from ducklake_core.catalog.database.failures import is_about_missing_table
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
 from ducklake_core.catalog.inlined.cells import cells_array, found_array
 from ducklake_core.catalog.inlined.variants import holds_variants, plain_cell
@@ -33,8 +34,6 @@ END_SNAPSHOT = "end_snapshot"
 
 BATCH_ROWS = 16_384
 """Rows of a batch where rows are read some at a time; the Python objects of more than these make no use of the processor's cache."""
-
-_UNDEFINED_TABLE = "42P01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,7 +301,7 @@ def _execute(reader: CatalogReader, query: Select[Any], table_name: str, **optio
     try:
         return reader.connection.execute(query, execution_options=options)
     except DBAPIError as error:
-        if getattr(error.orig, "sqlstate", None) != _UNDEFINED_TABLE:
+        if not is_about_missing_table(error):
             raise
         message = f"the inlined rows in {table_name} were flushed by another writer during this read; read again"
         raise CatalogUnavailableError(message, failure="retry", inlined_table=table_name) from error

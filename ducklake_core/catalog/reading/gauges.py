@@ -26,10 +26,9 @@ from sqlalchemy import (
     union_all,
 )
 
-from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.database.tables import CatalogTables, inlined_owner
 from ducklake_core.catalog.reading.visibility import live
 
-_INLINED_DATA = re.compile(r"ducklake_inlined_data_(\d+)_\d+", re.ASCII)
 _INLINED_DELETE = re.compile(r"ducklake_inlined_delete_(\d+)", re.ASCII)
 # SQLite allows 500 terms in a compound SELECT, but terms may be compound themselves.
 TERMS = 200
@@ -120,7 +119,7 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     wanted = {(row.table_id, row.table_name) for row in connection.execute(select(registered.c.table_id, registered.c.table_name))}
     there = set(inspect(connection).get_table_names(schema=tables.schema))
     ids, names = set(known), {name for _, name in wanted}
-    own = [(int(found[1]), name) for name in there if (found := _INLINED_DATA.fullmatch(name))]
+    own = [(owner, name) for name in there if (owner := inlined_owner(name)) is not None]
     deletes = [(int(found[1]), name) for name in there if (found := _INLINED_DELETE.fullmatch(name))]
     forgotten = [one for one in own if one[1] not in names and one[0] in ids]
     filled = _with_rows(connection, tables, [name for _, name in forgotten])

@@ -19,6 +19,7 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, inlined_owner
 from ducklake_core.catalog.writing.head import chunks
+from ducklake_core.catalog.writing.leftovers import drop_leftovers
 from ducklake_core.catalog.writing.writer import apply_changes
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import LakeInfo
@@ -281,7 +282,7 @@ def _forget(connection: Connection, database: Database, found: Unneeded) -> None
     delete_files = tuple(file.id for file in found.files if file.kind == "delete")
     dead = tuple(table.id for table in found.tables)
     if dead:
-        _drop_inlined(connection, tables, dead)
+        _drop_inlined(connection, database, dead)
     apply_changes(PlainStatements(connection, {}), database, _deletions(data_files, delete_files, dead))
     for name, id_column in _VERSIONED.items():
         lifetimes = [{"b_id": i, "b_begin": b, "b_end": e} for kind, i, b, e in found.ended if kind == name]
@@ -294,6 +295,8 @@ def _forget(connection: Connection, database: Database, found: Unneeded) -> None
             )
             connection.execute(statement, lifetimes)
     _forget_orphans(connection, tables, found)
+    if database.abilities.commits_at_ddl:
+        drop_leftovers(connection, database)
 
 
 def _deletions(data_files: tuple[int, ...], delete_files: tuple[int, ...], dead: tuple[int, ...]) -> Iterator[DeleteRows]:
@@ -314,7 +317,8 @@ def _forget_orphans(connection: Connection, tables: CatalogTables, found: Unneed
         connection.execute(delete(tables[part]).where(tables[part].c[key].not_in(alive)))
 
 
-def _drop_inlined(connection: Connection, tables: CatalogTables, dead: Sequence[int]) -> None:
+def _drop_inlined(connection: Connection, database: Database, dead: Sequence[int]) -> None:
+    tables = database.tables
     registered = tables["inlined_data_tables"]
     names: set[str] = {inlined_delete_name(table_id) for table_id in dead}
     for chunk in chunks(dead):
@@ -323,7 +327,7 @@ def _drop_inlined(connection: Connection, tables: CatalogTables, dead: Sequence[
     # A flush leaves empty tables behind that are not registered any more.
     names.update(name for name in present if (owner := inlined_owner(name)) is not None and owner in dead)
     for name in sorted(names & present):
-        connection.execute(DropTable(tables.inlined_data(name)))
+        database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=database.abilities.commits_at_ddl))
 
 
 def _schedule(connection: Connection, database: Database, info: LakeInfo, files: Sequence[UnneededFile]) -> None:

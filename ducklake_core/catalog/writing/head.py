@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Executable, Select, Table, and_, bindparam, case, func, null, select
+from sqlalchemy import Connection, Executable, Select, Table, and_, bindparam, case, func, select
 
-from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.connections import Database, in_utc
 from ducklake_core.catalog.database.statements import Answer, Statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.versions import stored_version
@@ -169,7 +169,7 @@ def _snapshots(tables: CatalogTables) -> Select[Any]:
 
 def _ask_history(statements: Statements, database: Database, base: int) -> Answer:
     snapshot = database.tables["snapshot"]
-    clock = func.clock_timestamp() if database.abilities.has_clock else null()
+    clock = database.clock()
 
     def build() -> Executable:
         return (
@@ -190,7 +190,7 @@ def _history(rows: Sequence[Any], database: Database, base: int) -> tuple[list[S
             snapshot_id=base,
         )
     database.check_version(rows[-1].version)
-    now = rows[-1].now.astimezone(UTC) if database.abilities.has_clock else datetime.now(UTC)
+    now = in_utc(rows[-1].now) if database.abilities.has_clock else datetime.now(UTC)
     return [_snapshot(row) for row in rows], now
 
 

@@ -12,6 +12,7 @@ from ducklake_core.catalog.changes import CatalogChange
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing.leftovers import drop_leftovers
 from ducklake_core.catalog.writing.scheduled import forget_scheduled, named_by_any_row, scheduled_files
 from ducklake_core.catalog.writing.writer import apply_changes
 from ducklake_core.format.state import LakeInfo, Snapshot
@@ -100,8 +101,11 @@ def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[st
     registered = tables["inlined_data_tables"]
     for name, table_id in inlined:
         if table_id not in known and name in there:
-            connection.execute(DropTable(tables.inlined_data(name)))
             connection.execute(delete(registered).where(registered.c.table_name == name))
+            if not database.abilities.commits_at_ddl:
+                connection.execute(DropTable(tables.inlined_data(name)))
+    if database.abilities.commits_at_ddl:
+        drop_leftovers(connection, database)
 
 
 def _unschedule(connection: Connection, database: Database, info: LakeInfo, stored: frozenset[str]) -> None:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any, assert_never
 
 from sqlalchemy import ColumnElement, Executable, Table, bindparam, delete, insert, literal, select, update
-from sqlalchemy.schema import CreateTable
+from sqlalchemy.schema import CreateTable, DropTable
 
 from ducklake_core.catalog.changes import (
     CatalogChange,
@@ -69,7 +69,7 @@ def _change_inlined(statements: Statements, database: Database, change: InlinedC
             for condition in _conditions(inlined, {"row_id": row_ids, "end_snapshot": None}):
                 _run(statements, update(inlined).where(*condition).values(end_snapshot=end))
         case CreateInlinedTable(table_name=name, columns=columns):
-            _run(statements, CreateTable(physical_table(tables, database.abilities, name, columns)))
+            statements.define(CreateTable(physical_table(tables, database.abilities, name, columns)), DropTable(tables.inlined_data(name)))
         case InsertInlinedRows():
             insert_inlined_rows(statements, database, change)
         case InlinePositions():

@@ -1,0 +1,126 @@
+"""Transactions on MySQL and MariaDB.
+
+Reads see the state of their first statement (REPEATABLE READ); writes see what others have committed meanwhile (READ COMMITTED), as they
+do on PostgreSQL. InnoDB's primary key of the snapshots keeps two commits apart; that writers wait for one another before, by the lock of
+one row, keeps them from losing their work against each other. The server ends the session of a writer that says nothing for too long.
+
+Settings belong to sessions and are only said when they change, all in one statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, Executable, create_engine, event, func, pool, select
+from sqlalchemy.dialects import registry
+from sqlalchemy.exc import DisconnectionError
+
+from ducklake_core.catalog.database.compiled import shared_texts
+from ducklake_core.catalog.database.failures import BUSY_CODES, code_of_mysql
+from ducklake_core.catalog.database.server_connections import PING_AFTER_IDLE_SECONDS, has_news, idle_seconds, note_idle, open_patiently
+from ducklake_core.catalog.database.statements import PlainStatements, Statements
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.database.url import CatalogAddress
+from ducklake_core.catalog.database.writer_queue import LEASE_SECONDS, LOCK_SECONDS, TURN_SECONDS, Turn
+
+registry.register("mysql.ducklake", "ducklake_core.catalog.database.mysql_dialect", "MySQLDialect")
+
+_READ = {"isolation": "REPEATABLE-READ", "innodb_lock_wait_timeout": "1", "wait_timeout": "DEFAULT"}
+_WRITE = _READ | {"isolation": "READ-COMMITTED"}
+_SAID = "ducklake_settings"
+"""Where a connection keeps what its session was told last."""
+
+
+class MySQLAccess:
+    """Transactions on MySQL and MariaDB; see :class:`~ducklake_core.catalog.database.access.Access`."""
+
+    is_pipelined = False
+    read_options: Mapping[str, Any] = {_SAID: _READ}
+    write_options: Mapping[str, Any] = {_SAID: _WRITE}
+
+    def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
+        """An engine whose sessions do not depend on the settings of the server, and are looked at before they are used again."""
+        defaults = {"connect_timeout": connect_timeout}
+        engine = create_engine(
+            address.engine_url,
+            pool_size=pool_size,
+            # A commit that makes a table needs a second session for it: to wait for one could be for ever.
+            max_overflow=-1,
+            pool_use_lifo=True,
+            hide_parameters=True,
+            # SQLAlchemy's compiler for MySQL takes joins that are always true for products that nobody meant.
+            enable_from_linting=False,
+            execution_options=shared_texts(),
+            connect_args={key: value for key, value in defaults.items() if key not in address.url.query},
+        )
+        open_patiently(engine, _has_no_room)
+        event.listen(engine, "begin", _announce)
+        event.listen(engine, "checkin", note_idle)
+        event.listen(engine, "checkout", _check_alive)
+        return engine
+
+    def limit_waits(self, connection: Connection, seconds: float) -> None:
+        """See :class:`~ducklake_core.catalog.database.access.Access`; the server knows whole seconds alone."""
+        _say(connection, _WRITE | {"innodb_lock_wait_timeout": f"{max(seconds, 1):.0f}"})
+
+    def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
+        """Wait for the lock of the row that says the version, which one writer holds to the end of its transaction, though not for ever.
+
+        From then on nothing is waited for longer than a moment, and the server ends the session when it hears nothing more.
+        """
+        assert isinstance(statements, PlainStatements)
+        lease = {"wait_timeout": f"{LEASE_SECONDS * turn.leases:.0f}"}
+        if turn.queued:
+            _say(statements.connection, _WRITE | lease | {"innodb_lock_wait_timeout": f"{TURN_SECONDS:.0f}"})
+            statements.ask("turn", lambda: _version_row(tables))
+        _say(statements.connection, _WRITE | lease | {"innodb_lock_wait_timeout": f"{max(LOCK_SECONDS, 1):.0f}"})
+
+    def clock(self) -> ColumnElement[Any]:
+        """The clock of the server in UTC, whatever the session's time zone is."""
+        return func.utc_timestamp(6)
+
+
+def _version_row(tables: CatalogTables) -> Executable:
+    metadata = tables["metadata"]
+    return select(metadata.c.value).where(metadata.c.key == "version").with_for_update()
+
+
+def _announce(connection: Connection) -> None:
+    _say(connection, connection.get_execution_options().get(_SAID, _WRITE))
+
+
+def _say(connection: Connection, settings: Mapping[str, str]) -> None:
+    """Tell the server what is not yet so in this session."""
+    known: dict[str, str] = connection.info.setdefault(_SAID, {})
+    changed = {name: value for name, value in settings.items() if known.get(name) != value}
+    if changed:
+        is_mariadb = getattr(connection.dialect, "is_mariadb", False)
+        connection.exec_driver_sql(f"SET {', '.join(_assignment(name, value, is_mariadb) for name, value in changed.items())}")
+        known.update(changed)
+
+
+def _assignment(name: str, value: str, is_mariadb: bool) -> str:
+    if name == "isolation":
+        # MariaDB knows the newer name since 11.1.
+        return f"SESSION {'tx_isolation' if is_mariadb else 'transaction_isolation'} = '{value}'"
+    return f"SESSION {name} = {value}"
+
+
+def _has_no_room(error: Exception) -> bool:
+    return code_of_mysql(error) in BUSY_CODES
+
+
+def _check_alive(connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
+    """Replace a dead pooled connection, without a round trip in the usual case; see :func:`~...server_connections.check_alive`."""
+    if (idle := idle_seconds(record)) is None:
+        return
+    # The driver has no public way to its socket.
+    socket = getattr(connection, "_sock", None)
+    if socket is None or has_news(socket.fileno()):
+        raise DisconnectionError("the server closed this pooled connection")
+    if idle > PING_AFTER_IDLE_SECONDS:
+        try:
+            connection.ping(reconnect=False)
+        except Exception as error:
+            raise DisconnectionError("this pooled connection is dead") from error

@@ -1,0 +1,139 @@
+"""MySQL and MariaDB for SQLAlchemy, with the types and the session that catalogs need whatever the server's own settings are.
+
+Names and paths differ by case and by trailing blanks, so that text is compared by its bytes alone: the usual collations of both servers
+take ``A`` for ``a`` and ``a`` for ``a ``. Texts and binaries are of any length; a VARCHAR of MySQL would have to name one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.dialects.mysql.base import MySQLDDLCompiler, MySQLTypeCompiler
+from sqlalchemy.dialects.mysql.mysqldb import MySQLCompiler_mysqldb
+from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
+from sqlalchemy.engine import URL
+from typing_extensions import override
+
+from ducklake_core.catalog.database.abilities import MARIADB, MYSQL, abilities_of
+from ducklake_core.errors import UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+    from sqlalchemy.sql.functions import Function
+
+_CHARSET = "utf8mb4"
+_DEFINITION_SECONDS = 10
+"""How long a table that others are using is waited for, before it is dropped."""
+
+
+class _Types(MySQLTypeCompiler):
+    @override
+    def visit_VARCHAR(self, type_: Any, **kw: Any) -> str:
+        collation = abilities_of(self.dialect).binary_collation
+        return super().visit_VARCHAR(type_, **kw) if type_.length else f"LONGTEXT CHARACTER SET {_CHARSET} COLLATE {collation}"
+
+    @override
+    def visit_large_binary(self, type_: Any, **kw: Any) -> str:
+        return "LONGBLOB"
+
+
+class _Definitions(MySQLDDLCompiler):
+    @override
+    def post_create_table(self, table: Table) -> str:
+        # The server's own engine may have no transactions.
+        return " ENGINE=InnoDB"
+
+
+class _Statements(MySQLCompiler_mysqldb):
+    def visit_rtrim_func(self, function: Function[Any], **kw: Any) -> str:
+        """The RTRIM of other databases, which takes any of some characters away; MySQL's own knows blanks alone."""
+        text, characters = (self.process(clause, **kw) for clause in function.clauses)
+        return f"REGEXP_REPLACE({text}, CONCAT('[', {characters}, ']+$'), '')"
+
+
+class MySQLDialect(MySQLDialect_pymysql):
+    """SQLAlchemy's dialect for PyMySQL, as catalogs need it."""
+
+    driver = "ducklake"
+    supports_statement_cache = True
+    type_compiler_cls = _Types
+    ddl_compiler = _Definitions
+    statement_compiler = _Statements
+    # PyMySQL forgets the rest of one result when another statement is executed meanwhile.
+    supports_server_side_cursors = False
+
+    @classmethod
+    @override
+    def import_dbapi(cls) -> ModuleType:
+        return pymysql_module()
+
+    @override
+    def on_connect(self) -> Callable[[Any], None]:
+        return settle
+
+    @override
+    def create_connect_args(self, url: URL, _translate_args: dict[str, Any] | None = None) -> Any:
+        return [], connect_arguments(url)
+
+
+def pymysql_module() -> ModuleType:
+    """The ``pymysql`` package.
+
+    Raises:
+        UnsupportedFeatureError: It is not installed.
+    """
+    try:
+        import pymysql
+    except ImportError as error:
+        raise UnsupportedFeatureError(
+            "a catalog in a MySQL or MariaDB database needs the pymysql package: pip install 'ducklake-dagster[mysql]'", package="pymysql"
+        ) from error
+    return pymysql
+
+
+def settle(connection: Any) -> None:
+    """Make a new session independent of the server's settings: how it compares text, and what it does with values that do not fit."""
+    abilities = MARIADB if "mariadb" in connection.get_server_info().lower() else MYSQL
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SET SESSION collation_connection = '{abilities.binary_collation}', SESSION time_zone = '+00:00', "
+            f"SESSION lock_wait_timeout = {_DEFINITION_SECONDS}, "
+            "SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+        )
+
+
+def connect_arguments(url: URL) -> dict[str, Any]:
+    """What PyMySQL is to be called with for an address.
+
+    >>> from sqlalchemy import make_url
+    >>> found = connect_arguments(make_url("mysql://me@db:3307/lake?ssl_mode=verify_ca&ssl_ca=ca.pem"))
+    >>> found["port"], found["ssl"]
+    (3307, {'verify_mode': True, 'check_hostname': False, 'ca': 'ca.pem'})
+    """
+    from pymysql.constants import CLIENT
+
+    query = {name: str(value) for name, value in url.query.items()}
+    found: dict[str, Any] = {
+        "host": url.host or "localhost",
+        "port": url.port or 3306,
+        "user": url.username,
+        # The driver would only know Latin letters.
+        "password": (url.password or "").encode(),
+        "database": url.database,
+        "charset": _CHARSET,
+        # An UPDATE counts the rows that it found, not those that it changed.
+        "client_flag": CLIENT.FOUND_ROWS,
+        "program_name": "ducklake-core",
+    }
+    if socket := query.pop("unix_socket", None):
+        found["unix_socket"] = socket
+    found |= {name: float(query.pop(name)) for name in ("connect_timeout", "read_timeout", "write_timeout") if name in query}
+    mode = query.pop("ssl_mode", "preferred" if not query else "verify_ca").lower()
+    if mode == "disabled":
+        found["ssl_disabled"] = True
+    elif mode != "preferred":
+        checked = {"verify_mode": mode != "required", "check_hostname": mode == "verify_identity"}
+        found["ssl"] = checked | {name.removeprefix("ssl_"): value for name, value in query.items()}
+    return found
