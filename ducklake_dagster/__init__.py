@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.catalogs import AddressCatalog as AddressCatalog
     from ducklake_dagster.catalogs import Catalog as Catalog
     from ducklake_dagster.catalogs import DuckDBCatalog as DuckDBCatalog
+    from ducklake_dagster.catalogs import MySQLCatalog as MySQLCatalog
     from ducklake_dagster.catalogs import PostgresCatalog as PostgresCatalog
     from ducklake_dagster.catalogs import SqliteCatalog as SqliteCatalog
     from ducklake_dagster.check_base import LakeCheck as LakeCheck
@@ -109,6 +110,7 @@ _EXPORTS = {
     "DuckLakeResource": "resources",
     "GCSStorage": "resources",
     "LocalStorage": "resources",
+    "MySQLCatalog": "catalogs",
     "PostgresCatalog": "catalogs",
     "S3Storage": "resources",
     "SqliteCatalog": "catalogs",

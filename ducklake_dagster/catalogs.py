@@ -1,4 +1,4 @@
-"""Where a lake's catalog is: a database of one of three kinds, as configuration or as an address."""
+"""Where a lake's catalog is: a database of one of four kinds, as configuration or as an address."""
 
 from __future__ import annotations
 
@@ -80,12 +80,41 @@ class PostgresCatalog(SecretiveConfig):
         """The database itself must exist."""
 
 
+class MySQLCatalog(SecretiveConfig):
+    """A catalog in a MySQL or MariaDB database, for any number of writers, with the ``mysql`` extra."""
+
+    metadata_schema: ClassVar[None] = None
+    kind: Literal["mysql"] = "mysql"
+    host: str = "localhost"
+    port: int = 3306
+    database: str
+    user: str | None = None
+    password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
+    options: dict[str, str] = Field(default_factory=dict, description="Further parameters, such as ssl_mode, ssl_ca or unix_socket.")
+
+    def url(self) -> str:
+        """SQLAlchemy URL, password included: never log it."""
+        user = quote(self.user or "", safe="")
+        login = f"{user}:{quote(reveal(self.password), safe='')}@" if self.password else f"{user}@" if user else ""
+        options = {name: reveal(value) for name, value in self.options.items()}
+        parameters = f"?{urlencode(options, quote_via=quote)}" if options else ""
+        host = f"[{self.host}]" if ":" in self.host else quote(self.host, safe="")
+        return f"mysql+pymysql://{login}{host}:{self.port}/{quote(self.database, safe='')}{parameters}"
+
+    def is_missing(self) -> bool:
+        """Whether there is certainly no catalog yet: only the server knows."""
+        return False
+
+    def prepare(self) -> None:
+        """The database itself must exist."""
+
+
 class AddressCatalog(SecretiveConfig):
     """A catalog by an address that is known when a run begins: ``catalog=dg.EnvVar("LAKE_ADDRESS")`` makes one."""
 
     kind: Literal["address"] = "address"
     address: str = Field(
-        repr=False, json_schema_extra=SECRET, description="sqlite:///file, duckdb:///file or postgresql://user@host/database."
+        repr=False, json_schema_extra=SECRET, description="sqlite:///file, duckdb:///file, postgresql:// or mysql://user@host/database."
     )
 
     @property
@@ -94,7 +123,7 @@ class AddressCatalog(SecretiveConfig):
         return self._meant.metadata_schema
 
     @property
-    def _meant(self) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog:
+    def _meant(self) -> PlainCatalog:
         return catalog_of(reveal(self.address))
 
     def url(self) -> str:
@@ -110,16 +139,19 @@ class AddressCatalog(SecretiveConfig):
         self._meant.prepare()
 
 
-Catalog: TypeAlias = SqliteCatalog | DuckDBCatalog | PostgresCatalog | AddressCatalog
+PlainCatalog: TypeAlias = SqliteCatalog | DuckDBCatalog | PostgresCatalog | MySQLCatalog
+Catalog: TypeAlias = PlainCatalog | AddressCatalog
 
 
-def catalog_of(address: str) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog:
+def catalog_of(address: str) -> PlainCatalog:
     """The configuration that an address stands for.
 
     >>> catalog_of("duckdb:////lakes/a.ducklake?metadata_schema=sales").path
     '/lakes/a.ducklake'
     >>> catalog_of("postgresql+psycopg://me@db:5433/lake?sslmode=require").options
     {'sslmode': 'require'}
+    >>> catalog_of("mysql+pymysql://me@db/lake?ssl_mode=required").url()
+    'mysql+pymysql://me@db:3306/lake?ssl_mode=required'
 
     Raises:
         UsageError: An address of another form; its text, which may hold a password, is not repeated.
@@ -149,7 +181,17 @@ def catalog_of(address: str) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog:
             metadata_schema=parameters.get("metadata_schema"),
             options=options,
         )
+    elif kind in ("mysql", "mariadb") and parts.path.strip("/") and "metadata_schema" not in parameters:
+        return MySQLCatalog(
+            host=parts.hostname or "localhost",
+            port=port or 3306,
+            database=unquote(parts.path[1:]),
+            user=None if parts.username is None else unquote(parts.username),
+            password=None if parts.password is None else unquote(parts.password),
+            options=parameters,
+        )
     raise UsageError(
-        "the address of the catalog is none that a resource understands: give sqlite:///file, duckdb:///file or "
-        "postgresql+psycopg://user@host/database, or SqliteCatalog, DuckDBCatalog or PostgresCatalog"
+        "the address of the catalog is none that a resource understands: give sqlite:///file, duckdb:///file, "
+        "postgresql+psycopg://user@host/database or mysql+pymysql://user@host/database, or SqliteCatalog, DuckDBCatalog, PostgresCatalog "
+        "or MySQLCatalog"
     )

@@ -216,6 +216,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the tests of this run."""
     selection.mark_slow_variants(items)
+    selection.mark_mysql_variants(items)
     selection.mark_repeated_catalogs(items, fast=config.getoption("fast"))
     selection.mark_all_but_some(items)
     if config.getoption("fast"):

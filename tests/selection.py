@@ -56,6 +56,13 @@ def mark_repeated_catalogs(items: list[pytest.Item], *, fast: bool) -> None:
                     item.add_marker(pytest.mark.slow)
 
 
+def mark_mysql_variants(items: list[pytest.Item]) -> None:
+    """Every variant with a MySQL catalog is slow, but for those of tests marked ``on_mysql``."""
+    for item in items:
+        if "mysql" in set(_texts(item)) and item.get_closest_marker("on_mysql") is None:
+            item.add_marker(pytest.mark.slow)
+
+
 def mark_all_but_some(items: list[pytest.Item]) -> None:
     """Of a test with ``some(count)``, so many of the variants that are not slow stay so, spread evenly from a place given by its name."""
     tests: dict[str, list[pytest.Item]] = {}

@@ -20,7 +20,7 @@ from ducklake_core.format.files.locations import printable
 from ducklake_core.lake import DuckLake
 
 _LATE_SECONDS = 5.0
-_PACKAGES = ("pyarrow", "sqlalchemy", "psycopg", "fsspec", "pyspark", "duckdb", "dagster")
+_PACKAGES = ("pyarrow", "sqlalchemy", "psycopg", "pymysql", "fsspec", "pyspark", "duckdb", "dagster")
 
 
 def doctor(

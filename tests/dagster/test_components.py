@@ -104,7 +104,7 @@ def test_a_lake(project: Any) -> None:
         ({"catalog": {"kind": "postgres", "password": "hunter2"}}, r"catalog of a DuckLakeComponent .*postgres\.database: "),
         ({"catalog": {"kind": "oracle"}}, "catalog of a DuckLakeComponent is not understood"),
         ({"storage": {"kind": "s3", "bucket": "x", "secret_access_key": "hunter2"}}, "storage of a DuckLakeComponent .*s3 has no bucket"),
-        ({"catalog": "mysql://root:hunter2@db/lake"}, "none that a resource understands"),
+        ({"catalog": "oracle://root:hunter2@db/lake"}, "none that a resource understands"),
     ],
 )
 def test_a_lake_that_cannot_be(project: Any, tmp_path: Path, change: dict[str, Any], message: str) -> None:

@@ -27,6 +27,7 @@ from ducklake_dagster import (
     DuckLakeTablesComponent,
     GCSStorage,
     LocalStorage,
+    MySQLCatalog,
     PostgresCatalog,
     S3Storage,
     SqliteCatalog,
@@ -232,6 +233,18 @@ def test_definitions_cost_little_more_than_dagster_itself() -> None:
         ("duckdb:///lake.ducklake", DuckDBCatalog(path="lake.ducklake")),
         ("duckdb:////x/lake.db?metadata_schema=a%20b", DuckDBCatalog(path="/x/lake.db", metadata_schema="a b")),
         ("postgresql://db/lake", PostgresCatalog(host="db", database="lake")),
+        ("mariadb://db/lake", MySQLCatalog(host="db", database="lake")),
+        (
+            "mysql+pymysql://u%40x:p%40ss%2Fw%3Ard%20%27x@db:6000/la%20ke?ssl_mode=required&unix_socket=%2Frun%2Fs",
+            MySQLCatalog(
+                host="db",
+                port=6000,
+                database="la ke",
+                user="u@x",
+                password=SECRET,
+                options={"ssl_mode": "required", "unix_socket": "/run/s"},
+            ),
+        ),
         (
             "postgresql+psycopg://u%40x:p%40ss%2Fw%3Ard%20%27x@/la%20ke?host=/run/pg&port=6000&sslmode=require&metadata_schema=s",
             PostgresCatalog(
@@ -255,7 +268,14 @@ def test_catalogs_as_addresses(address: str, expected: object) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["mysql://u:hush-hush@h/d", "hush-hush", "postgresql://u:hush-hush@h:port/d", "sqlite:///", "ducklake:postgres:password=hush-hush"],
+    [
+        "oracle://u:hush-hush@h/d",
+        "mysql://u:hush-hush@h/d?metadata_schema=x",
+        "hush-hush",
+        "postgresql://u:hush-hush@h:port/d",
+        "sqlite:///",
+        "ducklake:postgres:password=hush-hush",
+    ],
 )
 def test_other_addresses_are_refused_without_their_secrets(address: str) -> None:
     with pytest.raises(UsageError, match="address of the catalog") as caught:

@@ -54,11 +54,13 @@ def second_place(address: LakeAddress, request: pytest.FixtureRequest, folder: P
     """Another empty place of the same kind with the same data path."""
     from dataclasses import replace
 
+    from tests.selection import ASKED_FOR_BY
     from tests.support.oracle import file_lake
 
     second = folder / "second"
     second.mkdir()
-    other = request.getfixturevalue("postgres").lake(second) if address.backend == "postgresql" else file_lake(address.backend, second)
+    server = ASKED_FOR_BY.get(address.backend)
+    other = file_lake(address.backend, second) if server is None else request.getfixturevalue(server).lake(second)
     return replace(other, data_path=address.data_path)
 
 
@@ -153,7 +155,8 @@ def test_a_catalog_from_before_scopes_that_lost_its_tables(lake_address: LakeAdd
     if database.abilities.is_file:
         create_file(database)
     with database.write(creating=True) as connection:
-        connection.execute(text("CREATE TABLE ducklake_metadata (key VARCHAR NOT NULL, value VARCHAR NOT NULL)"))
+        names = "(`key` LONGTEXT, value LONGTEXT)" if lake_address.backend == "mysql" else "(key VARCHAR NOT NULL, value VARCHAR NOT NULL)"
+        connection.execute(text(f"CREATE TABLE ducklake_metadata {names}"))
         connection.execute(text("INSERT INTO ducklake_metadata VALUES ('version', '0.1'), ('data_path', '/x/')"))
     with pytest.raises(CatalogCorruptError, match="lacks tables that every version has: ducklake_snapshot"):
         open_catalog(database)

@@ -25,6 +25,10 @@ SECRET = "hush/hush@1"
         ("ducklake:lake.db", f"duckdb:///{Path('lake.db').absolute()}"),
         ("ducklake:duckdb:/lakes/lake.db", "duckdb:////lakes/lake.db"),
         ("ducklake:duckdb:////lakes/lake.db", "duckdb:////lakes/lake.db"),
+        ("mysql://me@db/lake", "mysql+pymysql://me@db/lake"),
+        ("mariadb+pymysql://me@db:3307/lake?ssl_mode=required", "mysql+pymysql://me@db:3307/lake?ssl_mode=required"),
+        ("ducklake:mysql:db=lake host=db port=3307 user=me", "mysql+pymysql://me@db:3307/lake"),
+        ('mysql:database="a b" socket="/run/my sql"', "mysql+pymysql:///a b?unix_socket=%2Frun%2Fmy+sql"),
         ("postgresql://me@db/lake", "postgresql+psycopg://me@db/lake"),
         ("postgres://me@db/lake", "postgresql+psycopg://me@db/lake"),
         ("postgresql+psycopg://me@db:5433/lake?sslmode=require", "postgresql+psycopg://me@db:5433/lake?sslmode=require"),
@@ -47,6 +51,9 @@ def test_spellings(text: str, shown: str) -> None:
         "postgresql://me:hush%2Fhush%401@db/lake",
         "postgresql://me@db/lake?password=hush%2Fhush%401",
         f"ducklake:postgres:dbname=lake host=db user=me password={SECRET}",
+        "mysql://me:hush%2Fhush%401@db/lake",
+        "mysql://me@db/lake?password=hush%2Fhush%401",
+        f"ducklake:mysql:db=lake host=db user=me passwd={SECRET}",
     ],
 )
 def test_passwords_are_kept_and_never_shown(text: str) -> None:
@@ -58,17 +65,21 @@ def test_passwords_are_kept_and_never_shown(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "mysql://root@db/lake", "ducklake:mysql:db=x", "ducklake:md:lakes", "ducklake:quack:lake", "ducklake:s3://bucket/lake.ducklake",
+    "mysql+aiomysql://root@db/lake", "mysql://root@db/lake?init_command=x", "mysql://root@db/lake?metadata_schema=x",
+    "mysql://root@db/lake?charset=latin1", "ducklake:mysql:db=x compress=1", "ducklake:md:lakes", "ducklake:quack:lake", "ducklake:s3://bucket/lake.ducklake",
     "ducklake:https://host/lake.ducklake", "postgresql+asyncpg://db/lake", "oracle://db/lake",
 ])  # fmt: skip
 def test_other_databases_are_refused_by_name(text: str) -> None:
-    with pytest.raises(UnsupportedFeatureError, match=r"^(MySQL|MotherDuck|quack|s3|https|oracle) as |asyncpg"):
+    with pytest.raises(UnsupportedFeatureError, match=r"^(MotherDuck|a DuckDB server \(quack\)|s3|https|oracle) as |asyncpg|MySQL"):
         parse_catalog_url(text)
 
 
 @pytest.mark.parametrize("text", ["", "lake.sqlite", "sqlite://", "sqlite:///:memory:", "sqlite:", "ducklake:", "duckdb://",
                                   "ducklake:duckdb::memory:", "postgresql://me:hush@db:port/lake",
-                                  "ducklake:postgres:dbname=lake hush nonsense", "s3:bucket"])  # fmt: skip
+                                  "ducklake:postgres:dbname=lake hush nonsense", "s3:bucket",
+                                  "ducklake:mysql:db=lake hush", 'ducklake:mysql:db="hush', "ducklake:mysql:user=hush",
+                                  "ducklake:mysql:db=x port=hush", "mysql://me:hush@db/", "mysql://db/x?ssl_mode=hush",
+                                  "mysql://db/x?connect_timeout=hush"])  # fmt: skip
 def test_nonsense_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_catalog_url(text)
