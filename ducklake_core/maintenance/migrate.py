@@ -69,7 +69,7 @@ def migrate(
 ) -> MigrationResult:
     """Plan, and unless ``dry_run`` carry out, the migration. See ``DuckLake.migrate`` for the arguments."""
     former = database.version
-    if former == target:
+    if former.name == target.name:
         return MigrationResult(dry_run=dry_run, former=former.name, version=target.name)
     if former.number > target.number:
         raise UnsupportedFeatureError(

@@ -1,4 +1,4 @@
-"""A proxy between a client and PostgreSQL that cuts the line at a COMMIT, before the server has it or after it was answered."""
+"""A proxy between a client and a server of databases that cuts the line at a COMMIT, before the server has it or after it was answered."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from sqlalchemy import make_url
 
+from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
 from tests.support.postgres import PostgresServer
 
@@ -25,6 +26,7 @@ class Proxy:
     """Forwards every connection until it is told to cut.
 
     Attributes:
+        tells_commit: Whether the answer to a COMMIT says that it is one.
         cut: When to cut off the next COMMIT of a connection that has written; None for never.
         dead: Whether new connections are refused after the cut, as when a network is gone.
         cuts: How often it did.
@@ -32,6 +34,7 @@ class Proxy:
 
     server: str
     folder: Path
+    tells_commit: bool = True
     cut: Cut | None = None
     dead: bool = False
     cuts: int = 0
@@ -41,6 +44,8 @@ class Proxy:
     def url(self, address: LakeAddress) -> str:
         """The lake's address by way of the proxy."""
         found = make_url(address.url)
+        if address.backend == "mysql":
+            return f"mysql+pymysql://{found.username}@localhost/{found.database}?unix_socket={quote(str(self.folder / 's'), safe='')}"
         return f"postgresql+psycopg://{found.username}@/{found.database}?host={quote(str(self.folder), safe='')}"
 
     def serve(self, listener: socket.socket) -> None:
@@ -95,7 +100,7 @@ class _Line:
 
     def downward(self) -> None:
         while data := _received(self.server):
-            if self.silent and b"COMMIT" in data:
+            if self.silent and (b"COMMIT" in data or not self.proxy.tells_commit):
                 break
             self.client.sendall(data)
         self._close()
@@ -115,11 +120,14 @@ def _received(end: socket.socket) -> bytes:
 
 
 @contextmanager
-def proxy_to(server: PostgresServer, folder: Path) -> Iterator[Proxy]:
+def proxy_to(server: PostgresServer | MySQLServer, folder: Path) -> Iterator[Proxy]:
     """A proxy to a server, reached through a socket in the folder."""
-    proxy = Proxy(server=f"{server.socket}/{_SOCKET}", folder=folder)
+    if isinstance(server, PostgresServer):
+        proxy, name = Proxy(server=f"{server.socket}/{_SOCKET}", folder=folder), _SOCKET
+    else:
+        proxy, name = Proxy(server=server.socket, folder=folder, tells_commit=False), "s"
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(folder / _SOCKET))
+    listener.bind(str(folder / name))
     listener.listen()
     threading.Thread(target=proxy.serve, args=(listener,), daemon=True).start()
     try:
