@@ -136,10 +136,30 @@ def writable_version(name: str) -> FormatVersion:
     return WRITABLE[name]
 
 
+def interrupted_name(former: FormatVersion, target: FormatVersion) -> str:
+    """What a catalog says that is on its way between two versions, where that takes more than one transaction."""
+    return f"{former.name}{_INTERRUPTED}{target.name}"
+
+
+def interrupted_migration(name: str) -> tuple[FormatVersion, FormatVersion] | None:
+    """The two versions between which a catalog is that says this; None for a version.
+
+    >>> [version.name for version in interrupted_migration("1.0-to-1.1")], interrupted_migration("1.0")
+    (['1.0', '1.1'], None)
+    """
+    former, separator, target = name.partition(_INTERRUPTED)
+    return (VERSIONS[former], VERSIONS[target]) if separator and former in VERSIONS and target in VERSIONS else None
+
+
+_INTERRUPTED = "-to-"
+
+
 def migration_target(version: FormatVersion) -> FormatVersion:
     """What a lake is brought to unless somebody says otherwise: the oldest version that is written and not older than its own.
 
     >>> migration_target(VERSIONS["0.3"]).name, migration_target(VERSIONS["1.1-dev1"]).name
     ('1.0', '1.1')
     """
+    if (begun := interrupted_migration(version.name)) is not None:
+        return begun[1]
     return next(one for one in WRITABLE.values() if one.number >= version.number)

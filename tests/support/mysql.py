@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pymysql
+from sqlalchemy import make_url
 
 from tests.support.folders import folder_in_memory
 from tests.support.oracle import LakeAddress
@@ -77,6 +78,12 @@ class MySQLServer:
         self.made[name] = file
         self.run(f"CREATE DATABASE {name}")
         return name
+
+    def copy(self, address: LakeAddress, other: LakeAddress) -> None:
+        """Give an empty database the tables of another one."""
+        source, target = (make_url(lake.url).database for lake in (address, other))
+        for (name,) in self.rows("SHOW TABLES", source):
+            self.run(f"CREATE TABLE {target}.{name} LIKE {source}.{name}", f"INSERT INTO {target}.{name} SELECT * FROM {source}.{name}")
 
     def lake(self, folder: Path) -> LakeAddress:
         """A lake with a fresh database as catalog and files in a folder."""

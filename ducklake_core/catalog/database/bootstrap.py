@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TypeVar
 from uuid import uuid4
@@ -24,7 +25,7 @@ from ducklake_core.errors import (
     UsageError,
 )
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion
+from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion, interrupted_migration
 
 Opened = TypeVar("Opened")
 
@@ -241,6 +242,13 @@ def _follow_version(database: Database, found: str | None) -> str:
     if found in WRITABLE:
         database.follow(WRITABLE[found])
         return found
+    if found is not None and (begun := interrupted_migration(found)) is not None:
+        former = begun[0]
+        database.follow(former)
+        with database.read() as connection:
+            layout = read_layout(connection, database.tables.schema, former.name)
+        database.follow(replace(former, name=found, is_writable=False), layout)
+        return former.name
     known = (
         f"the catalog {database.address} has version {found or 'unknown'}, this library reads {', '.join(VERSIONS)} "
         f"and writes {', '.join(WRITABLE)}"

@@ -58,7 +58,7 @@ class Database:
         self.read_only = read_only
         self._access = _ACCESS[address.url.get_backend_name()]
         self.abilities: Abilities = abilities_of(address.engine_url.get_dialect()())
-        self.definitions = Definitions(self.abilities, self._beside)
+        self.definitions = Definitions(self.abilities, self.beside)
         self.layout: Layout | None = None
         self.version: FormatVersion
         self.tables: CatalogTables
@@ -306,8 +306,13 @@ class Database:
             raise wrapped(error, str(self.address), self.address.secrets) from error
 
     @contextmanager
-    def _beside(self) -> Iterator[Connection]:
-        """A session beside a transaction."""
+    def beside(self) -> Iterator[Connection]:
+        """A session beside a transaction, for what a transaction cannot hold where ``abilities.commits_at_ddl``.
+
+        Raises:
+            CatalogUnavailableError: The database cannot be reached, or something is locked.
+            CatalogError: It refused a statement.
+        """
         with self._transaction(self._access.write_options) as connection:
             yield connection
             connection.commit()

@@ -67,13 +67,13 @@ class MySQLAccess:
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
         """Wait for the lock of the row that says the version, which one writer holds to the end of its transaction, though not for ever.
 
-        From then on nothing is waited for longer than a moment, and the server ends the session when it hears nothing more.
+        From then on nothing is waited for longer than a moment, and the server ends the session when it hears nothing more. Nobody goes
+        without a turn: whoever migrates the catalog has that lock, too.
         """
         assert isinstance(statements, PlainStatements)
         lease = {"wait_timeout": f"{LEASE_SECONDS * turn.leases:.0f}"}
-        if turn.queued:
-            _say(statements.connection, _WRITE | lease | {"innodb_lock_wait_timeout": f"{TURN_SECONDS:.0f}"})
-            statements.ask("turn", lambda: _version_row(tables))
+        _say(statements.connection, _WRITE | lease | {"innodb_lock_wait_timeout": f"{TURN_SECONDS:.0f}"})
+        statements.ask("turn", lambda: _version_row(tables))
         _say(statements.connection, _WRITE | lease | {"innodb_lock_wait_timeout": f"{max(LOCK_SECONDS, 1):.0f}"})
 
     def clock(self) -> ColumnElement[Any]:

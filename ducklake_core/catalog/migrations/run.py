@@ -11,6 +11,7 @@ from ducklake_core.catalog.database.tables import PREFIX, CatalogTables
 from ducklake_core.catalog.database.versions import Layout, read_layout
 from ducklake_core.catalog.migrations.counted_files import counted_files
 from ducklake_core.catalog.migrations.ddl import LockTables
+from ducklake_core.catalog.migrations.in_parts import migrate_in_parts
 from ducklake_core.catalog.migrations.steps import Step, run_step, steps_between
 from ducklake_core.errors import CatalogCorruptError, CatalogVersionError
 from ducklake_core.format.state import LakeInfo
@@ -48,6 +49,8 @@ def migrate_catalog(
         CatalogVersionError: The catalog has yet another version by now.
         CatalogCorruptError: Its tables are not those of any version; nothing was changed.
     """
+    if database.abilities.commits_at_ddl:
+        return migrate_in_parts(database, info, target) or "done before"
     schema, former = database.tables.schema, database.version
     with database.write(migrating=True) as connection:
         if database.abilities.concurrent_writers:

@@ -33,7 +33,11 @@ def copy_of(address: LakeAddress, request: pytest.FixtureRequest, folder: Path) 
     """A second catalog with the same rows, over copies of the files. The first must have no open connection."""
     other_files = folder / "copy" / "files"
     shutil.copytree(address.data_path, other_files)
-    if address.backend != "postgresql":
+    if address.backend == "mysql":
+        server = request.getfixturevalue("mysql")
+        other = server.lake(folder / "copy")
+        server.copy(address, other)
+    elif address.backend != "postgresql":
         other = file_lake(address.backend, folder / "copy")
         shutil.copy(*(lake.url.removeprefix(f"{address.backend}:///") for lake in (address, other)))
     else:

@@ -81,7 +81,7 @@ def test_deleted_rows_of_text_partitions_stay_deleted(
     rows = pa.table({"k": range(len(texts)), "v": pa.array(texts, pa.string())})
     lake.create_table("t", rows.schema, partition_by=[key])
     added = lake.write("t", rows)
-    assert (added.rows_inlined > 0) == (few or lake_address.backend == "sqlite")
+    assert (added.rows_inlined > 0) == (few or lake_address.backend in ("sqlite", "mysql"))
     gone = len(texts) - 1
     lake.table("t").delete(f"k = {gone}")
     right = [(k, text) for k, text in enumerate(texts) if k != gone]

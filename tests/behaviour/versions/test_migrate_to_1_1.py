@@ -52,7 +52,7 @@ def catalog_rows(lake: DuckLake) -> dict[str, list[Any]]:
     found = {}
     with lake.database.read() as connection:
         for name in sorted(layout(lake.database)):
-            source = text(f'"{name}"')
+            source = text(lake.database.dialect.identifier_preparer.quote(name))
             found[name] = sorted((tuple(row) for row in connection.execute(select(text("*")).select_from(source))), key=repr)
     return found
 
