@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # The server that the tests of Azure talk to; the demo needs none.
 AZURITE := $(VENV)/azurite/package-lock.json
+# The server that the tests of MySQL catalogs talk to, likewise.
+MARIADB := $(VENV)/mariadb/unpacked
 EXTRAS := demo,dev
 # Two workers, each with servers and a Spark session of its own; they take a file at a time, so that what a file shares is made once, and
 # in the order of the folders, whose last ones are quick. (xdist's groups have no effect with pytest 9.2, which keeps node ids elsewhere.)
@@ -42,7 +44,10 @@ $(READY): pyproject.toml .ci/constraints.txt
 $(AZURITE): $(READY) .ci/azurite/package-lock.json
 	@"$(BIN)/python" .ci/azurite.py && touch "$@" || echo "Azurite could not be installed from npm: the tests of Azure will fail." >&2
 
-install: $(READY) $(AZURITE)  ## Make .venv with everything in it
+$(MARIADB): $(READY) .ci/mariadb.py
+	@"$(BIN)/python" .ci/mariadb.py && mkdir -p "$(@D)" && touch "$@" || echo "MariaDB could not be unpacked: the tests of MySQL catalogs will fail." >&2
+
+install: $(READY) $(AZURITE) $(MARIADB)  ## Make .venv with everything in it
 
 demo: $(READY)  ## Run the demo: flights from raw files to tables, backfills, checks and maintenance, in this terminal
 	@$(JAVA) "$(BIN)/python" -m ducklake_dagster.demo
@@ -51,16 +56,16 @@ ui: $(READY)  ## Open the demo project in Dagster's web interface (http://127.0.
 	@mkdir -p .demo/dagster_home
 	@$(JAVA) DAGSTER_HOME="$(CURDIR)/.demo/dagster_home" "$(BIN)/dagster" dev --workspace workspace.yaml --host 127.0.0.1 --port 3000
 
-test: $(READY) $(AZURITE)  ## Run the tests, without the slow ones
+test: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests, without the slow ones
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 
 test-fast: $(READY)  ## Run one variant of what is done within a second and needs neither Spark nor a server
 	@"$(BIN)/python" -m pytest -m "not slow" --fast $(PYTEST_FLAGS) $(PYTEST_MORE)
 
-durations: $(READY) $(AZURITE)  ## Run the tests as `make test` does, and write where the time goes: tests/durations.md
+durations: $(READY) $(AZURITE) $(MARIADB)  ## Run the tests as `make test` does, and write where the time goes: tests/durations.md
 	@$(JAVA) "$(BIN)/python" -m pytest -m "not slow" --durations-report tests/durations.md $(PYTEST_FLAGS) $(PYTEST_MORE)
 
-test-all: $(READY) $(AZURITE) browser  ## Run all tests, slow ones and the browser too
+test-all: $(READY) $(AZURITE) $(MARIADB) browser  ## Run all tests, slow ones and the browser too
 	@$(JAVA) "$(BIN)/python" -m pytest -m "slow or not slow" $(PYTEST_FLAGS) $(PYTEST_MORE)
 
 pictures: $(READY) browser  ## Draw Dagster's pages of a lake by Chromium, into build/pictures

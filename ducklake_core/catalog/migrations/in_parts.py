@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Table, func, select, update
 
 from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.tables import metadata_tables
 from ducklake_core.catalog.database.versions import Layout, read_layout
-from ducklake_core.catalog.migrations.steps import AddColumn, CreateTable, RenameInlinedColumn, Step, run_step, steps_between
+from ducklake_core.catalog.migrations.steps import AddColumn, CreateTable, Step, run_step, steps_between
+from ducklake_core.catalog.migrations.to_1_1 import RenameInlinedColumn
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, CatalogVersionError, UnsupportedFeatureError
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import V1_0, FormatVersion, interrupted_migration, interrupted_name
@@ -40,9 +42,11 @@ def migrate_in_parts(database: Database, info: LakeInfo, target: FormatVersion) 
             found=before.name,
             wanted=target.name,
         )
+    schema = database.tables.schema
+    metadata = metadata_tables(schema, target)["metadata"]
     with database.beside() as connection, _alone(connection, database):
         begun = interrupted_name(before, target)
-        version = _locked_version(connection, database.tables["metadata"])
+        version = _locked_version(connection, metadata)
         if version == target.name:
             return None
         if version not in (before.name, begun):
@@ -51,16 +55,15 @@ def migrate_in_parts(database: Database, info: LakeInfo, target: FormatVersion) 
                 found=version,
                 supported=target.name,
             )
-        schema = database.tables.schema
         layout = read_layout(connection, schema, before.name)
         steps = steps_between(connection, database, info, layout, target)
-        _set_version(connection, database.tables["metadata"], begun)
+        _set_version(connection, metadata, begun)
         connection.commit()
         for step in steps:
             if isinstance(step, _DEFINES):
                 run_step(connection, schema, layout, target, step)
         connection.commit()
-        _locked_version(connection, database.tables["metadata"])
+        _locked_version(connection, metadata)
         _repair(connection, database, layout, target, steps)
         connection.commit()
     return steps

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select, text
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.migrations import run
+from ducklake_core.catalog.migrations import in_parts, run
 from ducklake_core.errors import CatalogError, CatalogVersionError, DuckLakeError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
 from tests.support.old_lakes import JsonRows, changes, old_lake, rows_at
@@ -156,7 +156,8 @@ def test_the_development_version_becomes_1_1(lake_address: LakeAddress, oracle: 
             for column in ("min_is_exact", "max_is_exact"):
                 connection.execute(text(f"ALTER TABLE ducklake_{table} DROP COLUMN {column}"))
         connection.execute(text("ALTER TABLE ducklake_schema DROP COLUMN parent_schema_id"))
-        connection.execute(text("UPDATE ducklake_metadata SET value = '1.1-dev1' WHERE key = 'version'"))
+        metadata = lake.database.tables["metadata"]
+        connection.execute(metadata.update().where(metadata.c.key == "version").values(value="1.1-dev1"))
     lake = DuckLake.connect(lake_address.url)
     assert lake.info.version == "1.1-dev1"
     assert everything(lake) == before
@@ -196,6 +197,7 @@ def test_a_table_of_inlined_rows_that_is_gone_is_refused(lake_address: LakeAddre
 
 
 @pytest.mark.takes_seconds
+@pytest.mark.parametrize("every_lake_address", ["sqlite", "postgresql", "duckdb"], indirect=True)
 def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = made_by_duckdb(lake_address, oracle)
     before, done = catalog_rows(lake), []
@@ -213,6 +215,39 @@ def test_an_error_leaves_everything_as_it_was(lake_address: LakeAddress, oracle:
     monkeypatch.undo()
     assert catalog_rows(lake) == before
     lake.migrate("1.1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every_lake_address", ["mysql"], indirect=True)
+@pytest.mark.parametrize("failing", range(1, 14))
+def test_an_interrupted_migration_goes_on(
+    lake_address: LakeAddress, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """On MySQL there is no taking back: nobody writes in between, and whoever calls it next does what is left."""
+    made_by_duckdb(lake_address, oracle).close()
+    lake, other = DuckLake.connect(lake_address.url), DuckLake.connect(lake_address.url)
+    before, done = everything(lake), []
+    whole = in_parts.run_step
+
+    def fails(*arguments: Any) -> None:
+        done.append(arguments)
+        if len(done) == failing:
+            raise CatalogError("stop")
+        whole(*arguments)
+
+    monkeypatch.setattr(in_parts, "run_step", fails)
+    with pytest.raises(DuckLakeError, match="stop"):
+        lake.migrate("1.1")
+    monkeypatch.undo()
+    with pytest.raises(CatalogVersionError, match=r"1\.0-to-1\.1"):
+        other.create_schema("s")
+    found = DuckLake.connect(lake_address.url)
+    with pytest.raises(CatalogVersionError, match=r"lake\.migrate\(\) brings it to 1\.1"):
+        found.create_schema("s")
+    assert found.migrate().version == "1.1"
+    assert everything(found) == before
+    assert DuckLake.connect(lake_address.url).migrate("1.1").steps == ()
+    assert found.check().findings == ()
 
 
 @pytest.mark.takes_seconds
