@@ -59,10 +59,30 @@ def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
     """Whether DuckDB reads all values of rows that have the columns of a schema, once they are in the catalog, and flushes them."""
     if state.flush is not None and not state.flush.allows(rows, schema, state.partition_spec):
         return False
+    most = state.format_version.inlined_limits.most_row_bytes
+    if most is not None and any(sum(map(_most_bytes, row)) > most for row in rows.rows()):
+        return False
     if not all(_can_be_flushed(column, values) for values, column in zip(rows.columns, schema, strict=True)):
         return False
     nested = [(values, column.type) for values, column in zip(rows.columns, schema, strict=True) if not column.is_leaf]
     return all(is_readable(value, kind) for values, kind in nested for value in values)
+
+
+def _most_bytes(value: object) -> int:
+    """How long a value may be in a statement.
+
+    >>> _most_bytes("ä"), _most_bytes(b"\\0"), _most_bytes([1, None]), _most_bytes(2.5)
+    (4, 1, 36, 8)
+    """
+    match value:
+        case str():
+            return 4 * len(value)
+        case bytes():
+            return len(value)
+        case list() | dict():
+            return 4 * len(str(value))
+        case _:
+            return 8
 
 
 def _can_be_flushed(column: Field, values: Sequence[object]) -> bool:

@@ -138,7 +138,8 @@ MYSQL = Abilities(
     inlined_as_text=True,
     commits_at_ddl=True,
     # A row has to fit into half a page of InnoDB, each text with forty bytes.
-    inlined_limits=InlinedLimits(most_columns=180, plain_names=True),
+    # A statement has to fit into a packet, which is of a megabyte at least.
+    inlined_limits=InlinedLimits(most_columns=180, most_row_bytes=1 << 19, plain_names=True),
     has_useful_indexes=True,
 )
 

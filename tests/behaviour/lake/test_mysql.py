@@ -1,0 +1,138 @@
+"""What MySQL would do to names and texts by itself, what it cannot hold, and what DuckDB reads of it by its own extension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import duckdb
+import pyarrow as pa
+import pytest
+from duckdb_extensions import import_extension
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import UnsupportedFeatureError
+from tests.support.mysql import MySQLServer
+from tests.support.oracle import LakeAddress
+
+NAMES = ["a", "a ", "ä", "Ä", "`\"'", "🦆", "key", "x" * 63, "select"]
+TEXTS = ["a", "A", "a ", "ä", "Ä", "", " ", "\0", "\\", "%_", "'\"`", "🦆", "ß", "ss", None]
+
+
+@pytest.fixture
+def address(mysql: MySQLServer, tmp_path: object) -> LakeAddress:
+    return mysql.lake(tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def lake(address: LakeAddress) -> Iterator[DuckLake]:
+    made = DuckLake.create(address.url, data_path=address.data_path)
+    yield made
+    made.close()
+
+
+def database_of(address: LakeAddress) -> str:
+    return address.attach.partition("db=")[2].split()[0]
+
+
+def test_names_that_differ_by_little(lake: DuckLake) -> None:
+    for number, name in enumerate(NAMES):
+        quoted = '"{}"'.format(name.replace('"', '""'))
+        lake.write(quoted, pa.table({name: [number]}))
+        assert lake.table(quoted).scan().to_arrow().to_pylist() == [{name: number}]
+    assert len(lake.tables()) == len(NAMES)
+    lake.flush_inlined_data()
+    assert [lake.table('"{}"'.format(name.replace('"', '""'))).scan().to_arrow()[name].to_pylist() for name in NAMES] == [
+        [number] for number in range(len(NAMES))
+    ]
+
+
+@pytest.mark.parametrize("inlining", [20, 0], ids=["inlined", "files"])
+def test_texts_that_differ_by_little(lake: DuckLake, inlining: int) -> None:
+    lake.set_option("data_inlining_row_limit", inlining)
+    rows = pa.table({"n": range(len(TEXTS)), "v": pa.array(TEXTS, pa.string())})
+    lake.create_table("t", rows.schema)
+    for number in range(len(TEXTS)):
+        lake.table("t").append(rows.slice(number, 1))
+    table = lake.table("t")
+    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["n"]) == rows.to_pylist()
+    for text in TEXTS:
+        if text is not None and "\0" not in text:
+            where = "v = '{}'".format(text.replace("'", "''"))
+            assert table.scan(where=where).to_arrow()["v"].to_pylist() == [text]
+    table.delete("v = 'a'")
+    left = [text for text in TEXTS if text != "a"]
+    assert sorted(lake.table("t").scan().to_arrow()["v"].to_pylist(), key=TEXTS.index) == left
+
+
+def test_what_innodb_cannot_hold_goes_to_files(lake: DuckLake) -> None:
+    wide = pa.table({f"c{number}": ["x"] for number in range(177)})
+    assert lake.write("fits", wide).rows_inlined == 1
+    wider = wide.append_column("one_more", pa.array(["x"]))
+    assert lake.write("wide", wider).rows_inlined == 0
+    assert lake.table("wide").scan().to_arrow().num_rows == lake.table("fits").scan().to_arrow().num_rows == 1
+    for number, names in enumerate((["ä", "Ä"], ["é", "e\u0301"], ["blank "], ["🦆"])):
+        rows, name = pa.table({name: [1] for name in names}), f"odd_{number}"
+        assert lake.write(name, rows).rows_inlined == 0
+        assert lake.table(name).scan().to_arrow().to_pylist() == rows.to_pylist()
+
+
+def test_a_value_that_is_too_large_for_a_packet(mysql: MySQLServer, lake: DuckLake) -> None:
+    lake.write("t", pa.table({"n": [1, 2], "v": ["x", "z"]}))
+    assert mysql.rows("SELECT @@global.max_allowed_packet") == [(16 << 20,)]
+    big = pa.table({"n": [3], "v": ["y" * (15 << 20)]})
+    assert lake.table("t").append(big).rows_inlined == 0
+    assert lake.table("t").update({"v": "repeat('w', 1000000)"}, where="n = 1").rows_inlined == 0
+    found = {row["n"]: len(row["v"]) for row in lake.table("t").scan().to_arrow().to_pylist()}
+    assert found == {1: 1_000_000, 2: 1, 3: 15 << 20}
+
+
+def test_the_server_s_settings_do_not_show(mysql: MySQLServer, address: LakeAddress, lake: DuckLake) -> None:
+    rows = pa.table({"at": pa.array([datetime(2024, 2, 29, 23, 59, 59, 123456, UTC)]), "v": ["back\\slash || 'quote'"]})
+    lake.write("t", rows)
+    assert lake.table("t").scan().to_arrow().to_pylist() == rows.to_pylist()
+    age = datetime.now(UTC) - lake.snapshot().time
+    assert abs(age.total_seconds()) < 3600
+    kinds = mysql.rows(
+        f"SELECT DISTINCT engine, table_collation <> '' FROM information_schema.tables WHERE table_schema = '{database_of(address)}'"
+    )
+    assert kinds == [("InnoDB", 1)]
+    odd = mysql.rows(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE data_type = 'longtext' "
+        f"AND collation_name <> 'utf8mb4_nopad_bin' AND table_schema = '{database_of(address)}'"
+    )
+    assert odd == []
+
+
+@pytest.mark.takes_seconds
+def test_duckdb_reads_it_by_its_own_extension(address: LakeAddress, lake: DuckLake) -> None:
+    rows = pa.table({"n": range(len(TEXTS)), "v": pa.array(TEXTS, pa.string()), "f": [float("nan"), *([-0.5] * (len(TEXTS) - 1))]})
+    lake.write("files", rows, inline=False)
+    lake.write("inlined", rows.slice(0, 7))
+    lake.table("inlined").delete("n = 3")
+    lake.table("files").delete("n = 5")
+    connection = duckdb.connect(config={"threads": 1})
+    for extension in ("ducklake", "mysql_scanner"):
+        import_extension(extension, con=connection)
+        connection.execute(f"LOAD {extension}")
+    connection.execute(f"ATTACH '{address.attach}' AS lake (READ_ONLY)")
+    for name in ("files", "inlined"):
+        theirs = connection.execute(f"SELECT n, v, f::VARCHAR FROM lake.{name} ORDER BY n").fetchall()
+        ours = sorted(lake.table(name).scan().to_arrow().to_pylist(), key=lambda row: row["n"])
+        assert [(n, v) for n, v, _ in theirs] == [(row["n"], row["v"]) for row in ours]
+        assert [f for _, _, f in theirs] == [str(row["f"]) for row in ours]
+    connection.execute("DETACH lake")
+    # Once its connector can write, the oracle can work on these lakes without a copy (tests/support/mysql_copy.py).
+    connection.execute(f"ATTACH '{address.attach}' AS lake")
+    with pytest.raises(duckdb.Error, match="only simple deletes"):
+        connection.execute("INSERT INTO lake.inlined VALUES (100, 'x', 1)")
+    connection.close()
+    assert lake.table("inlined").scan().to_arrow().num_rows == 6
+
+
+def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    with pytest.raises(UnsupportedFeatureError, match=r"pip install 'ducklake-dagster\[mysql\]'"):
+        DuckLake.connect("mysql://me@127.0.0.1:1/lake")
