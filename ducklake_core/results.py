@@ -149,7 +149,7 @@ class LakeSettings:
     """Settings that a lake has had since it was created.
 
     Attributes:
-        catalog_type: Kind of its catalog database: ``sqlite``, ``postgresql`` or ``duckdb``.
+        catalog_type: Kind of its catalog database: ``sqlite``, ``postgresql``, ``mysql`` or ``duckdb``.
         version: Catalog version.
         data_path: Base of all relative paths, as stored or as overridden for this session.
         encrypted: Whether data files are encrypted.

@@ -107,9 +107,11 @@ def _create(database: Database, info: LakeInfo, *, indexes: bool) -> None:
     indexes = indexes and database.abilities.has_useful_indexes
     if database.abilities.commits_at_ddl:
         # Tables without rows are no lake: the first snapshot, of which there can be one, decides whose lake it is.
-        database.definitions.make_all(lambda connection: _create_missing_tables(connection, database, indexes=indexes))
+        database.definitions.make_all(lambda connection: _create_missing_tables(connection, database))
         with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
             _insert_first_rows(connection, database, info)
+        if indexes:
+            database.definitions.make_all(lambda connection: create_indexes(connection, database.tables))
         return
     # Another creator is waited for: it has the tables then.
     with database.write(creating=True, patience=_CREATE_SECONDS) as connection:
@@ -127,7 +129,7 @@ def _create_tables(connection: Connection, database: Database) -> None:
     tables.metadata.create_all(connection, checkfirst=False)
 
 
-def _create_missing_tables(connection: Connection, database: Database, *, indexes: bool) -> None:
+def _create_missing_tables(connection: Connection, database: Database) -> None:
     tables = database.tables
     _refuse_second_lake(connection, database)
     for table in tables.values():
@@ -138,8 +140,6 @@ def _create_missing_tables(connection: Connection, database: Database, *, indexe
             f"the database {database.address} holds an unfinished catalog of another version ({differences[0]}): drop its tables, or name "
             "another database"
         )
-    if indexes:
-        create_indexes(connection, tables)
 
 
 def _refuse_second_lake(connection: Connection, database: Database) -> None:

@@ -23,7 +23,8 @@ from ducklake_core.format.types.schema import Schema, with_ids
 from ducklake_core.format.values.leaf_values import from_cast_text
 from tests.behaviour.types.samples import TYPES, constant, rows_of, table_texts, texts_of
 from tests.support.catalog_dump import dump_catalog
-from tests.support.oracle import LakeAddress, attached, file_lake
+from tests.support.lakes import place_beside
+from tests.support.oracle import LakeAddress, attached
 
 Attach = Callable[..., Any]
 
@@ -33,8 +34,7 @@ def theirs(lake_address: LakeAddress, tmp_path: Path, request: pytest.FixtureReq
     """A place for a lake of DuckDB, on the same kind of database."""
     folder = tmp_path / "theirs"
     folder.mkdir()
-    backend = lake_address.backend
-    return request.getfixturevalue("postgres").lake(folder) if backend == "postgresql" else file_lake(backend, folder)
+    return place_beside(lake_address, request, folder)
 
 
 def numbers(*values: int | None) -> pa.Table:
@@ -211,7 +211,8 @@ def test_tables_of_inlined_rows_are_made_when_they_are_needed(lake: DuckLake, la
     lake.write("t", wider, schema_evolution="additive")
     lake.set_option("data_inlining_row_limit", 10)
     assert lake.table("t").append(wider.slice(0, 1)).snapshot.schema_version == 4
-    assert list(stored_rows(lake)) == ["ducklake_inlined_data_1_2", "ducklake_inlined_data_1_4"]
+    # On MySQL their names have a random end.
+    assert [name[:25] for name in stored_rows(lake)] == ["ducklake_inlined_data_1_2", "ducklake_inlined_data_1_4"]
     with oracle(lake_address) as duck:
         duck.run("INSERT INTO t VALUES (7, 'theirs')")
         assert duck.rows("SELECT rowid, a, b FROM t WHERE rowid NOT BETWEEN 2 AND 21 ORDER BY rowid") == [

@@ -200,7 +200,9 @@ def test_options_and_settings(lake_address: LakeAddress, oracle: OracleOf) -> No
     lake = DuckLake.connect(lake_address.url)
     ours = [(option.name, option.value, option.scope, option.entry and option.entry.replace('"', "")) for option in lake.scoped_options()]
     assert sorted(ours, key=str) == sorted(options, key=str)
-    assert (lake.settings().catalog_type.removesuffix("ql"), lake.settings().data_path) == (settings[0].removesuffix("ql"), settings[1])
+    # DuckDB works on a copy of MySQL's catalogs.
+    theirs = "mysql" if lake_address.backend == "mysql" else settings[0]
+    assert (lake.settings().catalog_type.removesuffix("ql"), lake.settings().data_path) == (theirs.removesuffix("ql"), settings[1])
     assert (lake.settings().version, lake.settings().encrypted) == ("1.0", False)
     table = lake.table("s.t")
     assert (table.options.parquet_compression, table.options.target_file_size, table.options.auto_compact) == ("gzip", 10_000_000, True)

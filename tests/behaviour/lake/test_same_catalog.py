@@ -11,7 +11,8 @@ import pytest
 
 from ducklake_core import DuckLake
 from tests.support.catalog_dump import dump_catalog
-from tests.support.oracle import LakeAddress, Oracle, attached, file_lake
+from tests.support.lakes import place_beside
+from tests.support.oracle import LakeAddress, Oracle, attached
 
 ROWS = pa.table(
     {
@@ -170,8 +171,7 @@ def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.Fixture
     """One lake for DuckDB and one for us, on the same kind of database."""
     folder = tmp_path / "theirs"
     folder.mkdir()
-    backend = lake_address.backend
-    return request.getfixturevalue("postgres").lake(folder) if backend == "postgresql" else file_lake(backend, folder), lake_address
+    return place_beside(lake_address, request, folder), lake_address
 
 
 @pytest.mark.some(6)

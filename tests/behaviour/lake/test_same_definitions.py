@@ -12,7 +12,8 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.transaction import Transaction
 from tests.support.catalog_dump import dump_catalog
-from tests.support.oracle import LakeAddress, attached, file_lake
+from tests.support.lakes import place_beside
+from tests.support.oracle import LakeAddress, attached
 
 Step: TypeAlias = tuple[tuple[str, ...], Callable[[Transaction], object]]
 
@@ -223,8 +224,7 @@ def two_lakes(lake_address: LakeAddress, tmp_path: Path, request: pytest.Fixture
     """One lake for DuckDB and one for us, on the same kind of database."""
     folder = tmp_path / "theirs"
     folder.mkdir()
-    backend = lake_address.backend
-    return request.getfixturevalue("postgres").lake(folder) if backend == "postgresql" else file_lake(backend, folder), lake_address
+    return place_beside(lake_address, request, folder), lake_address
 
 
 @pytest.mark.takes_seconds

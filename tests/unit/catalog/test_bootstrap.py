@@ -54,14 +54,11 @@ def second_place(address: LakeAddress, request: pytest.FixtureRequest, folder: P
     """Another empty place of the same kind with the same data path."""
     from dataclasses import replace
 
-    from tests.selection import ASKED_FOR_BY
-    from tests.support.oracle import file_lake
+    from tests.support.lakes import place_beside
 
     second = folder / "second"
     second.mkdir()
-    server = ASKED_FOR_BY.get(address.backend)
-    other = file_lake(address.backend, second) if server is None else request.getfixturevalue(server).lake(second)
-    return replace(other, data_path=address.data_path)
+    return replace(place_beside(address, request, second), data_path=address.data_path)
 
 
 @pytest.mark.takes_seconds
