@@ -36,6 +36,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
 """Columns that are left out of the comparison, each with its reason."""
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_INLINED_NAME = re.compile(r"(ducklake_inlined_data_\d+_\d+)_[0-9a-f]{12}")
 _FILE_NAME = re.compile(r"ducklake-[0-9a-f-]{36}(-delete)?\.parquet$")
 
 
@@ -51,9 +52,14 @@ def dump_catalog(address: LakeAddress) -> dict[str, list[dict[str, Any]]]:
         names = sorted(n for n in inspect(connection).get_table_names() if n.startswith("ducklake_inlined_"))
         for name in names:
             columns = [(c["name"], str(c["type"])) for c in inspect(connection).get_columns(name)]
-            dump[name] = [{"columns": columns}]
+            dump[plain_inlined_name(name)] = [{"columns": columns}]
     database.close()
     return dump
+
+
+def plain_inlined_name(name: str) -> str:
+    """The name of a table of inlined rows, without the random end that it has on MySQL."""
+    return _INLINED_NAME.sub(r"\1", name)
 
 
 def _comparable(table: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -61,6 +67,8 @@ def _comparable(table: str, row: dict[str, Any]) -> dict[str, Any]:
     kept = {key: value for key, value in row.items() if key not in ignored or key == "path"}
     if isinstance(kept.get("path"), str):
         kept["path"] = _UUID.sub("uuid", _FILE_NAME.sub(lambda found: f"file{found[1] or ''}.parquet", kept["path"]))
+    if table == "inlined_data_tables":
+        kept["table_name"] = plain_inlined_name(kept["table_name"])
     if kept.get("encryption_key") is not None:
         kept["encryption_key"] = f"{len(kept['encryption_key'])} characters"  # random
     if table == "snapshot_changes" and kept["changes_made"]:
