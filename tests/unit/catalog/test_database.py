@@ -57,7 +57,8 @@ def test_write_commits_at_the_end_and_rolls_back_on_any_error(database: Database
 def _write_and_fail(database: Database) -> None:
     with database.write() as connection:
         connection.execute(insert(database.tables["snapshot"]), snapshot_row(2))
-        connection.execute(text("CREATE TABLE other (a BIGINT)"))
+        if not database.abilities.commits_at_ddl:
+            connection.execute(text("CREATE TABLE other (a BIGINT)"))
         raise ZeroDivisionError
 
 
@@ -77,10 +78,8 @@ def test_values_are_alike_on_both_databases(database: Database) -> None:
         assert abs(database.now(connection) - datetime.now(UTC)) < timedelta(seconds=30)
     if database.abilities.timestamp_as_text:
         with database.read() as connection:
-            stored = connection.execute(
-                text("SELECT snapshot_time, typeof(snapshot_time) FROM ducklake_snapshot WHERE snapshot_id = 1")
-            ).one()
-        assert tuple(stored) == ("2024-07-01 13:30:00.12+00", "text")
+            stored = connection.execute(text("SELECT snapshot_time FROM ducklake_snapshot WHERE snapshot_id = 1")).scalar_one()
+        assert stored == "2024-07-01 13:30:00.12+00"
 
 
 @pytest.mark.takes_seconds
@@ -202,7 +201,7 @@ def test_idle_connections_are_asked_before_use(postgres: Any, tmp_path: Path, mo
     address = postgres.lake(tmp_path)
     database = database_of(address)
     create_catalog(database, address.data_path)
-    monkeypatch.setattr(server_connections, "_PING_AFTER_IDLE_SECONDS", -1.0)
+    monkeypatch.setattr(server_connections, "PING_AFTER_IDLE_SECONDS", -1.0)
     for _ in range(3):
         assert count(database) == 1
 

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 from sqlalchemy import func, insert, select
 
-from ducklake_core.catalog.database import connections as database_module
+from ducklake_core.catalog.database import file_access
 from ducklake_core.catalog.database.bootstrap import create_catalog, open_catalog
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.new_file import create_file
@@ -47,8 +47,8 @@ def database(file: Path) -> Database:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "READ_BUSY_SECONDS", 0.3)
-    monkeypatch.setattr(database_module, "WRITE_BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(file_access, "READ_BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(file_access, "WRITE_BUSY_SECONDS", 0.3)
 
 
 def count(database: Database) -> int:
@@ -120,7 +120,7 @@ def test_readers_elsewhere_only_stop_writers(database: Database, file: Path) -> 
 
 
 def test_we_wait_for_a_short_lock(database: Database, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_module, "READ_BUSY_SECONDS", 240.0)
+    monkeypatch.setattr(file_access, "READ_BUSY_SECONDS", 240.0)
     found: list[int] = []
     with held(file, "write"):
         thread = threading.Thread(target=lambda: found.append(count(database)))
