@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.type_parser import data_type_of as data_type_of
     from ducklake_core.format.versions import FormatVersion as FormatVersion
     from ducklake_core.format.versions import InlinedColumns as InlinedColumns
+    from ducklake_core.format.versions import InlinedLimits as InlinedLimits
     from ducklake_core.inspection import Inspection as Inspection
     from ducklake_core.inspection import LakeAtSnapshot as LakeAtSnapshot
     from ducklake_core.lake import DuckLake as DuckLake
@@ -212,6 +213,7 @@ _EXPORTS = {
     "LakeInfo": "ducklake_core.format.state",
     "FormatVersion": "ducklake_core.format.versions",
     "InlinedColumns": "ducklake_core.format.versions",
+    "InlinedLimits": "ducklake_core.format.versions",
     "LakeSettings": "ducklake_core.results",
     "TableStatistics": "ducklake_core.results",
     "StoredRows": "ducklake_core.results",

@@ -58,9 +58,9 @@ class DuckLake(Definitions, MaintenanceVerbs):
         """Create a new lake with an empty schema ``main``.
 
         Args:
-            catalog: SQLAlchemy URL (``sqlite:///lake.sqlite``, ``postgresql+psycopg://...``, ``duckdb:///lake.ducklake``) or a
-                DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``, ``ducklake:postgres:dbname=lake host=...``,
-                ``ducklake:lake.ducklake``).
+            catalog: SQLAlchemy URL (``sqlite:///lake.sqlite``, ``postgresql+psycopg://...``, ``mysql+pymysql://...``,
+                ``duckdb:///lake.ducklake``) or a DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``,
+                ``ducklake:postgres:dbname=lake host=...``, ``ducklake:mysql:db=lake host=...``, ``ducklake:lake.ducklake``).
             data_path: Directory or object store prefix for data files; relative paths mean the working directory of
                 each reader, as in DuckDB. Only with a DuckDB file it may be left out: ``<file>.files/``.
             metadata_schema: Schema of a PostgreSQL database or DuckDB file that holds the catalog tables; ``public`` or

@@ -17,7 +17,7 @@ from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 from ducklake_core.storage.delete_files import DeletionVectors
 from ducklake_core.storage.filesystems import Storage
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
