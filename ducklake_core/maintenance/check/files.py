@@ -224,7 +224,9 @@ def _registrations(facts: Facts) -> None:
     rows = Counter((row.table_id, row.table_name, row.schema_version) for row in facts.every.rows("inlined_data_tables"))
     for (table_id, name, version), number in rows.items():
         table = facts.tables.get(table_id)
-        if name != inlined_data_name(table_id, version):
+        expected = inlined_data_name(table_id, version)
+        # Where tables are made beside the commit, an attempt adds its own ending.
+        if name != expected and not name.startswith(f"{expected}_"):
             facts.report("inlined-table-invalid", f"{name} is registered for table {table_id} and version {version}", table=table)
         elif number > 1:
             facts.report("inlined-table-invalid", f"{name} is registered {number} times: DuckDB reads its rows as often", table=table)
