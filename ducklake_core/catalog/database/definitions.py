@@ -1,7 +1,7 @@
 """Tables that come and go with a transaction, also where the database ends a transaction before it makes or drops one.
 
 On MySQL and MariaDB such a statement commits what came before it, and is not taken back. So it never is part of a transaction there
-(decision 0083): a table is made in a session of its own, empty and under a name that nobody knows before the COMMIT; a table is dropped
+(decision 0079): a table is made in a session of its own, empty and under a name that nobody knows before the COMMIT; a table is dropped
 in a session of its own when the COMMIT has made sure that nobody will ask for it again. What a process leaves behind that is killed in
 between is an empty or forgotten table, which the next expiry of snapshots removes.
 """
