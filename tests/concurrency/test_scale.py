@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from sqlalchemy.schema import ExecutableDDLElement
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.connections import Database
@@ -29,6 +30,14 @@ class Counted:
     def ask(self, name: Hashable, build: Callable[[], Any], parameters: Mapping[str, object] | None = None) -> Answer:
         self.count += 1
         return self.inner.ask(name, build, parameters)
+
+    def has_table(self, name: str, schema: str | None) -> bool:
+        self.count += 1
+        return self.inner.has_table(name, schema)
+
+    def define(self, statement: ExecutableDDLElement, undo: ExecutableDDLElement | None = None) -> None:
+        self.count += 1
+        self.inner.define(statement, undo)
 
 
 @pytest.fixture

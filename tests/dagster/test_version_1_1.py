@@ -1,7 +1,5 @@
 """Assets on lakes of version 1.1. What is not of 1.1 alone is tested by all other files with ``--lake-version 1.1``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path

@@ -46,14 +46,14 @@ def _edit(lake: DuckLake, *statements: str) -> None:
 
 
 def _read(lake: DuckLake, oracle: OracleFactory, address: LakeAddress, name: str = "t") -> Rows:
-    """The rows that a lake opened anew shows, and the other implementation too."""
+    """The rows that a lake opened anew shows, and the other implementation too; of 1.1 in MySQL there is no other."""
     with DuckLake.connect(address.url) as again:
         ours = sorted_rows(again.table(name).scan().to_arrow())
         assert again.table(name).scan().count() == len(ours)
     if lake.info.version in READS:
         with oracle(address) as duck:
             assert sorted(duck.rows(f"SELECT * FROM {name}"), key=repr) == ours
-    else:
+    elif address.backend != "mysql":
         with second_implementation(address) as catalog:
             assert rows_of(catalog, name if "." in name else f"main.{name}") == ours
     return ours
@@ -232,7 +232,9 @@ def test_empty_texts(lake_address: LakeAddress, oracle: OracleFactory, version: 
         "UPDATE ducklake_snapshot_changes SET changes_made = '' WHERE snapshot_id = 1",
         "UPDATE ducklake_snapshot_changes SET changes_made = NULL WHERE snapshot_id = 2",
         "INSERT INTO ducklake_tag VALUES (1, 1, NULL, 'owner', ''), (1, 1, NULL, '', 'x')",
-        "INSERT INTO ducklake_column_tag VALUES (1, 1, 1, NULL, 'pii', ''), (1, 1, 1, NULL, '', NULL)",
+        # DuckDB 1.5 does not attach a lake with other tags of columns than comments.
+        *(["INSERT INTO ducklake_column_tag VALUES (1, 1, 1, NULL, 'pii', ''), (1, 1, 1, NULL, '', NULL)"] if version == "1.1" else []),
+        f"UPDATE ducklake_snapshot SET next_catalog_id = 100, next_file_id = 100 WHERE snapshot_id = {lake.snapshot().id}",
         "INSERT INTO ducklake_partition_info VALUES (77, 1, 1, 2)",
         "INSERT INTO ducklake_sort_info VALUES (78, 1, 1, NULL)",
         "INSERT INTO ducklake_column_mapping VALUES (79, 1, 'map_by_name')",
@@ -290,7 +292,7 @@ def test_empty_values(lake_address: LakeAddress, oracle: OracleFactory, version:
             with oracle(lake_address) as duck:
                 assert duck.rows("SELECT a, s, b, l, n FROM t ORDER BY a") == [(*row[:4], row[5]) for row in wanted]
                 assert duck.rows("SELECT cardinality(m) FROM t ORDER BY a") == [(0,), (None,), (1,), (1,)]
-        else:
+        elif lake_address.backend != "mysql":
             with second_implementation(lake_address) as catalog:
                 assert [tuple(row.values()) for row in catalog.load_table("main.t").to_arrow().sort_by("a").to_pylist()] == wanted
         table = lake.table("t")
@@ -309,7 +311,7 @@ def test_names_without_letters(sqlite_address: LakeAddress, version: Version) ->
     lake = _lake(sqlite_address, version)
     lake.write("t", pa.table({"a": [1]}))
     for make in (
-        lambda: lake.create_schema('""'),
+        lambda: lake.create_schema(""),
         lambda: lake.create_table('""', {"a": "int64"}),
         lambda: lake.create_table("u", {"": "int64"}),
         lambda: lake.table("t").rename_column("a", ""),
