@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.maintenance_steps import MaintenanceVerb as MaintenanceVerb
     from ducklake_dagster.metadata import ducklake_metadata as ducklake_metadata
     from ducklake_dagster.pipes import pipes_commit as pipes_commit
+    from ducklake_dagster.pipes import pipes_extras as pipes_extras
     from ducklake_dagster.pipes import report_ducklake_write as report_ducklake_write
     from ducklake_dagster.resources import AzureStorage as AzureStorage
     from ducklake_dagster.resources import DuckLakeResource as DuckLakeResource
@@ -125,6 +126,7 @@ _EXPORTS = {
     "ResolvedCatalog": "components.settings",
     "ResolvedStorage": "components.settings",
     "pipes_commit": "pipes",
+    "pipes_extras": "pipes",
     "report_ducklake_write": "pipes",
     "LakeColumn": "lake_tables",
     "LakeTable": "lake_tables",

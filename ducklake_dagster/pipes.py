@@ -10,16 +10,32 @@ from typing import TYPE_CHECKING, Any
 from ducklake_core.errors import NotFoundError
 
 if TYPE_CHECKING:
+    import dagster as dg
     from dagster_pipes import PipesContext
 
     from ducklake_core import CommitOptions, DuckLake, WriteResult
+
+
+_RUN = "ducklake/materialising_run"
+
+
+def pipes_extras(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> dict[str, str]:
+    """What the far side must know of the run: ``client.run(context=context, extras=pipes_extras(context), ...)``.
+
+    With it a process that was lost after its commit commits nothing more when the run is re-executed from failure, or retried: its commit
+    has the id of the first one. Re-executing all steps is a new materialisation.
+    """
+    from ducklake_dagster.provenance import materialising_run
+
+    ops = getattr(context, "op_execution_context", context)
+    return {_RUN: materialising_run(context.instance, context.run, ops.get_step_execution_context().step.key)}
 
 
 def pipes_commit(pipes: PipesContext, *, asset_key: str | None = None) -> CommitOptions:
     """What a commit says about the run that it is made for: ``lake.write(name, frame, **pipes_commit(pipes))``.
 
     The commit sensor then knows the commit as Dagster's own, and a process that is started again for the same run and partition commits
-    once.
+    once; with :func:`pipes_extras` also for a run that resumes it.
 
     Args:
         pipes: The process's context.
@@ -27,7 +43,7 @@ def pipes_commit(pipes: PipesContext, *, asset_key: str | None = None) -> Commit
     """
     key = asset_key or pipes.asset_key
     partitions = _partitions(pipes)
-    parts = json.dumps([pipes.run_id, key, partitions])
+    parts = json.dumps([pipes.extras.get(_RUN, pipes.run_id), key, partitions])
     facts: dict[str, Any] = {"run_id": pipes.run_id, "job": pipes.job_name, "asset_key": key, "pipes": True}
     if partitions:
         facts["partition_keys"] = partitions

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog, io_manager
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, SqliteCatalog, io_manager, pipes_extras
 from tests.dagster.conftest import QUIET
 
 
@@ -114,3 +116,52 @@ def test_a_step_that_succeeded_and_is_selected_again_is_a_new_materialisation(st
     options = dg.ReexecutionOptions(parent_run_id=first.run_id, step_selection=["events"])
     assert execute(stored, reexecution_options=options).success
     assert counts(home) == (1, 4)
+
+
+FAR_SIDE = """
+import os, sys
+from pathlib import Path
+import pyarrow as pa
+from dagster_pipes import open_dagster_pipes
+from ducklake_core import DuckLake
+from ducklake_dagster import pipes_commit
+
+with open_dagster_pipes() as pipes:
+    lake = DuckLake.connect("sqlite:///" + os.environ["LAKE_FILE"])
+    lake.write("external", pa.table({"n": [1, 2]}), **pipes_commit(pipes))
+    lost = Path(os.environ["LAKE_FILE"] + ".lost")
+    if lost.exists():
+        lost.unlink()
+        os._exit(1)
+"""
+
+
+def process_job() -> dg.JobDefinition:
+    """One asset, whose rows a process appends that Dagster starts."""
+
+    @dg.asset
+    def external(context, client: dg.PipesSubprocessClient) -> dg.MaterializeResult:
+        environment = {name: os.environ[name] for name in ("LAKE_FILE", "LAKE_FILES")} | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-c", FAR_SIDE]
+        return client.run(command=command, context=context, env=environment, extras=pipes_extras(context)).get_materialize_result()
+
+    job = dg.define_asset_job("process_job", selection="*", executor_def=dg.in_process_executor)
+    client = dg.PipesSubprocessClient()
+    return dg.Definitions(assets=[external], jobs=[job], resources={"client": client}).resolve_job_def("process_job")
+
+
+@pytest.mark.filterwarnings("ignore:AssetExecutionContext:DeprecationWarning")  # in Dagster's client
+@pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
+@pytest.mark.takes_seconds
+def test_a_process_behind_pipes_that_was_lost_after_its_commit(stored: dg.DagsterInstance, home: str) -> None:
+    lake = lake_of(f"{home}/lake.sqlite", f"{home}/files/").connect()
+    Path(f"{home}/lake.sqlite.lost").touch()
+    job = dg.reconstructable(process_job)
+    first = dg.execute_job(job, instance=stored, run_config=QUIET)
+    assert not first.success
+    assert lake.table("external").scan().count() == 2
+    options = dg.ReexecutionOptions.from_failure(first.run_id, stored)
+    assert dg.execute_job(job, instance=stored, run_config=QUIET, reexecution_options=options, tags=RESUMED).success
+    assert lake.table("external").scan().count() == 2
+    assert dg.execute_job(job, instance=stored, run_config=QUIET).success
+    assert lake.table("external").scan().count() == 4
