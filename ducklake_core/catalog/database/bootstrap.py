@@ -242,7 +242,8 @@ def _follow_version(database: Database, found: str | None) -> str:
     if found in WRITABLE:
         database.follow(WRITABLE[found])
         return found
-    if found is not None and (begun := interrupted_migration(found)) is not None:
+    # A cell of SQLite may be bytes.
+    if isinstance(found, str) and (begun := interrupted_migration(found)) is not None:
         former = begun[0]
         database.follow(former)
         with database.read() as connection:

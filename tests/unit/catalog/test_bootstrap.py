@@ -147,6 +147,15 @@ def test_other_versions_are_refused_with_both_versions(lake_address: LakeAddress
     assert rows(database) == before
 
 
+def test_a_version_that_is_bytes_is_no_version(sqlite_address: LakeAddress) -> None:
+    database = database_of(sqlite_address)
+    create_catalog(database, sqlite_address.data_path)
+    with database.write() as connection:
+        connection.execute(text("UPDATE ducklake_metadata SET value = x'312e31' WHERE key = 'version'"))
+    with pytest.raises(CatalogVersionError):
+        open_catalog(database)
+
+
 def test_a_catalog_from_before_scopes_that_lost_its_tables(lake_address: LakeAddress) -> None:
     database = database_of(lake_address)
     if database.abilities.is_file:
