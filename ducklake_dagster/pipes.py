@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ducklake_core import CommitOptions, DuckLake, WriteResult
 
 
-_RUN = "ducklake/materialising_run"
+_RUN = "ducklake_materialising_run"
 
 
 def pipes_extras(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> dict[str, str]:
