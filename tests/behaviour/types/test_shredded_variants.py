@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+import tracemalloc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -78,6 +80,24 @@ def test_bytes_that_are_no_variant() -> None:
 
 def _chosen(buffer: VariantBuffer) -> Shape:
     return choose_shape(buffer, buffer.root())
+
+
+def test_values_in_any_order() -> None:
+    values = [text("abc"), integer(7), text(""), record(a=integer(1)), text("x" * 70)]
+    buffer = VariantBuffer(variant_array(values))
+    plain = [row["value"] for row in variant_array(values).to_pylist()]
+    for order in ([0, 1, 2, 3, 4], [4, 1, 0], [2, 2, 3], [3], []):
+        assert buffer.encoded(buffer.root().where(np.array(order, np.int64))).to_pylist() == [plain[place] for place in order]
+
+
+def test_long_texts_take_no_more_memory_than_they_have() -> None:
+    buffer = VariantBuffer(variant_array([text("x" * 100_000)] * 50))
+    slots = buffer.root()
+    tracemalloc.start()
+    buffer.texts(slots, pa.string())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000, "numpy's share, beside Arrow's: positions of bytes would take many times the bytes"
 
 
 CASES: dict[str, list[Value | None]] = {
