@@ -58,7 +58,7 @@ def with_macros(sql: str, macros: Mapping[str, Sequence[MacroImplementation]]) -
         calls = [node for node in tree.find_all(exp.Anonymous) if folded(node.name) in macros]
         count += len(calls)
         if not calls:
-            return tree.this.sql("duckdb")
+            return str(tree.this.sql("duckdb"))
         if count > _MOST_CALLS:
             break
         # The innermost first, so that arguments are whole when they are put in place.
