@@ -16,8 +16,10 @@ from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.type_names import duckdb_type, parse_leaf_type
 
 _DEEPEST = 16
-# Without a parser, which long conditions would pay for twice.
-_CALL = re.compile(r"(\w+)\"?\s*\(")
+_MOST_CALLS = 1000
+_SHOWN = 1000
+# Without a parser, which long conditions would pay for twice. A word is read once, however long: from its start on alone, and possessively.
+_CALL = re.compile(r"(?<!\w)(\w++)\"?\s*+\(")
 _KEYWORDS = frozenset(
     {"and", "or", "not", "in", "any", "all", "between", "like", "ilike", "similar", "is", "from", "case", "when", "then", "else", "cast",
      "try_cast", "extract", "substring", "trim", "position", "exists", "interval", "decimal", "numeric", "varchar", "struct", "map", "row"}
@@ -50,18 +52,19 @@ def with_macros(sql: str, macros: Mapping[str, Sequence[MacroImplementation]]) -
         UsageError: No definition, or several, take the arguments.
         UnsupportedFeatureError: A macro that calls itself, or a definition that cannot be put in place of its call.
     """
-    tree: exp.Expr = sqlglot.parse_one(sql, read="duckdb")
+    # A root of its own, so that every call has a parent.
+    tree, count = exp.Paren(this=sqlglot.parse_one(sql, read="duckdb")), 0
     for _ in range(_DEEPEST):
         calls = [node for node in tree.find_all(exp.Anonymous) if folded(node.name) in macros]
+        count += len(calls)
         if not calls:
-            return tree.sql("duckdb")
+            return str(tree.this.sql("duckdb"))
+        if count > _MOST_CALLS:
+            break
         # The innermost first, so that arguments are whole when they are put in place.
-        call = calls[-1]
-        meant = _put_in_place(call, macros[folded(call.name)])
-        tree = meant if call is tree else tree
-        if call is not tree and meant is not tree:
-            call.replace(meant)
-    raise UnsupportedFeatureError(f"macros are called too often, or call themselves, in {sql!r}", expression=sql)
+        for call in reversed(calls):
+            call.replace(_put_in_place(call, macros[folded(call.name)]))
+    raise UnsupportedFeatureError(f"macros are called too often, or call themselves, in {sql[:_SHOWN]!r}", expression=sql)
 
 
 def _put_in_place(call: exp.Anonymous, definitions: Sequence[MacroImplementation]) -> exp.Expression:

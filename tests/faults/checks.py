@@ -6,7 +6,8 @@ from datetime import timedelta
 
 from ducklake_core import DuckLake
 from tests.behaviour.maintenance.lakes import files_on_disk
-from tests.faults.work import NAMES, Model, Rows
+from tests.faults.proxy import Cut, Proxy
+from tests.faults.work import NAMES, Model, Rows, prepare, work
 from tests.support.oracle import LakeAddress, attached
 
 _NOW = timedelta(0)
@@ -50,3 +51,14 @@ def named_files(lake: DuckLake) -> set[str]:
 
     with lake.reader() as reader:
         return set(every_file_name(reader.connection, lake.database.tables))
+
+
+def check_cut_line(address: LakeAddress, proxy: Proxy, cut: Cut, inlining: int) -> None:
+    """A transaction whose line is cut at COMMIT is in the lake once, whether COMMIT had arrived or not."""
+    model = prepare(address.url, address.data_path, inlining)
+    lake = DuckLake.connect(proxy.url(address))
+    before = lake.snapshot().id
+    proxy.cut = cut
+    work(lake, model)
+    assert (proxy.cuts, lake.snapshot().id) == (1, before + 1)
+    check(address, model.after())

@@ -12,7 +12,7 @@ from ducklake_core import DuckLake
 from ducklake_core.catalog.database import server_connections
 from ducklake_core.catalog.database.retries import RetryPolicy
 from ducklake_core.errors import CommitOutcomeUnknownError
-from tests.faults.checks import check
+from tests.faults.checks import check, check_cut_line
 from tests.faults.proxy import Cut, Proxy, proxy_to
 from tests.faults.work import prepare, work
 from tests.support.oracle import LakeAddress
@@ -35,13 +35,7 @@ def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
 @pytest.mark.parametrize("cut", ["before", "after"])
 @pytest.mark.some(2)
 def test_it_happens_once(address: LakeAddress, proxy: Proxy, cut: Cut, inlining: int) -> None:
-    model = prepare(address.url, address.data_path, inlining)
-    lake = DuckLake.connect(proxy.url(address))
-    before = lake.snapshot().id
-    proxy.cut = cut
-    work(lake, model)
-    assert (proxy.cuts, lake.snapshot().id) == (1, before + 1)
-    check(address, model.after())
+    check_cut_line(address, proxy, cut, inlining)
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])

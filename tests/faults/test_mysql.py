@@ -13,9 +13,9 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.retries import RetryPolicy
 from ducklake_core.errors import CatalogUnavailableError, CommitOutcomeUnknownError, DuckLakeError, NotALakeError
-from tests.faults.checks import check
+from tests.faults.checks import check_cut_line
 from tests.faults.proxy import Cut, Proxy, proxy_to
-from tests.faults.work import KILLED, dying_at, prepare, work
+from tests.faults.work import KILLED, dying_at
 from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
 
@@ -183,13 +183,7 @@ def test_an_expiry(mysql: MySQLServer, tmp_path: Path, context: multiprocessing.
 @pytest.mark.parametrize("cut", ["before", "after"])
 @pytest.mark.some(2)
 def test_a_line_that_is_cut_at_commit(address: LakeAddress, proxy: Proxy, cut: Cut, inlining: int) -> None:
-    model = prepare(address.url, address.data_path, inlining)
-    lake = DuckLake.connect(proxy.url(address))
-    before = lake.snapshot().id
-    proxy.cut = cut
-    work(lake, model)
-    assert (proxy.cuts, lake.snapshot().id) == (1, before + 1)
-    check(address, model.after())
+    check_cut_line(address, proxy, cut, inlining)
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])

@@ -26,4 +26,5 @@ def choose(version: str) -> None:
 
 
 def _end(version: str) -> None:
+    """A test asks DuckDB only after what it has asked of us, and which tests ask is not known before they run: none can be deselected."""
     pytest.skip(f"the installed DuckDB reads no lake of version {version}; all before this has passed")

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ducklake_core.errors import CatalogError, CatalogUnavailableError, NotALakeError, UnsupportedFeatureError
+from ducklake_core.catalog.database.drivers import driver_module
+from ducklake_core.errors import CatalogError, CatalogUnavailableError, NotALakeError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -36,13 +37,7 @@ def duckdb_module() -> ModuleType:
     Raises:
         UnsupportedFeatureError: It is not installed.
     """
-    try:
-        import duckdb
-    except ImportError as error:
-        raise UnsupportedFeatureError(
-            "a catalog in a DuckDB file needs the duckdb package: pip install 'ducklake-dagster[duckdb]'", package="duckdb"
-        ) from error
-    return duckdb
+    return driver_module("duckdb", "a catalog in a DuckDB file", "duckdb")
 
 
 def create_database(path: str) -> None:

@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Executable, create_engine, event, func, pool, select
+from sqlalchemy import ColumnElement, Connection, Engine, Executable, event, func, select
 from sqlalchemy.dialects import registry
-from sqlalchemy.exc import DisconnectionError
 
-from ducklake_core.catalog.database.compiled import shared_texts
 from ducklake_core.catalog.database.failures import BUSY_CODES, code_of_mysql
-from ducklake_core.catalog.database.server_connections import PING_AFTER_IDLE_SECONDS, has_news, idle_seconds, note_idle, open_patiently
+from ducklake_core.catalog.database.server_connections import server_engine
 from ducklake_core.catalog.database.statements import PlainStatements, Statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
@@ -41,23 +39,19 @@ class MySQLAccess:
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
         """An engine whose sessions do not depend on the settings of the server, and are looked at before they are used again."""
-        defaults = {"connect_timeout": connect_timeout}
-        engine = create_engine(
+        engine = server_engine(
             address.engine_url,
             pool_size=pool_size,
+            defaults={"connect_timeout": connect_timeout},
+            may_pass=_has_no_room,
+            file_number=_file_number,
+            ping=lambda connection: connection.ping(reconnect=False),
             # A commit that makes a table needs a second session for it: to wait for one could be for ever.
             max_overflow=-1,
-            pool_use_lifo=True,
-            hide_parameters=True,
             # SQLAlchemy's compiler for MySQL takes joins that are always true for products that nobody meant.
             enable_from_linting=False,
-            execution_options=shared_texts(),
-            connect_args={key: value for key, value in defaults.items() if key not in address.url.query},
         )
-        open_patiently(engine, _has_no_room)
         event.listen(engine, "begin", _announce)
-        event.listen(engine, "checkin", note_idle)
-        event.listen(engine, "checkout", _check_alive)
         return engine
 
     def limit_waits(self, connection: Connection, seconds: float) -> None:
@@ -111,16 +105,7 @@ def _has_no_room(error: Exception) -> bool:
     return code_of_mysql(error) in BUSY_CODES
 
 
-def _check_alive(connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
-    """Replace a dead pooled connection, without a round trip in the usual case; see :func:`~...server_connections.check_alive`."""
-    if (idle := idle_seconds(record)) is None:
-        return
+def _file_number(connection: Any) -> int | None:
     # The driver has no public way to its socket.
     socket = getattr(connection, "_sock", None)
-    if socket is None or has_news(socket.fileno()):
-        raise DisconnectionError("the server closed this pooled connection")
-    if idle > PING_AFTER_IDLE_SECONDS:
-        try:
-            connection.ping(reconnect=False)
-        except Exception as error:
-            raise DisconnectionError("this pooled connection is dead") from error
+    return None if socket is None else int(socket.fileno())

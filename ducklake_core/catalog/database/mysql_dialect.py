@@ -17,7 +17,7 @@ from sqlalchemy.engine import URL
 from typing_extensions import override
 
 from ducklake_core.catalog.database.abilities import MARIADB, MYSQL, abilities_of
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.catalog.database.drivers import driver_module
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -67,7 +67,7 @@ class MySQLDialect(MySQLDialect_pymysql):
     @classmethod
     @override
     def import_dbapi(cls) -> ModuleType:
-        return pymysql_module()
+        return driver_module("pymysql", "a catalog in a MySQL or MariaDB database", "mysql")
 
     @override
     def on_connect(self) -> Callable[[Any], None]:
@@ -76,21 +76,6 @@ class MySQLDialect(MySQLDialect_pymysql):
     @override
     def create_connect_args(self, url: URL, _translate_args: dict[str, Any] | None = None) -> Any:
         return [], connect_arguments(url)
-
-
-def pymysql_module() -> ModuleType:
-    """The ``pymysql`` package.
-
-    Raises:
-        UnsupportedFeatureError: It is not installed.
-    """
-    try:
-        import pymysql
-    except ImportError as error:
-        raise UnsupportedFeatureError(
-            "a catalog in a MySQL or MariaDB database needs the pymysql package: pip install 'ducklake-dagster[mysql]'", package="pymysql"
-        ) from error
-    return pymysql
 
 
 def settle(connection: Any) -> None:

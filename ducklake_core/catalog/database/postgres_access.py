@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, create_engine, event, func, select, true
+from sqlalchemy import ColumnElement, Connection, Engine, event, func, select, true
 
-from ducklake_core.catalog.database.compiled import shared_texts
 from ducklake_core.catalog.database.pipelines import has_pipelines
-from ducklake_core.catalog.database.server_connections import (
-    check_alive,
-    may_pass,
-    note_idle,
-    open_patiently,
-    prepare_nothing_behind_a_pooler,
-)
+from ducklake_core.catalog.database.server_connections import may_pass, prepare_nothing_behind_a_pooler, server_engine
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
@@ -35,22 +28,18 @@ class PostgresAccess:
 
     def engine(self, address: CatalogAddress, *, pool_size: int, connect_timeout: int) -> Engine:
         """An engine whose sessions are opened with patience, and looked at before they are used again."""
-        defaults = {"connect_timeout": connect_timeout, "application_name": "ducklake-core"}
-        engine = create_engine(
+        engine = server_engine(
             address.url,
             pool_size=pool_size,
+            defaults={"connect_timeout": connect_timeout, "application_name": "ducklake-core"},
+            may_pass=may_pass,
+            file_number=lambda connection: None if connection.closed else connection.fileno(),
+            ping=_ping,
             max_overflow=16,
-            pool_use_lifo=True,
-            hide_parameters=True,
             # JSON as it is written: DuckDB 1.4 inlined it in columns of that type.
             json_deserializer=bytes,
-            execution_options=shared_texts(),
-            connect_args={key: value for key, value in defaults.items() if key not in address.url.query},
         )
-        open_patiently(engine, may_pass)
         event.listen(engine, "connect", prepare_nothing_behind_a_pooler)
-        event.listen(engine, "checkin", note_idle)
-        event.listen(engine, "checkout", check_alive)
         return engine
 
     def limit_waits(self, connection: Connection, seconds: float) -> None:
@@ -63,3 +52,8 @@ class PostgresAccess:
     def clock(self) -> ColumnElement[Any]:
         """The clock of the server, which goes on within a transaction."""
         return func.clock_timestamp()
+
+
+def _ping(connection: Any) -> None:
+    connection.execute("SELECT 1")
+    connection.rollback()

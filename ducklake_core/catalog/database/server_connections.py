@@ -5,28 +5,57 @@ from __future__ import annotations
 import random
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from sqlalchemy import Engine, event, pool
+from sqlalchemy import URL, Engine, create_engine, event, pool
 from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DisconnectionError
+
+from ducklake_core.catalog.database.compiled import shared_texts
 
 UNKNOWN_SECONDS = 5.0
 """How long a server that refuses a session is asked again, before it has ever given one: the password may be wrong."""
 KNOWN_SECONDS = 20.0
 """The same for a server that has given one before."""
 _PAUSE, _LONGEST_PAUSE = 0.05, 2.0
-PING_AFTER_IDLE_SECONDS = 30.0
+_PING_AFTER_IDLE_SECONDS = 30.0
 
 
-def open_patiently(engine: Engine, may_pass: Callable[[Exception], bool]) -> None:
-    """Make an engine ask again while the server refuses new sessions.
+def server_engine(
+    url: URL,
+    *,
+    pool_size: int,
+    defaults: Mapping[str, Any],
+    may_pass: Callable[[Exception], bool],
+    file_number: Callable[[Any], int | None],
+    ping: Callable[[Any], object],
+    **own: Any,
+) -> Engine:
+    """An engine whose sessions are opened with patience, and looked at before they are used again.
 
     Args:
-        may_pass: Whether the reason of a refusal, by the driver's error, may pass.
+        url: Of the database.
+        pool_size: Sessions that are kept open.
+        defaults: What the driver is told unless the address says otherwise.
+        may_pass: Whether the reason why the server refuses a session, by the driver's error, may pass: then it is asked again.
+        file_number: Of the socket of a driver's connection; None when that is closed.
+        ping: Asks the server whether a session is still there; raises when not.
+        own: Further arguments of :func:`sqlalchemy.create_engine`.
     """
+    engine = create_engine(
+        url,
+        pool_size=pool_size,
+        pool_use_lifo=True,
+        hide_parameters=True,
+        execution_options=shared_texts(),
+        connect_args={key: value for key, value in defaults.items() if key not in url.query},
+        **own,
+    )
     event.listen(engine, "do_connect", _Sessions(may_pass).open)
+    event.listen(engine, "checkin", _note_idle)
+    event.listen(engine, "checkout", _checked(file_number, ping))
+    return engine
 
 
 class _Sessions:
@@ -90,37 +119,37 @@ def prepare_nothing_behind_a_pooler(connection: Any, _record: object) -> None:
         connection.prepare_threshold = None
 
 
-def note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:
+def _note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:
     """When a connection goes back to its pool."""
     record.info["idle_since"] = time.monotonic()
 
 
-def idle_seconds(record: pool.ConnectionPoolEntry) -> float | None:
-    """How long a pooled connection was not used; None when it is new."""
-    since = record.info.get("idle_since")
-    return None if since is None else time.monotonic() - since
-
-
-def has_news(file_number: int) -> bool:
+def _has_news(file_number: int) -> bool:
     """Whether there is something to read from the socket of a connection that was asked nothing."""
     waiting = select.poll()
     waiting.register(file_number, select.POLLIN)
     return bool(waiting.poll(0))
 
 
-def check_alive(dbapi_connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
-    """Replace a dead pooled connection, without a round trip in the usual case.
+def _checked(
+    file_number: Callable[[Any], int | None], ping: Callable[[Any], object]
+) -> Callable[[Any, pool.ConnectionPoolEntry, Any], None]:
+    """Replaces a dead pooled connection, without a round trip in the usual case.
 
     An idle connection has nothing to say: when its socket is readable, the server has closed it or said why it will.
     Only after a long idle time, when something between may have dropped it silently, the server is asked.
     """
-    if (idle := idle_seconds(record)) is None:
-        return
-    if dbapi_connection.closed or has_news(dbapi_connection.fileno()):
-        raise DisconnectionError("the server closed this pooled connection")
-    if idle > PING_AFTER_IDLE_SECONDS:
-        try:
-            dbapi_connection.execute("SELECT 1")
-            dbapi_connection.rollback()
-        except Exception as error:
-            raise DisconnectionError("this pooled connection is dead") from error
+
+    def check(connection: Any, record: pool.ConnectionPoolEntry, _proxy: Any) -> None:
+        if (since := record.info.get("idle_since")) is None:
+            return
+        socket = file_number(connection)
+        if socket is None or _has_news(socket):
+            raise DisconnectionError("the server closed this pooled connection")
+        if time.monotonic() - since > _PING_AFTER_IDLE_SECONDS:
+            try:
+                ping(connection)
+            except Exception as error:
+                raise DisconnectionError("this pooled connection is dead") from error
+
+    return check

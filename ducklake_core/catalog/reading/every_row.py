@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Row, Select, String, inspect, literal, select
 
+from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.column_types import CatalogBoolean
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.reading.gauges import InlinedTables, all_of, inlined_tables
@@ -61,6 +62,11 @@ class EveryRow:
     required: Mapping[str, Sequence[str]]
     bad: list[BadCell] = field(default_factory=list)
     _known: dict[str, list[Row[Any]]] = field(default_factory=dict)
+
+    @property
+    def abilities(self) -> Abilities:
+        """Those of the database."""
+        return abilities_of(self.connection.dialect)
 
     def rows(self, name: str) -> list[Row[Any]]:
         """All usable rows of a metadata table."""

@@ -123,7 +123,8 @@ def _output(column: Field, place: int) -> str:
     own = f"c{place}"
     if any(node.type == VARIANT for node in column.walk()):
         message = f"column {column.name} is a variant, which is not read in process: use DuckDB itself, or Spark".replace("'", "''")
-        return f"error('{message}')"
+        # Of a type: what is inside of a NULL without one is NULL, and nothing would be evaluated.
+        return f"CAST(error('{message}') AS VARIANT)"
     if column.type in (INT128, UINT128):
         return f"CAST({own} AS {'U' if column.type == UINT128 else ''}HUGEINT)"
     # Arrow orders NaN in another way, and knows no filters of its extension types: such filters stay with DuckDB.

@@ -180,11 +180,22 @@ class VariantBuffer:
         return encoded_object(fields, {self._names[name]: number for number, name in enumerate(self._table[begin:end].tolist())})
 
     def _gathered(self, starts: Numbers, ends: Numbers, arrow: pa.DataType) -> ArrowArray:
+        if np.all(starts[1:] >= ends[:-1]):
+            return self._windows(starts, ends, arrow)
+        # Elements may lie in another order than that of their array, and in one another.
         lengths = ends - starts
         owner, place = _ragged(lengths)
         data = self._data[starts[owner] + place]
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         return pa.Array.from_buffers(arrow, len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def _windows(self, starts: Numbers, ends: Numbers, arrow: pa.DataType) -> ArrowArray:
+        """Parts of the buffer that follow one another: every second one of those that their bounds cut it into."""
+        bounds = np.stack([starts, ends], axis=1).reshape(-1)
+        count = max(len(bounds) - 1, 0)
+        cut = pa.Array.from_buffers(pa.large_binary(), count, [None, pa.py_buffer(bounds), pa.py_buffer(self._data)])
+        chosen: ArrowArray = cut.take(pa.array(np.arange(0, count, 2))).cast(pa.binary())
+        return pa.Array.from_buffers(arrow, len(chosen), chosen.buffers(), offset=chosen.offset)
 
     def _slots(self, places: Numbers, starts: Numbers, dictionaries: Numbers, limits: Numbers) -> Slots:
         if np.any(starts >= limits):

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from ducklake_core.catalog.database.tables import inlined_data_name
+from ducklake_core.catalog.database.tables import inlined_data_name, inlined_owner, inlined_version
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.files.locations import file_key, printable
@@ -224,12 +224,17 @@ def _registrations(facts: Facts) -> None:
     rows = Counter((row.table_id, row.table_name, row.schema_version) for row in facts.every.rows("inlined_data_tables"))
     for (table_id, name, version), number in rows.items():
         table = facts.tables.get(table_id)
-        expected = inlined_data_name(table_id, version)
-        # Where tables are made beside the commit, an attempt adds its own ending.
-        if name != expected and not name.startswith(f"{expected}_"):
+        if not _is_name_of(facts, name, table_id, version):
             facts.report("inlined-table-invalid", f"{name} is registered for table {table_id} and version {version}", table=table)
         elif number > 1:
             facts.report("inlined-table-invalid", f"{name} is registered {number} times: DuckDB reads its rows as often", table=table)
+
+
+def _is_name_of(facts: Facts, name: str, table_id: int, version: int) -> bool:
+    if name == inlined_data_name(table_id, version):
+        return True
+    # Where tables are made beside the commit, an attempt adds its own ending.
+    return facts.every.abilities.commits_at_ddl and inlined_owner(name) == table_id and inlined_version(name) == version
 
 
 def _inlined_deletes(facts: Facts) -> None:

@@ -92,6 +92,17 @@ def test_changes(lake: DuckLake) -> None:
     assert keys_of(lake.table("t").scan().to_arrow()) == sorted([*(k for k in left if k % 2), *range(0, 10, 2)])
 
 
+@pytest.mark.parametrize("part", ["x", "''", "abs( ", "é "], ids=["one word", "quotes", "calls", "words"])
+def test_a_text_of_a_megabyte(sqlite_address: LakeAddress, part: str) -> None:
+    """What looks at it does so in time that grows with its length alone."""
+    constant = f"'{part * ((1 << 20) // len(part))}'"
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        lake.write("t", rows(range(3)))
+        lake.sql(f"UPDATE t SET s = {constant} WHERE k = 1")
+        assert keys_of(lake.table("t").scan(where=f"s = {constant}").to_arrow()) == [1]
+        assert lake.table("t").delete(f"s <> {constant}").rows_deleted == 2
+
+
 @pytest.mark.takes_seconds
 def test_deep_conditions_are_refused_everywhere(lake: DuckLake) -> None:
     merge = lake.table("t").merge(rows(range(1)), on="t.k = s.k")

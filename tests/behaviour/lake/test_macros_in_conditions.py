@@ -60,9 +60,17 @@ def test_what_no_definition_takes(lake: DuckLake) -> None:
         lake.table("t").scan(where="nope(k)").to_arrow()
 
 
+def test_many_calls_in_one_condition(lake: DuckLake) -> None:
+    """Depth is limited, and not how often macros are called side by side."""
+    where = " OR ".join(f"(late(k, {n}) AND NOT late(k, {n}))" for n in range(30))
+    assert lake.table("t").scan(where=f"{where} OR late(k, 7)").to_arrow()["k"].to_pylist() == [8, 9]
+
+
 def test_a_macro_that_calls_itself(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.write("t", pa.table({"k": [1]}))
     lake.create_macro("again", {"x": "again(x + 1)"})
-    with pytest.raises(UnsupportedFeatureError, match="call themselves"):
-        lake.table("t").scan(where="again(k)").to_arrow()
+    lake.create_macro("doubled", {"x": "doubled(x) + doubled(x) + doubled(x)"})
+    for call in ("again(k)", "doubled(k)"):
+        with pytest.raises(UnsupportedFeatureError, match="call themselves"):
+            lake.table("t").scan(where=call).to_arrow()

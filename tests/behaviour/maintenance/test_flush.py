@@ -177,6 +177,38 @@ def test_what_others_do_meanwhile_is_kept(lake_address: LakeAddress, monkeypatch
 
 
 @pytest.mark.takes_seconds
+def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table that is emptied has rows of later snapshots by then, first one of ours, then one of DuckDB, which cannot write to MySQL."""
+    with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+        duck.run("CREATE TABLE t (a BIGINT)", "INSERT INTO t VALUES (1), (2)", "UPDATE t SET a = 3 WHERE a = 2")
+    lake, real, late = DuckLake.connect(lake_address.url), flush.flush_files, [10]
+
+    def meanwhile(task: Any) -> Any:
+        written = real(task)
+        if late == [10] or lake_address.backend == "mysql":
+            with DuckLake.connect(lake_address.url) as other:
+                other.table("t").append(pa.table({"a": [late[-1]]}))
+        else:
+            with attached(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+                duck.run(f"INSERT INTO t VALUES ({late[-1]})")
+        late.append(late[-1] + 1)
+        return written
+
+    monkeypatch.setattr(flush, "flush_files", meanwhile)
+    for number in range(2):
+        assert lake.flush_inlined_data("t").failures == ()
+        expected = sorted([1, 3, *late[:-1]])
+        assert sorted(lake.table("t").to_arrow()["a"].to_pylist()) == expected
+        (table,) = lake.flush_inlined_data("t", dry_run=True).tables
+        assert table.rows == 1, number
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+    with attached(lake_address) as duck:
+        assert [a for (a,) in duck.rows("SELECT a FROM t ORDER BY a")] == expected
+        assert [a for (a,) in duck.rows("SELECT a FROM t AT (VERSION => 2) ORDER BY a")] == [1, 2]
+
+
+@pytest.mark.takes_seconds
 def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
     write_inlined(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
@@ -265,3 +266,34 @@ def test_row_ids_are_stored_only_where_needed(lake_address: LakeAddress, oracle:
     names = pq.read_schema(Path(lake_address.data_path) / "main/t" / row.path).names
     assert names == ["a", "_ducklake_internal_snapshot_id"]
     assert (row.row_id_start, row.begin_snapshot, row.partial_max) == (0, 2, 4)
+
+
+@pytest.mark.parametrize("max_concurrency", [None, 2])
+@pytest.mark.parametrize("updated_last", [False, True])
+def test_rows_whose_ids_are_not_those_of_their_places(sqlite_address: LakeAddress, updated_last: bool, max_concurrency: int | None) -> None:
+    """By the catalog the ids run on from file to file; that one file stores others is seen when rows are written already."""
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        lake.set_option("data_inlining_row_limit", 0)
+        lake.set_option("parquet_row_group_size", 2)
+        lake.create_table("t", {"a": "int64", "s": "varchar"})
+        steps = [lambda: lake.table("t").update({"s": "'new'"}, where="a < 5"), lambda: _append(lake, range(5, 12))]
+        _append(lake, range(5))
+        for step in reversed(steps) if updated_last else steps:
+            step()
+        _append(lake, range(12, 14))
+        columns = ["a", "s", "rowid", "snapshot_id"]
+        before = lake.table("t").scan(columns=columns).to_arrow().sort_by("a")
+        assert not before.column("rowid").equals(before.column("a"))
+        on_disk = files_on_disk(sqlite_address)
+        done = lake.merge_adjacent_files(max_concurrency=max_concurrency)
+        assert (done.files_created, done.failures) == (1, ())
+        assert len(files_on_disk(sqlite_address) - on_disk) == 1, "what was begun first is deleted"
+        assert lake.table("t").scan(columns=columns).to_arrow().sort_by("a").equals(before)
+        assert lake.check(level="rows").findings == ()
+    with attached(sqlite_address) as duck:
+        query = f"SELECT {', '.join(columns)} FROM t ORDER BY a"
+        assert duck.rows(query) == [tuple(row.values()) for row in before.to_pylist()]
+
+
+def _append(lake: DuckLake, keys: range) -> None:
+    lake.table("t").append(pa.table({"a": pa.array(keys, pa.int64()), "s": ["old"] * len(keys)}))

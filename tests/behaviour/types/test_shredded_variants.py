@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import re
+import tracemalloc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,7 +17,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.engines.arrow.variant import reassemble
-from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
+from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.files.variant_statistics import merged_field_statistics, parse_path, read_field_statistics, to_json
 from ducklake_core.format.types.arrow_types import ArrowArray
 from ducklake_core.format.values.variant_shredding import Shape, Shredder, choose_shape, shredded_field
@@ -78,6 +80,24 @@ def test_bytes_that_are_no_variant() -> None:
 
 def _chosen(buffer: VariantBuffer) -> Shape:
     return choose_shape(buffer, buffer.root())
+
+
+def test_values_in_any_order() -> None:
+    values = [text("abc"), integer(7), text(""), record(a=integer(1)), text("x" * 70)]
+    buffer = VariantBuffer(variant_array(values))
+    plain = [row["value"] for row in variant_array(values).to_pylist()]
+    for order in ([0, 1, 2, 3, 4], [4, 1, 0], [2, 2, 3], [3], []):
+        assert buffer.encoded(buffer.root().where(np.array(order, np.int64))).to_pylist() == [plain[place] for place in order]
+
+
+def test_long_texts_take_no_more_memory_than_they_have() -> None:
+    buffer = VariantBuffer(variant_array([text("x" * 100_000)] * 50))
+    slots = buffer.root()
+    tracemalloc.start()
+    buffer.texts(slots, pa.string())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5_000_000, "numpy's share, beside Arrow's: positions of bytes would take many times the bytes"
 
 
 CASES: dict[str, list[Value | None]] = {
@@ -193,6 +213,18 @@ def test_values_that_do_not_compare(sqlite_address: LakeAddress) -> None:
         lake.table("t").scan(where="v.a = 1").to_arrow()
     assert lake.table("t").scan(where="v.a::INTEGER = 1").to_arrow().column("i").to_pylist() == [0, 1]
     assert lake.table("t").scan(where="v.a IS NULL").to_arrow().column("i").to_pylist() == [2, 3]
+
+
+@pytest.mark.parametrize("inside", ["v.a", "v['a']", "v.a::INTEGER", "v IS NULL", "v::VARCHAR"])
+def test_queries_in_process_refuse_variants(sqlite_address: LakeAddress, inside: str) -> None:
+    """What is not read is never NULL."""
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        lake.create_table("t", {"i": "int64", "v": "variant"}).append(variant_table([record(a=integer(1))]))
+        lake.create_view("w", f"SELECT i, {inside} AS a FROM t")
+        for query in (lambda: lake.sql(f"SELECT i, {inside} AS a FROM t").to_arrow(), lambda: lake.view("w").to_arrow()):
+            with pytest.raises(UsageError, match="variant, which is not read in process"):
+                query()
+        assert lake.sql("SELECT i + 1 AS j FROM t").to_arrow().to_pylist() == [{"j": 1}]
 
 
 def test_bytes_that_are_no_variant_are_written_as_they_are(sqlite_address: LakeAddress) -> None:

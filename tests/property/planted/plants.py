@@ -206,6 +206,7 @@ PLANTS = (
     Plant("inlined-table-invalid", "registered twice", ("INSERT INTO ducklake_inlined_data_tables SELECT * FROM ducklake_inlined_data_tables WHERE table_id = {t}",)),
     Plant("inlined-table-invalid", "no table of rows", ("INSERT INTO ducklake_inlined_data_tables VALUES ({n}, 'ducklake_snapshot', 9)",), level="catalog"),
     Plant("inlined-table-invalid", "for another version", (_set("inlined_data_tables", "schema_version = 99", "table_id = {t}"),)),
+    Plant("inlined-table-invalid", "an ending that names have on MySQL alone", ("ALTER TABLE {inl} RENAME TO {inl}_0123456789ab", _set("inlined_data_tables", "table_name = '{inl}_0123456789ab'", "table_name = '{inl}'"))),
     Plant("inlined-table-dead", "of no table", ("CREATE TABLE ducklake_inlined_data_888_1 (row_id BIGINT)",)),
     Plant("inlined-table-dead", "deletes of no table", ("CREATE TABLE ducklake_inlined_delete_888 (file_id BIGINT)",)),
     Plant("inlined-table-dead", "rows that nobody reads", ("DELETE FROM ducklake_inlined_data_tables WHERE table_name = '{inl}'",)),

@@ -201,7 +201,7 @@ def test_idle_connections_are_asked_before_use(postgres: Any, tmp_path: Path, mo
     address = postgres.lake(tmp_path)
     database = database_of(address)
     create_catalog(database, address.data_path)
-    monkeypatch.setattr(server_connections, "PING_AFTER_IDLE_SECONDS", -1.0)
+    monkeypatch.setattr(server_connections, "_PING_AFTER_IDLE_SECONDS", -1.0)
     for _ in range(3):
         assert count(database) == 1
 
