@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, Uns
 from ducklake_core.format.files.azure_paths import azure_path
 from ducklake_core.format.files.locations import canonical_protocol, local_part, printable, protocol_of, spelled_like
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
+from ducklake_core.storage.local_files import files_below, identity, is_no_path, was_unlinked
 from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
@@ -200,6 +200,10 @@ class Storage:
             filesystem, inside = self.filesystem(path)
             return bool(filesystem.exists(inside))
 
+    def identity(self, path: str) -> object | None:
+        """What is the same for all paths of one file on local disk; None where there is none, and in stores, whose paths are the files."""
+        return identity(path) if protocol_of(path) == "file" else None
+
     def list(self, prefix: str) -> Iterator[StoredFile]:
         """All files below a directory, none when it is not there: in S3 as the store tells them, page by page, else a directory at a time.
 
@@ -250,10 +254,9 @@ class Storage:
 
     def _outcome(self, path: str) -> str | None:
         """None for a file that is gone now, ``_MISSING``, or why it is still there."""
-        if protocol_of(path) == "file":
-            with suppress(OSError):  # told below: what tells errors takes as long as deleting a file
-                os.unlink(local_part(path))
-                return None
+        # Why a file is still there is told below: what tells errors takes as long as deleting a file.
+        if protocol_of(path) == "file" and was_unlinked(path):
+            return None
         try:
             with self._reading("delete", path):
                 self._delete_one(path)
@@ -284,7 +287,7 @@ class Storage:
         try:
             yield
         except Exception as error:
-            if not _from_store(error):
+            if not _from_store(error) and not (isinstance(error, ValueError) and is_no_path(path)):
                 raise
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
@@ -348,18 +351,9 @@ def _confirmed(filesystem: fsspec.AbstractFileSystem, ask: Callable[[], Found]) 
 
 
 def _list_local(directory: str) -> Iterator[StoredFile]:
-    pending = [directory]
-    while pending:
-        try:
-            entries = sorted(os.scandir(pending.pop()), key=lambda entry: entry.name)
-        except FileNotFoundError:
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-            else:
-                facts = entry.stat()
-                yield StoredFile(path=entry.path, size=facts.st_size, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
+    for entry in files_below(directory):
+        facts = entry.stat()
+        yield StoredFile(path=entry.path, size=facts.st_size, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
 
 
 def _list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:

@@ -10,6 +10,7 @@ import fsspec
 import pytest
 
 from ducklake_core.errors import NotFoundError, StorageError, UnsupportedFeatureError
+from ducklake_core.format.files.locations import file_key
 from ducklake_core.storage.filesystems import Storage, StorageOptions, printable, protocol_of
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"
@@ -48,6 +49,29 @@ def test_local_files_live_and_die(tmp_path: Path, prefix: str) -> None:
     assert result.missing == (path, f"{tmp_path}/never")
     assert result.failed == ()
     assert not storage.exists(path)
+
+
+def test_files_of_this_machine_by_any_url(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    for path in (f"file://localhost{file}", f"file:{file}", f"local://{file}", f"/{file}", f"file:///{file}"):
+        file.write_bytes(b"hello")
+        assert file_key(path) == file_key(str(file))
+        assert (Storage().size(path), Storage().identity(path)) == (5, Storage().identity(str(file)))
+        assert Storage().delete([path]).deleted == (path,)
+        assert not file.exists()
+    assert Storage().identity(str(file)) is None
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\ud800"])
+def test_what_no_file_can_be_called(tmp_path: Path, odd: str) -> None:
+    path, other = f"{tmp_path}/{odd}", tmp_path / "other"
+    other.touch()
+    done = Storage().delete([path, str(other), f"{tmp_path}/"])
+    assert (done.deleted, [failed for failed, _ in done.failed]) == ((str(other),), [path, f"{tmp_path}/"])
+    with pytest.raises(StorageError):
+        Storage().size(path)
+    with pytest.raises(StorageError):
+        Storage().open_input(path)
 
 
 def test_other_stores_go_through_fsspec() -> None:
