@@ -30,7 +30,7 @@ from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.inlined.ddl import physical_table
 from ducklake_core.catalog.inlined.deletes import insert_positions
 from ducklake_core.catalog.inlined.insert import insert_inlined_rows
-from ducklake_core.catalog.writing.head import chunks
+from ducklake_core.catalog.writing.head import conditions_of
 
 _BATCH = 5000
 _FEW = 16
@@ -186,5 +186,5 @@ def _conditions(table: Table, where: Mapping[str, Any]) -> Iterator[list[ColumnE
         return
     (name, values), *others = lists
     rest = [table.c[other].in_(value) for other, value in others]
-    for chunk in chunks(values):
-        yield [*single, *rest, table.c[name].in_(chunk)]
+    for condition in conditions_of(table.c[name], values):
+        yield [*single, *rest, condition]
