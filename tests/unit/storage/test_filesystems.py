@@ -110,6 +110,18 @@ def test_one_failure_does_not_stop_the_other_deletes(tmp_path: Path) -> None:
     assert "cannot delete" in reason
 
 
+def test_many_deletes_are_told_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    every = [f"{tmp_path}/{number}" for number in range(300)]
+    for path in every[::3]:
+        Path(path).touch()
+    for path in every[1::3]:
+        Path(path).mkdir()
+    done = Storage().delete(every)
+    assert (done.deleted, done.missing) == (tuple(every[::3]), tuple(every[2::3]))
+    assert tuple(path for path, _ in done.failed) == tuple(every[1::3])
+    assert Storage().delete([]).deleted == ()
+
+
 def test_store_errors_carry_no_secret(tmp_path: Path) -> None:
     storage = Storage(options=OPTIONS)
     with pytest.raises(StorageError) as caught, storage.reporting("write", f"s3://me:{SECRET}@bucket/x"):
