@@ -233,8 +233,8 @@ class _StoredForm:
         # By position: a user's column may have the name of a system column in other letters.
         own = list(source.c)[INLINED_SYSTEM_COLUMNS:]
         cells = [_cell(stored, column, self.abilities) for stored, column in zip(own, self.columns, strict=True)]
-        system = [source.c.row_id, source.c[chosen.snapshot]]
-        system += [source.c.end_snapshot.label("ended_at")] if self.with_end else []
+        ends = [source.c.end_snapshot.label("ended_at")] if self.with_end else []
+        system = (source.c.row_id, source.c[chosen.snapshot], *ends)
         query = select(*system, *cells).where(chosen.condition(source))
         if ordered:
             query = query.order_by(source.c.row_id, source.c.begin_snapshot)
