@@ -148,10 +148,11 @@ def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, thread
     )
     arrow_schema = to_arrow_schema(Schema(columns=(*columns.columns, *system)), physical=True)
     width, row_id = len(columns), task.files[0].row_id_start
+    own_schema = pa.schema(list(shape.arrow_schema())[:width])
     for batch in read_tasks((FileTask(file=file) for file in task.files), shape, task.state.storage, ahead=threads):
         if system == (_SNAPSHOT_ID,):
             row_id = _row_id_after(batch.column(width), row_id)
-        own = pa.RecordBatch.from_arrays(batch.columns[:width], schema=pa.schema(list(batch.schema)[:width]))
+        own = pa.RecordBatch.from_arrays(batch.columns[:width], schema=own_schema)
         arrays = [*cast_to(own, columns).columns, *batch.columns[len(batch.columns) - len(system) :]]
         yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
@@ -163,7 +164,7 @@ def _row_id_after(row_ids: pa.Array, first: int | None) -> int:
         _OtherRowIdsError: They do not.
     """
     found = row_ids.to_numpy(zero_copy_only=False)
-    if first is None or (len(found) and (found[0] != first or bool((np.diff(found) != 1).any()))):
+    if first is None or not np.array_equal(found, np.arange(first, first + len(found))):
         raise _OtherRowIdsError
     return first + len(found)
 
