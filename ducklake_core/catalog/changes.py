@@ -103,10 +103,15 @@ class InlinePositions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveInlinedRows:
-    """Delete the rows, ended ones too, that a physical table of inlined rows got up to a snapshot."""
+    """Delete the rows, ended ones too, that a physical table of inlined rows got up to a snapshot.
+
+    Attributes:
+        is_all: Whether that is the newest snapshot of all, so that there can be no other rows.
+    """
 
     table_name: str
     until: int
+    is_all: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

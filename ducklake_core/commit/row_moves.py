@@ -31,7 +31,8 @@ def flush_inlined(builder: SnapshotBuilder, action: FlushInlined) -> None:
             _insert_deletes(builder, flushed.deletes, file_id, table_id, flushed.deletes.end_snapshot)
     _gather(builder, action.gathered, table_id)
     for name in action.inlined_tables:
-        builder.endings.append(RemoveInlinedRows(table_name=name, until=action.until))
+        is_all = action.until == builder.head.snapshot.id
+        builder.endings.append(RemoveInlinedRows(table_name=name, until=action.until, is_all=is_all))
     for name in action.superseded:
         builder.endings.append(UnregisterInlinedTable(table_id=table_id, table_name=name))
         # Sessions of DuckDB find the tables of inlined rows that they have seen until the schema version moves.

@@ -6,7 +6,7 @@ gone while its file remains would be forgotten for ever.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -110,16 +110,17 @@ def cleanup_old_files(
         limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
         # Before the names are read: whoever commits after this is noticed, wherever in between it is.
         base = reader.latest_snapshot()
-        plan = _plan(reader, limit, base)
+        plan = _plan(reader, storage, limit, base)
     return plan.described() if dry_run else _delete(database, info, storage, plan, progress or ProgressMeter())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CleanupPlan:
-    """Scheduled files to delete and to keep, as of a snapshot."""
+    """Scheduled files to delete and to keep, as of a snapshot; ``twins`` are further rows of files to delete, by path."""
 
     base: Snapshot
     doomed: tuple[ScheduledFile, ...]
+    twins: Mapping[str, Sequence[ScheduledFile]]
     kept: tuple[LeftFile, ...]
     too_young: int
 
@@ -127,7 +128,7 @@ class _CleanupPlan:
         return CleanupResult(dry_run=True, files=tuple(map(_old, self.doomed)), kept=self.kept, too_young=self.too_young)
 
 
-def _plan(reader: CatalogReader, limit: datetime, base: Snapshot) -> _CleanupPlan:
+def _plan(reader: CatalogReader, storage: Storage, limit: datetime, base: Snapshot) -> _CleanupPlan:
     old: list[ScheduledFile] = []
     young: list[str] = []
     for file in scheduled_files(reader.connection, reader.catalog, reader.info):
@@ -140,10 +141,11 @@ def _plan(reader: CatalogReader, limit: datetime, base: Snapshot) -> _CleanupPla
     if recent:
         young += [key for file in old if (key := file_key(file.path)) in recent]
         old = [file for file in old if file_key(file.path) not in recent]
-    old = _newest_per_path(old)
-    named = named_by_any_row(reader.connection, reader.catalog, reader.info, [file.path for file in old])
-    doomed, kept = _split(old, reader.info, named)
-    return _CleanupPlan(base=base, doomed=tuple(doomed), kept=tuple(kept), too_young=len(young))
+    once, twins = _each_once(old)
+    every = [file.path for file in once]
+    named = named_by_any_row(reader.connection, reader.catalog, reader.info, every, identity=storage.identity)
+    doomed, kept = _split(once, reader.info, named)
+    return _CleanupPlan(base=base, doomed=tuple(doomed), twins=twins, kept=tuple(kept), too_young=len(young))
 
 
 def _split(files: Sequence[ScheduledFile], info: LakeInfo, named: Collection[str]) -> tuple[list[ScheduledFile], list[LeftFile]]:
@@ -158,7 +160,7 @@ def _delete(database: Database, info: LakeInfo, storage: Storage, plan: _Cleanup
         progress.begin("cleanup_old_files", "delete files", "files", len(plan.doomed))
     runs = []
     for batch in _batches(plan.doomed):
-        runs.append(_delete_batch(database, info, storage, batch, plan.base))
+        runs.append(_delete_batch(database, info, storage, batch, plan))
         progress.advance(len(batch))
     return CleanupResult(
         dry_run=False,
@@ -170,24 +172,34 @@ def _delete(database: Database, info: LakeInfo, storage: Storage, plan: _Cleanup
     )
 
 
-def _newest_per_path(files: Sequence[ScheduledFile]) -> list[ScheduledFile]:
-    """Two rows may name one file."""
-    return list({file.path: file for file in sorted(files, key=lambda file: file.scheduled)}.values())
+def _each_once(files: Sequence[ScheduledFile]) -> tuple[list[ScheduledFile], dict[str, list[ScheduledFile]]]:
+    """The newest row of each path, and by path the others, which may store it in another way: relative or absolute."""
+    newest: dict[str, ScheduledFile] = {}
+    others: dict[str, list[ScheduledFile]] = {}
+    for file in sorted(files, key=lambda file: file.scheduled):
+        if file.path in newest:
+            others.setdefault(file.path, []).append(newest[file.path])
+        newest[file.path] = file
+    return list(newest.values()), others
 
 
 def _batches(files: Sequence[ScheduledFile]) -> Iterator[Sequence[ScheduledFile]]:
     return (files[start : start + _BATCH] for start in range(0, len(files), _BATCH))
 
 
-def _delete_batch(database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], base: Snapshot) -> CleanupResult:
-    doomed, kept = _judge_again(database, info, batch, base)
+def _delete_batch(
+    database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], plan: _CleanupPlan
+) -> CleanupResult:
+    doomed, kept = _judge_again(database, info, batch, plan.base)
     deletion = storage.delete([file.path for file in doomed])
     failures = dict(deletion.failed)
     done = [file for file in doomed if file.path not in failures]
 
+    rows = [*done, *(twin for file in done for twin in plan.twins.get(file.path, ()))]
+
     def forget() -> None:
         with database.write() as connection:
-            forget_scheduled(connection, database.tables, done)
+            forget_scheduled(connection, database.tables, rows)
 
     if done:
         run_write(forget, "remove deleted files from the schedule")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.holds import read_holds
@@ -15,20 +16,23 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import DeadTable, Unneeded, UnneededFile, expire, lock_snapshots, unneeded
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.options import Options
-from ducklake_core.format.state import LakeInfo, Snapshot
+from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 
+SnapshotTime: TypeAlias = tuple[int, datetime | None]
+"""Id and time of a snapshot, as ``CatalogReader.snapshot_times`` gives them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpiringSnapshot:
-    """A snapshot to forget, and why."""
+    """A snapshot to forget, and why; the time is None where it is missing in a catalog that was edited."""
 
     id: int
-    time: datetime
+    time: datetime | None
     reason: str
 
 
@@ -37,7 +41,7 @@ class HeldSnapshot:
     """A snapshot that is old enough to be forgotten, and the names of the holds that keep it."""
 
     id: int
-    time: datetime
+    time: datetime | None
     holds: tuple[str, ...]
 
 
@@ -72,8 +76,8 @@ class ExpiryResult(MaintenanceResult):
     def lines(self) -> list[str]:
         """The plan in words: one line per snapshot, table and file, then the sum."""
         would = "would expire" if self.dry_run else "expired"
-        lines = [f"{would} snapshot {s.id} of {s.time:%Y-%m-%d %H:%M:%S} UTC: {s.reason}" for s in self.snapshots]
-        lines += [f"kept snapshot {s.id} of {s.time:%Y-%m-%d %H:%M:%S} UTC: held as {', '.join(map(repr, s.holds))}" for s in self.held]
+        lines = [f"{would} snapshot {s.id} of {_said(s.time)}: {s.reason}" for s in self.snapshots]
+        lines += [f"kept snapshot {s.id} of {_said(s.time)}: held as {', '.join(map(repr, s.holds))}" for s in self.held]
         lines += [f"  forget dropped table {table.name}" for table in self.tables]
         lines += [f"  schedule {f.kind} file {f.path} ({format_bytes(f.file_size_bytes)}) of {f.table}: {f.reason}" for f in self.files]
         size = format_bytes(self.bytes_scheduled)
@@ -99,6 +103,10 @@ class ExpiryResult(MaintenanceResult):
         )
 
 
+def _said(time: datetime | None) -> str:
+    return "an unknown time" if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
 def expire_snapshots(
     database: Database,
     info: LakeInfo,
@@ -116,7 +124,7 @@ def expire_snapshots(
     wanted = None if versions is None else frozenset(versions)
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
-        snapshots = reader.snapshots()
+        snapshots = reader.snapshot_times()
         if wanted is not None:
             if older_than is not None or keep_last != 1:
                 raise UsageError("give either versions, or older_than and keep_last")
@@ -133,7 +141,8 @@ def expire_snapshots(
 
     def attempt() -> ExpiryResult:
         with database.write() as connection:
-            lock_snapshots(connection, database, [snapshot.id for snapshot in chosen])
+            if database.abilities.concurrent_writers:
+                lock_snapshots(connection, database, [snapshot.id for snapshot in chosen])
             # Read after the lock: a hold that was added meanwhile counts, and none can be added from here on.
             free, late = _split(chosen, _holders(CatalogReader(connection, info, database.tables), database.now(connection)))
             gone, found = expire(connection, database, info, [snapshot.id for snapshot in free])
@@ -147,18 +156,18 @@ def expire_snapshots(
     return done
 
 
-def _by_version(snapshots: Sequence[Snapshot], wanted: Collection[int]) -> list[ExpiringSnapshot]:
-    newest = snapshots[-1].id
+def _by_version(snapshots: Sequence[SnapshotTime], wanted: Collection[int]) -> list[ExpiringSnapshot]:
+    newest, _ = snapshots[-1]
     if newest in wanted:
         raise UsageError(f"snapshot {newest} is the newest and cannot be expired", snapshot_id=newest)
-    missing = sorted(set(wanted) - {snapshot.id for snapshot in snapshots})
+    missing = sorted(set(wanted).difference(number for number, _ in snapshots))
     if missing:
         raise NotFoundError(f"there are no snapshots {missing}: never committed, or expired already", snapshot_ids=tuple(missing))
-    return [ExpiringSnapshot(id=s.id, time=s.time, reason="asked for by its id") for s in snapshots if s.id in wanted]
+    return [ExpiringSnapshot(id=number, time=time, reason="asked for by its id") for number, time in snapshots if number in wanted]
 
 
 def _by_age(
-    snapshots: Sequence[Snapshot], older_than: Age | None, keep_last: int, min_age: timedelta | str, now: datetime, *, said: str
+    snapshots: Sequence[SnapshotTime], older_than: Age | None, keep_last: int, min_age: timedelta | str, now: datetime, *, said: str
 ) -> list[ExpiringSnapshot]:
     if older_than is None and keep_last == 1:
         raise UsageError(
@@ -172,12 +181,8 @@ def _by_age(
         limit = before(now, min_age, "min_age")
         reason = f"not among the last {keep_last}, and older than {age_text(min_age)}"
     candidates = snapshots[: len(snapshots) - keep_last]
-    return [ExpiringSnapshot(id=s.id, time=s.time, reason=reason) for s in candidates if _is_before(s.time, limit)]
-
-
-def _is_before(time: object, limit: datetime) -> bool:
-    """Whether a snapshot is so old; one without a time, in a catalog that was edited, is not known to be."""
-    return isinstance(time, datetime) and time < limit
+    # One without a time, in a catalog that was edited, is not known to be so old.
+    return [ExpiringSnapshot(id=number, time=time, reason=reason) for number, time in candidates if time is not None and time < limit]
 
 
 def _holders(reader: CatalogReader, now: datetime) -> dict[int, tuple[str, ...]]:

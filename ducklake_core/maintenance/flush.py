@@ -22,7 +22,7 @@ from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeErro
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.delete_history import DeleteHistory
 from ducklake_core.format.options import Options
-from ducklake_core.format.state import LakeInfo, Snapshot, TableState
+from ducklake_core.format.state import LakeInfo, Snapshot, TableState, is_same_snapshot
 from ducklake_core.maintenance.budget import OUT_OF_TIME, BudgetMeter
 from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.inlined_sources import InlinedSource, hold_rows, inlined_sources, task_parts
@@ -238,7 +238,7 @@ class _Flusher:
             return replace(planned, skipped=OUT_OF_TIME)
         for attempt in range(1, REPLANS + 1):
             try:
-                return self._flush(plan.table.id, planned)
+                return self._flush(plan, planned)
             except (CommitConflictError, CatalogError) as error:
                 if is_about_lake(error):
                     raise
@@ -248,10 +248,10 @@ class _Flusher:
                 return replace(planned, failure=str(error))
         raise AssertionError("the loop above returns")
 
-    def _flush(self, table_id: int, planned: TableFlush) -> TableFlush:
+    def _flush(self, plan: _FlushPlan, planned: TableFlush) -> TableFlush:
         """Flush what the table has by now, in one attempt."""
         with ExitStack() as stack:
-            stored = self._read(table_id, stack, may_be_in_order=self.database.abilities.is_file and not planned.ended_rows)
+            stored = self._read(plan, stack)
             state = self._state(stored.table)
             on_executors = self.execution.spark is not None and stored.num_rows + stored.deletes >= EXECUTOR_ROWS
             done = self._write(state, self._tasks(state, stored, split=on_executors), on_executors=on_executors)
@@ -278,17 +278,25 @@ class _Flusher:
             snapshot=snapshot,
         )
 
-    def _read(self, table_id: int, stack: ExitStack, *, may_be_in_order: bool) -> _Stored:
+    def _read(self, plan: _FlushPlan, stack: ExitStack) -> _Stored:
         """What the table has by now; its rows are there until the stack is closed."""
         with self.database.read() as connection:
             reader = CatalogReader(connection, self.info, self.database.tables)
             base = reader.latest_snapshot()
-            table = reader.table_by_id(table_id, base.id)
+            table = reader.table_by_id(plan.table.id, base.id)
             self.info.checked_location(table.path, f"table {name_of(table)}", table=name_of(table))
             sources = inlined_sources(reader, table)
             rows = []
             for source in sources:
-                held = hold_rows(reader, table, source, encrypted=self.info.encrypted, may_be_in_order=may_be_in_order)
+                held = hold_rows(
+                    reader,
+                    table,
+                    source,
+                    encrypted=self.info.encrypted,
+                    may_be_in_order=self.database.abilities.is_file and not plan.ended_rows,
+                    # Rows end by commits alone.
+                    any_ended=plan.ended_rows > 0 or not is_same_snapshot(base, plan.base),
+                )
                 stack.callback(held.close)
                 if held.num_rows:
                     rows.append((source, held))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, Uns
 from ducklake_core.format.files.azure_paths import azure_path
 from ducklake_core.format.files.locations import canonical_protocol, local_part, printable, protocol_of, spelled_like
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
+from ducklake_core.storage.local_files import files_below, identity, is_no_path, was_unlinked
 from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
@@ -29,6 +29,7 @@ Found = TypeVar("Found")
 
 _EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
 _AT_ONCE = 16
+_LOCAL_FILES = 16
 _MISSING = "it is missing"
 _S3_PAGE_KEYS = 1000
 # These answer from remembered listings whether a file is there, and other writers make files all the time.
@@ -200,6 +201,10 @@ class Storage:
             filesystem, inside = self.filesystem(path)
             return bool(filesystem.exists(inside))
 
+    def identity(self, path: str) -> object | None:
+        """What is the same for all paths of one file on local disk; None where there is none, and in stores, whose paths are the files."""
+        return identity(path) if protocol_of(path) == "file" else None
+
     def list(self, prefix: str) -> Iterator[StoredFile]:
         """All files below a directory, none when it is not there: in S3 as the store tells them, page by page, else a directory at a time.
 
@@ -236,11 +241,15 @@ class Storage:
     def delete(self, paths: Iterable[str]) -> Deletion:
         """Delete files; what is missing counts as done, and one failure does not stop the others."""
         every = list(paths)
-        if len(every) > 1 and any(protocol_of(path) != "file" for path in every):
-            with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(every)), thread_name_prefix="deletes") as pool:
-                outcomes = list(pool.map(self._outcome, every))
+        # A disk keeps one thread waiting most of the time; giving a thread a path takes as long as the disk does.
+        is_local = all(protocol_of(path) == "file" for path in every)
+        size = max(_LOCAL_FILES, -(-len(every) // _AT_ONCE)) if is_local else 1
+        parts = [every[start : start + size] for start in range(0, len(every), size)]
+        if len(parts) > 1:
+            with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(parts)), thread_name_prefix="deletes") as pool:
+                outcomes = [one for part in pool.map(lambda part: [*map(self._outcome, part)], parts) for one in part]
         else:
-            outcomes = [self._outcome(path) for path in every]
+            outcomes = [*map(self._outcome, every)]
         found = list(zip(every, outcomes, strict=True))
         return Deletion(
             deleted=tuple(path for path, outcome in found if outcome is None),
@@ -250,10 +259,9 @@ class Storage:
 
     def _outcome(self, path: str) -> str | None:
         """None for a file that is gone now, ``_MISSING``, or why it is still there."""
-        if protocol_of(path) == "file":
-            with suppress(OSError):  # told below: what tells errors takes as long as deleting a file
-                os.unlink(local_part(path))
-                return None
+        # Why a file is still there is told below: what tells errors takes as long as deleting a file.
+        if protocol_of(path) == "file" and was_unlinked(path):
+            return None
         try:
             with self._reading("delete", path):
                 self._delete_one(path)
@@ -284,7 +292,7 @@ class Storage:
         try:
             yield
         except Exception as error:
-            if not _from_store(error):
+            if not _from_store(error) and not (isinstance(error, ValueError) and is_no_path(path)):
                 raise
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
@@ -348,18 +356,9 @@ def _confirmed(filesystem: fsspec.AbstractFileSystem, ask: Callable[[], Found]) 
 
 
 def _list_local(directory: str) -> Iterator[StoredFile]:
-    pending = [directory]
-    while pending:
-        try:
-            entries = sorted(os.scandir(pending.pop()), key=lambda entry: entry.name)
-        except FileNotFoundError:
-            continue
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                pending.append(entry.path)
-            else:
-                facts = entry.stat()
-                yield StoredFile(path=entry.path, size=facts.st_size, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
+    for entry in files_below(directory):
+        facts = entry.stat()
+        yield StoredFile(path=entry.path, size=facts.st_size, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
 
 
 def _list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:

@@ -138,13 +138,14 @@ class TableVersions:
 
 
 def stored_batches(
-    reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, *, ordered: bool = True
+    reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, *, ordered: bool = True, any_ended: bool = True
 ) -> Generator[pa.Table, None, None]:
     """All rows of one physical table as they were stored, ended ones too, some at a time.
 
     Args:
         stored: The columns that it has.
         ordered: Whether the rows come by row id and snapshot, and not as the database finds them.
+        any_ended: Whether any row may have ended; where it is known that none has, nobody has to ask each.
 
     Yields:
         Its columns in their logical Arrow types, then ``rowid``, ``snapshot_id`` and ``end_snapshot`` (NULL for live rows), all int64.
@@ -154,7 +155,7 @@ def stored_batches(
         CatalogCorruptError: A row id or a snapshot that is no number.
         CatalogUnavailableError: Another writer flushed the table meanwhile; read again in a new transaction.
     """
-    form = _StoredForm.of(reader, table, source, stored, stored, with_end=True)
+    form = _StoredForm.of(reader, table, source, stored, stored, with_end=any_ended)
     # Elsewhere the driver itself asks for rows as they are wanted, and a buffer in between costs more than the rows.
     streamed = {"yield_per": BATCH_ROWS} if reader.connection.dialect.supports_server_side_cursors else {}
     with form.fetch(reader, EVERY_VERSION, ordered=ordered, **streamed) as found:
@@ -165,7 +166,7 @@ def stored_batches(
                 part = form.table_of(rows) if rows else None
             if part is None:
                 return
-            yield part
+            yield part if any_ended else part.append_column(END_SNAPSHOT, pa.nulls(part.num_rows, pa.int64()))
 
 
 def _plain_rows(cursor: Any) -> Callable[[int], Sequence[Any]]:
@@ -227,12 +228,13 @@ class _StoredForm:
         )
 
     def fetch(self, reader: CatalogReader, chosen: ChosenInlined, *, ordered: bool = True, **options: Any) -> CursorResult[Any]:
-        """The rows, by row id and snapshot where ``ordered``: the system's three columns, then the others."""
+        """The rows, by row id and snapshot where ``ordered``: the system's columns, then the others."""
         source = self.physical
         # By position: a user's column may have the name of a system column in other letters.
         own = list(source.c)[INLINED_SYSTEM_COLUMNS:]
         cells = [_cell(stored, column, self.abilities) for stored, column in zip(own, self.columns, strict=True)]
-        system = (source.c.row_id, source.c[chosen.snapshot], source.c.end_snapshot.label("ended_at"))
+        ends = [source.c.end_snapshot.label("ended_at")] if self.with_end else []
+        system = (source.c.row_id, source.c[chosen.snapshot], *ends)
         query = select(*system, *cells).where(chosen.condition(source))
         if ordered:
             query = query.order_by(source.c.row_id, source.c.begin_snapshot)
@@ -240,10 +242,11 @@ class _StoredForm:
 
     def table_of(self, rows: Sequence[Any]) -> pa.Table:
         """Fetched rows as Arrow columns."""
-        row_ids, snapshots, ends, *cells = zip(*rows, strict=True)
-        system = {ROW_ID: _numbers(row_ids), SNAPSHOT_ID: _numbers(snapshots)} | (
-            {END_SNAPSHOT: _numbers(ends, nullable=True)} if self.with_end else {}
-        )
+        row_ids, snapshots, *cells = zip(*rows, strict=True)
+        system = {ROW_ID: _numbers(row_ids), SNAPSHOT_ID: _numbers(snapshots)}
+        if self.with_end:
+            ends, *cells = cells
+            system[END_SNAPSHOT] = _numbers(ends, nullable=True)
         if any(numbers is None for numbers in system.values()):
             raise CatalogCorruptError(
                 f"{self.source.name}, inlined rows of {self.table.qualified_name}, has a row_id or begin_snapshot that is no number",

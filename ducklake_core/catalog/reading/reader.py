@@ -76,6 +76,19 @@ class CatalogReader:
             query = query.limit(most)
         return [self.snapshot_of(row) for row in self.connection.execute(query)]
 
+    def snapshot_times(self) -> list[tuple[int, datetime | None]]:
+        """Id and time in UTC of every snapshot, by id ascending; None for a time that is missing in a catalog that was edited.
+
+        Raises:
+            CatalogCorruptError: The lake has none.
+        """
+        snapshot = self.catalog["snapshot"]
+        query = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id)
+        found = [(number, time) for number, time in self.connection.execute(query)]
+        if not found:
+            raise CatalogCorruptError("the catalog holds no snapshot")
+        return found
+
     def latest_snapshot(self) -> Snapshot:
         """The newest snapshot.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -18,7 +19,7 @@ from ducklake_core.catalog.changes import DeleteRows
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, inlined_owner
-from ducklake_core.catalog.writing.head import chunks
+from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
 from ducklake_core.catalog.writing.writer import apply_changes
 from ducklake_core.format.files import paths
@@ -112,12 +113,19 @@ def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expi
         connection: Of a read or a write transaction.
         expired: Ids that count as gone although their rows may still be there.
     """
+    return _not_needed_by(connection, tables, info, set(_snapshot_ids(connection, tables)).difference(expired))
+
+
+def _snapshot_ids(connection: Connection, tables: CatalogTables) -> Sequence[int]:
+    snapshot = tables["snapshot"]
+    return connection.execute(select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id)).scalars().all()
+
+
+def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo, surviving: Iterable[int]) -> Unneeded:
     versions = connection.execute(_table_versions(tables)).all()
     files = connection.execute(_ended_files(tables)).all()
     deletes = connection.execute(_ended_delete_files(tables)).all()
     ended = {name: connection.execute(_ended(tables, name, column)).all() for name, column in _VERSIONED.items() if name in tables}
-    snapshot = tables["snapshot"]
-    surviving = set(connection.execute(select(snapshot.c.snapshot_id)).scalars()) - set(expired)
     lifetimes = Lifetimes(surviving)
 
     known = {row.table_id: row for row in versions}
@@ -155,8 +163,8 @@ def lock_snapshots(connection: Connection, database: Database, snapshot_ids: Seq
     """Keep others from expiring or holding some snapshots until the transaction ends: those that are still there."""
     snapshot = database.tables["snapshot"]
     found: set[int] = set()
-    for chunk in chunks(sorted(snapshot_ids)):
-        query = select(snapshot.c.snapshot_id).where(snapshot.c.snapshot_id.in_(chunk))
+    for condition in conditions_of(snapshot.c.snapshot_id, sorted(snapshot_ids)):
+        query = select(snapshot.c.snapshot_id).where(condition)
         # A file has one writer anyway, and DuckDB refuses the words.
         locking = query.with_for_update() if database.abilities.concurrent_writers else query
         found.update(connection.execute(locking).scalars())
@@ -169,19 +177,15 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     Returns:
         The ids that were still there and are gone now (the newest snapshot never is), and what went with them.
     """
-    tables = database.tables
-    snapshot = tables["snapshot"]
-    newest = select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id.desc()).limit(1)
-    last = connection.execute(newest).scalar_one()
-    gone: list[int] = []
-    for chunk in chunks([number for number in snapshot_ids if number != last]):
-        gone.extend(connection.execute(select(snapshot.c.snapshot_id).where(snapshot.c.snapshot_id.in_(chunk))).scalars())
-    for name in ("snapshot", "snapshot_changes"):
-        apply_changes(PlainStatements(connection, {}), database, [DeleteRows(table=name, where={"snapshot_id": tuple(gone)})])
-    found = unneeded(connection, tables, info)
+    *others, last = _snapshot_ids(connection, database.tables)
+    wanted = set(snapshot_ids)
+    gone = tuple(number for number in others if number in wanted)
+    deletions = [DeleteRows(table=name, where={"snapshot_id": gone}) for name in ("snapshot", "snapshot_changes")]
+    apply_changes(PlainStatements(connection, {}), database, deletions)
+    found = _not_needed_by(connection, database.tables, info, [last, *(number for number in others if number not in wanted)])
     _forget(connection, database, found)
     _schedule(connection, database, info, found.files)
-    return tuple(sorted(gone)), found
+    return gone, found
 
 
 def _table_versions(tables: CatalogTables) -> Select[Any]:
@@ -235,8 +239,8 @@ def _with_all_of(
     """The rows, and every other file of some tables."""
     key = f"{name}_id"
     found = {getattr(row, key): row for row in rows}
-    for chunk in chunks(table_ids):
-        query = _file_columns(tables, name).where(tables[name].c.table_id.in_(chunk))
+    for condition in conditions_of(tables[name].c.table_id, table_ids):
+        query = _file_columns(tables, name).where(condition)
         found.update((getattr(row, key), row) for row in connection.execute(query))
     return [found[number] for number in sorted(found)]
 
@@ -282,7 +286,7 @@ def _forget(connection: Connection, database: Database, found: Unneeded) -> None
     delete_files = tuple(file.id for file in found.files if file.kind == "delete")
     dead = tuple(table.id for table in found.tables)
     if dead:
-        _drop_inlined(connection, database, dead)
+        _drop_inlined(connection, database, frozenset(dead))
     apply_changes(PlainStatements(connection, {}), database, _deletions(data_files, delete_files, dead))
     for name, id_column in _VERSIONED.items():
         lifetimes = [{"b_id": i, "b_begin": b, "b_end": e} for kind, i, b, e in found.ended if kind == name]
@@ -317,12 +321,12 @@ def _forget_orphans(connection: Connection, tables: CatalogTables, found: Unneed
         connection.execute(delete(tables[part]).where(tables[part].c[key].not_in(alive)))
 
 
-def _drop_inlined(connection: Connection, database: Database, dead: Sequence[int]) -> None:
+def _drop_inlined(connection: Connection, database: Database, dead: AbstractSet[int]) -> None:
     tables = database.tables
     registered = tables["inlined_data_tables"]
     names: set[str] = {inlined_delete_name(table_id) for table_id in dead}
-    for chunk in chunks(dead):
-        names.update(connection.execute(select(registered.c.table_name).where(registered.c.table_id.in_(chunk))).scalars())
+    for condition in conditions_of(registered.c.table_id, sorted(dead)):
+        names.update(connection.execute(select(registered.c.table_name).where(condition)).scalars())
     present = set(inspect(connection).get_table_names(schema=tables.schema))
     # A flush leaves empty tables behind that are not registered any more.
     names.update(name for name in present if (owner := inlined_owner(name)) is not None and owner in dead)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Executable, Select, Table, and_, bindparam, case, func, select
+from sqlalchemy import ColumnElement, Connection, Executable, Select, Table, and_, bindparam, case, func, select
 
 from ducklake_core.catalog.database.connections import Database, in_utc
 from ducklake_core.catalog.database.statements import Answer, Statements
@@ -24,6 +24,7 @@ from ducklake_core.format.state import InlinedTable, Snapshot, TableColumnStatis
 _Bound = TypeVar("_Bound")
 
 IN_LIST_SIZE = 1000
+_MANY = 200
 """Ids bound in one statement; SQLite and PostgreSQL allow 32,766 and 65,535 parameters."""
 
 
@@ -310,3 +311,33 @@ def chunks(ids: Iterable[_Bound]) -> Iterator[list[_Bound]]:
     everything = list(ids)
     for start in range(0, len(everything), IN_LIST_SIZE):
         yield everything[start : start + IN_LIST_SIZE]
+
+
+def conditions_of(column: ColumnElement[Any], values: Iterable[_Bound]) -> Iterator[ColumnElement[bool]]:
+    """Conditions for one statement each, which together are true of some values: lists of them, or ranges of ids that run on.
+
+    Ranges take the database, and whoever makes the text of the statement, a fraction of the time of long lists.
+    """
+    everything = list(values)
+    runs = _runs(everything) if len(everything) >= _MANY else None
+    if runs is not None and len(runs) <= -(-len(everything) // IN_LIST_SIZE):
+        yield from (column.between(first, last) for first, last in runs)
+    else:
+        yield from (column.in_(chunk) for chunk in chunks(everything))
+
+
+def _runs(values: Sequence[Any]) -> list[tuple[int, int]] | None:
+    """Integers as ranges, None where there are other values among them.
+
+    >>> _runs([7, 1, 3, 2]), _runs([1, "2"]), _runs([1, 2.0])
+    ([(1, 3), (7, 7)], None, None)
+    """
+    if not all(isinstance(value, int) for value in values):
+        return None
+    found: list[tuple[int, int]] = []
+    for value in sorted(values):
+        if found and value <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], value)
+        else:
+            found.append((value, value))
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -66,16 +66,38 @@ def still_referenced(connection: Connection, tables: CatalogTables, info: LakeIn
     return found
 
 
-def named_by_any_row(connection: Connection, tables: CatalogTables, info: LakeInfo, full_paths: Iterable[str]) -> set[str]:
-    """As :func:`still_referenced`, but reads the names of all files, and so finds every spelling of a path."""
+def named_by_any_row(
+    connection: Connection,
+    tables: CatalogTables,
+    info: LakeInfo,
+    full_paths: Iterable[str],
+    *,
+    identity: Callable[[str], object | None] = lambda _path: None,
+) -> set[str]:
+    """As :func:`still_referenced`, but reads the names of all files, and so finds every spelling of a path.
+
+    Args:
+        identity: What is the same for all paths of one file, None where that is not known: directories may have several paths in a store,
+            and letters of two cases may be one.
+    """
     wanted = _by_key(full_paths)
-    names = {paths.file_name(path) for paths_of in wanted.values() for path in paths_of}
+    names: dict[str, list[str]] = {}
+    for paths_of in wanted.values():
+        for path in paths_of:
+            names.setdefault(paths.file_name(path).casefold(), []).append(path)
     found: set[str] = set()
     for name in ("data_file", "delete_file") if wanted else ():
         with connection.execute(_paths_query(tables, name), execution_options={"yield_per": 2000}) as rows:
             for row in rows:
-                if _file_name(row.path, name) in names:
-                    found.update(wanted.get(file_key(_full(info, row)), ()))
+                alike = names.get(_file_name(row.path, name).casefold())
+                if alike is None:
+                    continue
+                full = _full(info, row)
+                same = wanted.get(file_key(full), ())
+                found.update(same)
+                others = [path for path in alike if path not in same]
+                if others and (one := identity(full)) is not None:
+                    found.update(path for path in others if identity(path) == one)
     return found
 
 

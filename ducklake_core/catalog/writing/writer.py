@@ -30,7 +30,7 @@ from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.inlined.ddl import physical_table
 from ducklake_core.catalog.inlined.deletes import insert_positions
 from ducklake_core.catalog.inlined.insert import insert_inlined_rows
-from ducklake_core.catalog.writing.head import chunks
+from ducklake_core.catalog.writing.head import conditions_of
 
 _BATCH = 5000
 _FEW = 16
@@ -74,8 +74,11 @@ def _change_inlined(statements: Statements, database: Database, change: InlinedC
             insert_inlined_rows(statements, database, change)
         case InlinePositions():
             insert_positions(statements, database, change)
-        case RemoveInlinedRows(table_name=name, until=until):
-            _remove_inlined(statements, database, tables.inlined_data(name), until)
+        case RemoveInlinedRows(table_name=name, until=until, is_all=is_all):
+            inlined = tables.inlined_data(name)
+            # Databases in files empty a table at once where there is no condition; elsewhere others may add rows meanwhile.
+            empties = is_all and database.abilities.is_file
+            _run(statements, delete(inlined) if empties else delete(inlined).where(inlined.c.begin_snapshot <= until))
         case RemoveInlinedDeletes(table_id=table_id, file_ids=file_ids, until=until):
             deletes = tables.inlined_delete(table_id)
             for condition in _conditions(deletes, {"file_id": file_ids}):
@@ -84,18 +87,6 @@ def _change_inlined(statements: Statements, database: Database, change: InlinedC
             _unregister_empty(statements, database, change)
         case _:
             assert_never(change)
-
-
-def _remove_inlined(statements: Statements, database: Database, inlined: Table, until: int) -> None:
-    goes = inlined.c.begin_snapshot <= until
-    # Databases in files empty a table at once where there is no condition; elsewhere others may add rows meanwhile.
-    if (
-        database.abilities.is_file
-        and not statements.ask(None, lambda: select(literal(1)).select_from(inlined).where(goes.is_not(True)).limit(1))()
-    ):
-        _run(statements, delete(inlined))
-    else:
-        _run(statements, delete(inlined).where(goes))
 
 
 def _unregister_empty(statements: Statements, database: Database, change: UnregisterInlinedTable) -> None:
@@ -186,5 +177,5 @@ def _conditions(table: Table, where: Mapping[str, Any]) -> Iterator[list[ColumnE
         return
     (name, values), *others = lists
     rest = [table.c[other].in_(value) for other, value in others]
-    for chunk in chunks(values):
-        yield [*single, *rest, table.c[name].in_(chunk)]
+    for condition in conditions_of(table.c[name], values):
+        yield [*single, *rest, condition]

@@ -305,7 +305,7 @@ class FileReader:
             case "snapshot_id" if file.row_counts:
                 return pa.array(_counted_snapshots(file, positions))
             case "snapshot_id":
-                return pa.repeat(pa.scalar(file.begin_snapshot, pa.int64()), len(positions))
+                return pa.array(np.full(len(positions), file.begin_snapshot, np.int64))
             case "filename":
                 return pa.repeat(pa.scalar(file.path, pa.string()), len(positions))
             case "file_index":

@@ -6,7 +6,7 @@ are physical positions in the file, whatever else hides rows of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import groupby
@@ -55,16 +55,20 @@ def read_plan(plan: ScanPlan, storage: Storage, *, ahead: bool = True) -> Iterat
         CorruptFileError: A file is not what the catalog says it is.
         UnsupportedFeatureError: The predicate or a file needs something that only Spark can do, or nobody.
     """
-    shape = plan.shape
-    for is_small, group in groupby(plan.tasks, key=_is_small):
+    yield from read_tasks(plan.tasks, plan.shape, storage, ahead=ahead)
+    if plan.inlined is not None:
+        yield from read_inlined(plan.inlined, plan.shape)
+
+
+def read_tasks(tasks: Iterable[FileTask], shape: ScanProjection, storage: Storage, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
+    """The rows of data files, as :func:`read_task` gives them, file by file; small files are read ahead by threads if ``ahead``."""
+    for is_small, group in groupby(tasks, key=_is_small):
         if ahead and is_small:
-            tasks = list(group)
-            yield from in_order((partial(_whole_file, task, shape, storage) for task in tasks), readers_of(tasks[0].file.path))
+            some = list(group)
+            yield from in_order((partial(_whole_file, task, shape, storage) for task in some), readers_of(some[0].file.path))
         else:
             for task in group:
                 yield from read_task(task, shape, storage, threads=ahead)
-    if plan.inlined is not None:
-        yield from read_inlined(plan.inlined, shape)
 
 
 def _is_small(task: FileTask) -> bool:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from ducklake_core.engines.arrow.clustering import sampled_curve
 from ducklake_core.engines.arrow.ordering import sorted_along, sorted_by
-from ducklake_core.engines.arrow.read import read_task
+from ducklake_core.engines.arrow.read import read_tasks
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CorruptFileError
@@ -148,13 +148,13 @@ def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, thread
     )
     arrow_schema = to_arrow_schema(Schema(columns=(*columns.columns, *system)), physical=True)
     width, row_id = len(columns), task.files[0].row_id_start
-    for file in task.files:
-        for batch in read_task(FileTask(file=file), shape, task.state.storage, threads=threads):
-            if system == (_SNAPSHOT_ID,):
-                row_id = _row_id_after(batch.column(width), row_id)
-            own = pa.RecordBatch.from_arrays(batch.columns[:width], schema=pa.schema(list(batch.schema)[:width]))
-            arrays = [*cast_to(own, columns).columns, *batch.columns[len(batch.columns) - len(system) :]]
-            yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+    own_schema = pa.schema(list(shape.arrow_schema())[:width])
+    for batch in read_tasks((FileTask(file=file) for file in task.files), shape, task.state.storage, ahead=threads):
+        if system == (_SNAPSHOT_ID,):
+            row_id = _row_id_after(batch.column(width), row_id)
+        own = pa.RecordBatch.from_arrays(batch.columns[:width], schema=own_schema)
+        arrays = [*cast_to(own, columns).columns, *batch.columns[len(batch.columns) - len(system) :]]
+        yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
 
 
 def _row_id_after(row_ids: pa.Array, first: int | None) -> int:
@@ -164,7 +164,7 @@ def _row_id_after(row_ids: pa.Array, first: int | None) -> int:
         _OtherRowIdsError: They do not.
     """
     found = row_ids.to_numpy(zero_copy_only=False)
-    if first is None or (len(found) and (found[0] != first or bool((np.diff(found) != 1).any()))):
+    if first is None or not np.array_equal(found, np.arange(first, first + len(found))):
         raise _OtherRowIdsError
     return first + len(found)
 

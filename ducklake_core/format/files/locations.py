@@ -41,16 +41,16 @@ def protocol_of(path: str) -> str:
     return canonical_protocol(found[1].lower()) if found else "file"
 
 
+_LOCAL_PREFIX = re.compile(r"^(?:file|local)://(?:localhost(?=/))?|^file:")
+
+
 def local_part(path: str) -> str:
     """A path of protocol ``file`` as the operating system wants it.
 
-    >>> local_part("file:///lake/a=1/"), local_part("lake/x")
-    ('/lake/a=1/', 'lake/x')
+    >>> local_part("file:///lake/a=1/"), local_part("lake/x"), local_part("file://localhost/x"), local_part("file:/x")
+    ('/lake/a=1/', 'lake/x', '/x', '/x')
     """
-    for prefix in ("file://", "local://"):
-        if path.startswith(prefix):
-            return path.removeprefix(prefix)
-    return path.removeprefix("file:")
+    return path if path.startswith("/") else _LOCAL_PREFIX.sub("", path)
 
 
 # A password may hold slashes that nobody escaped, so it reaches up to the last @ that a user name can claim.
@@ -119,6 +119,8 @@ def file_key(path: str) -> str:
 
     >>> file_key("s3a://b/x/./y"), file_key("S3N://b//x/y") == file_key("s3://b/x/y"), file_key("/x/../y") == file_key("file:///y")
     ('s3:/b/x/y', True, True)
+    >>> file_key("//x/y"), file_key("file:////x/y")
+    ('file:/x/y', 'file:/x/y')
     >>> file_key("https://me.blob.core.windows.net/c/x?sig=y"), file_key("abfss://c@me.dfs.core.windows.net/x")
     ('abfs:/c/x', 'abfs:/c/x')
     """
@@ -171,7 +173,7 @@ def _inside(path: str) -> str:
     Steps up are not taken: what is above a relative path is not known.
     """
     azure = azure_path(path)
-    plain = azure.inner if azure else _plain(path).partition("://")[2] or _plain(path)
+    plain = azure.inner if azure else local_part(path).partition("://")[2] or local_part(path)
     return "/".join(part for part in plain.split("/") if part not in ("", "."))
 
 
@@ -228,10 +230,7 @@ def _resolved(path: str) -> str:
     if path.startswith("/") and os.sep == "/" and _has_no_steps(path) and not path.endswith("/"):
         return path
     if protocol_of(path) == "file":
-        return os.path.abspath(_plain(path))
+        # POSIX leaves open what two slashes at the beginning mean, so Python keeps them; to the systems that there are they are one.
+        return re.sub(r"^//(?!/)", "/", os.path.abspath(local_part(path))) if os.sep == "/" else os.path.abspath(local_part(path))
     azure = azure_path(path) if protocol_of(path) == NAMES[0] else None
     return posixpath.normpath(f"/{azure.inner if azure else path.partition('://')[2]}")
-
-
-def _plain(path: str) -> str:
-    return path if path.startswith("/") else re.sub(r"^(?:file|local)://(?:localhost(?=/))?|^file:", "", path)

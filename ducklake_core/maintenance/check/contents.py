@@ -24,6 +24,7 @@ from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import BLOB, FLOATS, TIMESTAMPTZ, Field
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_text
+from ducklake_core.maintenance.check.codes import CODES
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import TRANSIENT_ROW_IDS, live_files
 from ducklake_core.maintenance.check.footers import FooterChecks, beyond, enclosed, report_other_file, report_statistics
@@ -131,7 +132,7 @@ class RowChecks:
         except DuckLakeError as error:
             if is_about_lake(error):
                 raise
-            if not any(one.table_id == table.id and one.severity == "error" for one in self._facts.findings):
+            if not any(CODES[code].severity == "error" for code, _ in self._facts.codes_of(table)):
                 self._facts.report("rows-unreadable", error.message, table=table)
             return
         row_ids = []
@@ -177,7 +178,7 @@ class RowChecks:
         for (place, key), seen in zip(keys, found.partitions, strict=True):
             if place in values and seen - {values[place]}:
                 others = ", ".join(sorted(map(repr, seen - {values[place]})))
-                if not any(one.code == "partition-values-wrong" and one.data_file_id == task.file.id for one in self._facts.findings):
+                if not any(one.code == "partition-values-wrong" for one in self._facts.about_file(task.file.id)):
                     what = f"it is in {key.text} of {key.column!r} {values[place]!r} and holds {others}"
                     self._facts.report("partition-values-wrong", what, **where)
         for name, number in found.visible_nulls.items():
@@ -200,9 +201,7 @@ class RowChecks:
         except CorruptFileError as error:
             self._facts.report("delete-file-invalid", error.message, **where)
         except DuckLakeError as error:
-            if not any(
-                one.code in ("delete-format-unknown", "path-forbidden") and one.data_file_id == file.id for one in self._facts.findings
-            ):
+            if not any(one.code in ("delete-format-unknown", "path-forbidden") for one in self._facts.about_file(file.id)):
                 self._facts.report("rows-unreadable", error.message, **where)
         return _NOTHING
 
@@ -304,7 +303,7 @@ class RowChecks:
         if leaf.type in FLOATS:
             is_narrow = seen.has_nan if row.contains_nan is False and seen.has_nan else is_narrow and row.contains_nan is False
         if (is_narrow or (row.contains_null is False and seen.nulls)) and not any(
-            one.table_id == table.id and one.column_id == leaf.id and one.code.startswith("table-bounds") for one in self._facts.findings
+            column_id == leaf.id and code.startswith("table-bounds") for code, column_id in self._facts.codes_of(table)
         ):
             what = f"column {leaf.name!r}: {row.min_value!r} to {row.max_value!r}, but there is {' to '.join(map(repr, seen.texts(leaf)))}"
             self._facts.report("table-bounds-narrow", what, table=table, column_id=leaf.id, repair=ForgetTableBounds(table.id, leaf.id))
@@ -313,7 +312,7 @@ class RowChecks:
         if not parts:
             return
         every = np.concatenate(parts)
-        known = {one.code for one in self._facts.findings if one.table_id == table.id}
+        known = {code for code, _ in self._facts.codes_of(table)}
         twice = len(every) - len(np.unique(every))
         if twice and not known & {"row-ids-overlap", "file-named-twice", "inlined-row-twice"}:
             self._facts.report("row-id-twice", f"{twice} rows have the id of another one", table=table)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -152,6 +154,8 @@ class Facts:
         self.every = every
         self.info = info
         self.findings: list[Finding] = []
+        self._about: dict[tuple[str, object], list[Finding]] = defaultdict(list)
+        self._codes: dict[int, set[tuple[str, int | None]]] = defaultdict(set)
         self._repairs: dict[Repair, None] = {}
         self.snapshot_ids = sorted(row.snapshot_id for row in every.rows("snapshot"))
         self.newest = self.snapshot_ids[-1] if self.snapshot_ids else -1
@@ -178,9 +182,27 @@ class Facts:
         """Add a finding, and what would mend it."""
         if table is not None:
             where = {"table": table.name, "table_id": table.id, **where}
-        self.findings.append(Finding(code=code, what=what, is_repairable=repair is not None, **where))
+        found = Finding(code=code, what=what, is_repairable=repair is not None, **where)
+        self.findings.append(found)
+        for key, value in (("path", found.path), ("data_file_id", found.data_file_id)):
+            if value is not None:
+                self._about[key, value].append(found)
+        if found.table_id is not None:
+            self._codes[found.table_id].add((code, found.column_id))
         if repair is not None:
             self.repair(repair)
+
+    def about_path(self, path: str) -> Sequence[Finding]:
+        """What was found about a file, by its path as messages have it."""
+        return self._about.get(("path", path), ())
+
+    def about_file(self, data_file_id: int) -> Sequence[Finding]:
+        """What was found about a data file."""
+        return self._about.get(("data_file_id", data_file_id), ())
+
+    def codes_of(self, table: TableFacts) -> AbstractSet[tuple[str, int | None]]:
+        """The codes of what was found about a table, each with the id of the column if it is about one."""
+        return self._codes.get(table.id, frozenset())
 
     def repair(self, repair: Repair) -> None:
         """Add what would mend something that was found."""

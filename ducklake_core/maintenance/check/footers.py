@@ -23,7 +23,7 @@ from ducklake_core.format.files.paths import file_name, has_writers_name, join
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import check_row_ids
-from ducklake_core.maintenance.check.mappings import columns_of_mappings, misses_columns
+from ducklake_core.maintenance.check.mappings import columns_of_mappings, misses_columns, wrong_mappings
 from ducklake_core.maintenance.check.repairs import ForgetFileStatistics
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of, is_cut
 from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
@@ -67,6 +67,7 @@ class FooterChecks:
         """Files ("data_file" or "delete_file", id) of which no row can be read."""
         self._counting: dict[int, list[CatalogRow]] = {}
         self._mappings = columns_of_mappings(facts)
+        self._wrong_mappings = wrong_mappings(facts)
 
     def run(self) -> None:
         """Look at all files, then at what else is below the data path."""
@@ -75,7 +76,8 @@ class FooterChecks:
         for table_id, rows in self._counting.items():
             known = len(self._facts.findings)
             check_row_ids(self._facts, self._facts.tables[table_id], rows)
-            self._facts.findings[known:] = [one for one in self._facts.findings[known:] if one not in self._facts.findings[:known]]
+            earlier = set(self._facts.findings[:known])
+            self._facts.findings[known:] = [one for one in self._facts.findings[known:] if one not in earlier]
         self._others()
 
     def _data_files(self) -> None:
@@ -141,7 +143,7 @@ class FooterChecks:
         if found.code is not None:
             self.unusable.add((f"{kind}_file", row[0]))
             # What is wrong with its place or its key is known already.
-            if not any(one.code in ("path-forbidden", "encryption-key-missing") and one.path == where["path"] for one in facts.findings):
+            if not any(one.code in ("path-forbidden", "encryption-key-missing") for one in facts.about_path(where["path"])):
                 facts.report(found.code, f"{what}: {found.says}", **where)
             return False
         if found.size != row.file_size_bytes:
@@ -187,7 +189,7 @@ class FooterChecks:
             says = misses_columns(self._mappings.get(row.mapping_id, ()), self._facts.path_of(row), names)
             if says:
                 self._facts.report("mapping-invalid", f"{what}: {says}, which mapping {row.mapping_id} names", **where)
-            if says or any(one.code == "mapping-invalid" and one.table_id == table.id for one in self._facts.findings):
+            if says or (row.mapping_id, row.table_id) in self._wrong_mappings:
                 self.unusable.add(("data_file", row.data_file_id))
         else:
             self._bounds(table, row, found.metadata, columns, statistics)
@@ -296,7 +298,7 @@ def report_other_file(facts: Facts, table: TableFacts, row: CatalogRow, wide: It
 
 def report_statistics(facts: Facts, code: str, what: str, table: TableFacts, row: CatalogRow, column_id: int) -> None:
     """Add a finding on the statistics of a column of a file, unless there is one already."""
-    if any(one.data_file_id == row.data_file_id and one.column_id == column_id for one in facts.findings):
+    if any(one.column_id == column_id for one in facts.about_file(row.data_file_id)):
         return
     repair = ForgetFileStatistics(row.data_file_id, column_id)
     path = printable(facts.path_of(row))

@@ -15,22 +15,24 @@ from ducklake_core.maintenance.check.facts import CatalogRow, Facts
 
 def check_mappings(facts: Facts) -> None:
     """Mappings that files name, as the catalog has them."""
+    known = {(row.mapping_id, row.table_id) for row in facts.every.rows("column_mapping")}
+    for row in facts.files.values():
+        if row.mapping_id is not None and (row.mapping_id, row.table_id) not in known:
+            what = f"data file {row.data_file_id} has the mapping {row.mapping_id}"
+            facts.report(
+                "mapping-unknown", what, table=facts.table_of(row), path=printable(facts.path_of(row)), data_file_id=row.data_file_id
+            )
+    for (mapping_id, table_id), says in wrong_mappings(facts).items():
+        facts.report("mapping-invalid", f"mapping {mapping_id} {says}", table=facts.tables[table_id])
+
+
+def wrong_mappings(facts: Facts) -> dict[tuple[int, int], str]:
+    """What is wrong with mappings that files name, by the ids of mapping and table, for those of which something is."""
     known = {(row.mapping_id, row.table_id): row for row in facts.every.rows("column_mapping")}
     columns = columns_of_mappings(facts)
-    used: set[int] = set()
-    for row in facts.files.values():
-        table = facts.table_of(row)
-        if row.mapping_id is None:
-            continue
-        mapping = known.get((row.mapping_id, row.table_id))
-        if mapping is None:
-            what = f"data file {row.data_file_id} has the mapping {row.mapping_id}"
-            facts.report("mapping-unknown", what, table=table, path=printable(facts.path_of(row)), data_file_id=row.data_file_id)
-        elif table is not None and row.mapping_id not in used:
-            used.add(row.mapping_id)
-            says = _wrong(mapping, columns.get(row.mapping_id, []), table.column_ids)
-            if says:
-                facts.report("mapping-invalid", f"mapping {row.mapping_id} {says}", table=table)
+    used = dict.fromkeys((row.mapping_id, row.table_id) for row in facts.files.values() if row.table_id in facts.tables)
+    found = {key: _wrong(known[key], columns.get(key[0], []), facts.tables[key[1]].column_ids) for key in used if key in known}
+    return {key: says for key, says in found.items() if says}
 
 
 def columns_of_mappings(facts: Facts) -> dict[int, list[CatalogRow]]:

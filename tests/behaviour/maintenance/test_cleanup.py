@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
@@ -197,3 +197,38 @@ def test_two_rows_for_one_file(lake_address: LakeAddress) -> None:
     add_to_schedule(lake_address, paths[0], is_relative=True)
     assert len(clean(lake_address, older_than=NOW, min_age=NOW).files) == 3
     assert schedule(lake_address) == []
+    file = Path(lake_address.data_path, "main", "alive", "ducklake-0198c1f2-0000-7000-8000-000000000001.parquet")
+    file.touch()
+    add_to_schedule(lake_address, f"main/alive/{file.name}", is_relative=True)
+    add_to_schedule(lake_address, str(file), is_relative=False)
+    assert [one.path for one in clean(lake_address, older_than=NOW, min_age=NOW).files] == [str(file)]
+    assert schedule(lake_address) == [], "both rows are of the file that is gone"
+
+
+def test_a_live_file_is_kept_whatever_its_path_is_made_of(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    """Two slashes at the beginning, a link to the directory of files, and a link to the file's own directory."""
+    scheduled_lake(sqlite_address)
+    (alive, *others) = sorted(name for name in files_on_disk(sqlite_address) if "/alive/" in f"/{name}")
+    file = Path(sqlite_address.data_path, alive)
+    (tmp_path / "link").symlink_to(sqlite_address.data_path)
+    (tmp_path / "near").symlink_to(file.parent)
+    for path in (f"/{file}", f"{tmp_path}/link/{alive}", f"{tmp_path}/near/{file.name}", f"file://localhost{file}"):
+        add_to_schedule(sqlite_address, path, is_relative=False)
+        plan = clean(sqlite_address, older_than=NOW, min_age=NOW, dry_run=True)
+        assert [(one.path, "still names it" in one.reason) for one in plan.kept] == [(path, True)]
+        assert [one.path for one in clean(sqlite_address, older_than=NOW, min_age=NOW).kept] == [path]
+        assert file.exists()
+        forgotten, _ = opened(sqlite_address)
+        with forgotten.write() as connection:
+            connection.execute(delete(forgotten.tables["files_scheduled_for_deletion"]))
+        forgotten.close()
+    assert all(Path(sqlite_address.data_path, name).exists() for name in others)
+
+
+def test_a_path_that_no_file_can_have_fails_alone(sqlite_address: LakeAddress) -> None:
+    paths = scheduled_lake(sqlite_address)
+    add_to_schedule(sqlite_address, "main/a\0b/ducklake-0198c1f2-0000-7000-8000-000000000001.parquet", is_relative=True)
+    add_to_schedule(sqlite_address, "main/alive", is_relative=True)
+    result = clean(sqlite_address, older_than=NOW, min_age=NOW)
+    assert (len(result.files), len(result.failed)) == (len(paths), 2)
+    assert Path(sqlite_address.data_path, "main", "alive").is_dir()

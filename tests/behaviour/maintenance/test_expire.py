@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import event, select, update
+from sqlalchemy.engine import Engine
 
+from ducklake_core import DuckLake
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing import expiry
 from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.maintenance import expire as expire_module
 from ducklake_core.maintenance.cleanup import cleanup_old_files
 from ducklake_core.maintenance.expire import ExpiryResult, expire_snapshots
 from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, files_on_disk, opened, readings, write_history
-from tests.support.oracle import LakeAddress, attached
+from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 NOW = timedelta(0)
 
@@ -202,3 +209,85 @@ def test_expiry_by_the_reference_cleanup_by_us(lake_address: LakeAddress, oracle
     assert len(result.files) == len(doomed)
     assert files_on_disk(lake_address) == on_disk - doomed
     assert readings(lake_address) == before
+
+
+class Counted(int):
+    """A number that counts how often it is looked at: sets ask for its hash, searches compare it."""
+
+    looks = 0
+
+    def __hash__(self) -> int:
+        Counted.looks += 1
+        return super().__hash__()
+
+    def __eq__(self, other: object) -> bool:
+        Counted.looks += 1
+        return super().__eq__(other)
+
+    def __lt__(self, other: int) -> bool:
+        Counted.looks += 1
+        return super().__lt__(other)
+
+
+def long_history(address: LakeAddress, number: int) -> None:
+    """So many snapshots, each of which replaces a file, and every fortieth of which drops a table with inlined rows."""
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake.write("t", pa.table({"a": range(20)}), inline=False)
+    last = lake.snapshot()
+    lake.close()
+    ids = [last.id + place for place in range(1, number + 1)]
+    with closing(sqlite3.connect(address.url.removeprefix("sqlite:///"))) as catalog, catalog:
+        catalog.executemany(
+            "INSERT INTO ducklake_snapshot SELECT ?, snapshot_time, schema_version, next_catalog_id, next_file_id FROM ducklake_snapshot "
+            "WHERE snapshot_id = ?",
+            [(one, last.id) for one in ids],
+        )
+        catalog.executemany("INSERT INTO ducklake_snapshot_changes (snapshot_id, changes_made) VALUES (?, '')", [(one,) for one in ids])
+        names = ("data_file_id", "table_id", "begin_snapshot", "end_snapshot", "path", "path_is_relative", "record_count", "row_id_start")
+        files = [(one + 1000, 1, one - 1, one, f"{one}.parquet", 1, 20, 20 * one) for one in ids]
+        catalog.executemany(f"INSERT INTO ducklake_data_file ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", files)
+        for one in ids[::40]:
+            row = (one + 1000, str(one), one - 1, one, 0, f"t{one}", f"t{one}/", 1)
+            catalog.execute("INSERT INTO ducklake_table VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            catalog.execute(f"CREATE TABLE ducklake_inlined_data_{one + 1000}_1 (row_id BIGINT)")
+            catalog.execute(
+                "INSERT INTO ducklake_inlined_data_tables VALUES (?, ?, 1)", (one + 1000, f"ducklake_inlined_data_{one + 1000}_1")
+            )
+
+
+@pytest.mark.takes_seconds
+def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at ids in Python, steps of SQLite's machine and statements, none of which depends on the machine's load."""
+    steps, statements = 0, 0
+
+    def step() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    def note(connection: Any, *_: object) -> None:
+        nonlocal statements
+        statements += 1
+        connection.connection.driver_connection.set_progress_handler(step, 100)
+
+    listed = CatalogReader.snapshot_times
+    monkeypatch.setattr(CatalogReader, "snapshot_times", lambda reader: [(Counted(number), time) for number, time in listed(reader)])
+    deleted = expiry.expire
+    monkeypatch.setattr(expire_module, "expire", lambda *given: (found := deleted(*given)) and (tuple(map(Counted, found[0])), found[1]))
+    costs = []
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        for number in (200, 1600):
+            (tmp_path / str(number)).mkdir()
+            address = sqlite_lake(tmp_path / str(number))
+            long_history(address, number)
+            Counted.looks = steps = statements = 0
+            done = expire(address, older_than=NOW, min_age=NOW)
+            assert len(done.snapshots) >= number
+            assert (len(done.files), len(done.tables)) == (number, number // 40)
+            costs.append((Counted.looks, steps, statements))
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    small, large = costs
+    assert all(few > 0 for few in small)
+    assert all(many < 12 * few for few, many in zip(small, large, strict=True)), costs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
+from ducklake_core.engines.arrow import read
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.lake import DuckLake
+from ducklake_core.maintenance.merge import merge_adjacent_files
+from ducklake_core.maintenance.request import TableRequest, TableScope
+from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.maintenance.lakes import FILES_ONLY, catalog_rows, copy_of, files_on_disk, readings
 from tests.support.oracle import LakeAddress, attached
 
@@ -297,3 +302,32 @@ def test_rows_whose_ids_are_not_those_of_their_places(sqlite_address: LakeAddres
 
 def _append(lake: DuckLake, keys: range) -> None:
     lake.table("t").append(pa.table({"a": pa.array(keys, pa.int64()), "s": ["old"] * len(keys)}))
+
+
+_TOGETHER = threading.Barrier(2)
+
+
+class InPairs(Storage):
+    """A store that opens no data file before it is asked for another one."""
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        if path.endswith(".parquet"):
+            _TOGETHER.wait(timeout=30)
+        return Storage.open_input(self, path)
+
+
+def test_small_files_are_read_ahead(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store's answers overlap: files are not opened one after another. Rows stay in their order all the same."""
+    monkeypatch.setattr(read, "readers_of", lambda _path: 2)
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    for number in range(5):
+        lake.write("t", pa.table({"a": range(number * 100, number * 100 + 100)}), inline=False)
+    # The first file is read by whoever asks for it.
+    first = threading.Timer(0.2, _TOGETHER.wait, [30])
+    first.start()
+    request = TableRequest(scope=TableScope())
+    done = merge_adjacent_files(lake.database, lake.info, InPairs(), request)
+    first.join()
+    assert (done.failures, done.files_merged) == ((), 5)
+    assert lake.table("t").scan(columns=["a", "rowid"]).to_arrow().to_pydict() == {"a": [*range(500)], "rowid": [*range(500)]}
+    lake.close()

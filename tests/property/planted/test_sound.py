@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ducklake_core import DuckLake
@@ -287,4 +288,22 @@ def test_defaults_as_they_were_written_are_sound(sqlite_address: LakeAddress) ->
         duck.run(f"CREATE TABLE t ({', '.join(f'c{place} {kind} DEFAULT {value}' for place, (kind, value) in enumerate(columns))})")
     lake = DuckLake.connect(sqlite_address.url)
     assert lake.check().by_code == {}, str(lake.check())
+    lake.close()
+
+
+def test_a_wrong_mapping_hides_no_fault_of_files_with_another(sqlite_address: LakeAddress, tmp_path: Path) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", pa.schema([("a", pa.int64())]))
+    for number, name in enumerate(("a", "A")):
+        path = tmp_path / f"theirs-{number}.parquet"
+        pq.write_table(pa.table({name: range(20)}), path)
+        lake.table("t").add_data_files(str(path))
+    with lake.database.read() as connection:
+        first, second = connection.exec_driver_sql("SELECT mapping_id FROM ducklake_data_file ORDER BY data_file_id").scalars()
+    assert first != second
+    SpoiledLake(sqlite_address).edit(
+        f"UPDATE ducklake_name_mapping SET target_field_id = 77 WHERE mapping_id = {first}",
+        "UPDATE ducklake_file_column_stats SET max_value = '7' WHERE data_file_id = (SELECT max(data_file_id) FROM ducklake_data_file)",
+    )
+    assert lake.check(level="rows").by_code == {"mapping-invalid": 1, "statistics-narrow": 1}, str(lake.check(level="rows"))
     lake.close()

@@ -10,6 +10,7 @@ import fsspec
 import pytest
 
 from ducklake_core.errors import NotFoundError, StorageError, UnsupportedFeatureError
+from ducklake_core.format.files.locations import file_key
 from ducklake_core.storage.filesystems import Storage, StorageOptions, printable, protocol_of
 
 SECRET = "wJalrXUtnFEMI/K7MDENG"
@@ -50,6 +51,29 @@ def test_local_files_live_and_die(tmp_path: Path, prefix: str) -> None:
     assert not storage.exists(path)
 
 
+def test_files_of_this_machine_by_any_url(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    for path in (f"file://localhost{file}", f"file:{file}", f"local://{file}", f"/{file}", f"file:///{file}"):
+        file.write_bytes(b"hello")
+        assert file_key(path) == file_key(str(file))
+        assert (Storage().size(path), Storage().identity(path)) == (5, Storage().identity(str(file)))
+        assert Storage().delete([path]).deleted == (path,)
+        assert not file.exists()
+    assert Storage().identity(str(file)) is None
+
+
+@pytest.mark.parametrize("odd", ["a\0b", "\ud800"])
+def test_what_no_file_can_be_called(tmp_path: Path, odd: str) -> None:
+    path, other = f"{tmp_path}/{odd}", tmp_path / "other"
+    other.touch()
+    done = Storage().delete([path, str(other), f"{tmp_path}/"])
+    assert (done.deleted, [failed for failed, _ in done.failed]) == ((str(other),), [path, f"{tmp_path}/"])
+    with pytest.raises(StorageError):
+        Storage().size(path)
+    with pytest.raises(StorageError):
+        Storage().open_input(path)
+
+
 def test_other_stores_go_through_fsspec() -> None:
     storage = Storage()
     path = "memory://lake-test/main/t/x.parquet"
@@ -84,6 +108,18 @@ def test_one_failure_does_not_stop_the_other_deletes(tmp_path: Path) -> None:
     ((path, reason),) = result.failed
     assert path == f"{tmp_path}/directory"
     assert "cannot delete" in reason
+
+
+def test_many_deletes_are_told_in_the_order_of_their_paths(tmp_path: Path) -> None:
+    every = [f"{tmp_path}/{number}" for number in range(300)]
+    for path in every[::3]:
+        Path(path).touch()
+    for path in every[1::3]:
+        Path(path).mkdir()
+    done = Storage().delete(every)
+    assert (done.deleted, done.missing) == (tuple(every[::3]), tuple(every[2::3]))
+    assert tuple(path for path, _ in done.failed) == tuple(every[1::3])
+    assert Storage().delete([]).deleted == ()
 
 
 def test_store_errors_carry_no_secret(tmp_path: Path) -> None:
