@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ducklake_core.engines.spark import native_read
-from ducklake_core.engines.spark.native_read import deleted_bits
+from ducklake_core.engines.spark import file_facts, native_read
+from ducklake_core.engines.spark.file_facts import deleted_bits
 from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.errors import NotFoundError
 from ducklake_core.planning import native
@@ -115,7 +115,8 @@ def test_a_file_under_an_unknown_name_stops_the_query(
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
     plan = open_lake(sqlite_address).scan("t").plan().plan
-    monkeypatch.setattr(native_read, "file_name", lambda path: "elsewhere")
+    for module in (native_read, file_facts):
+        monkeypatch.setattr(module, "file_name", lambda path: "elsewhere")
     for frame in (read_plan(plan, STORAGE, spark), read_plan(replace(plan, virtual=("rowid",)), STORAGE, spark)):
         with pytest.raises(PySparkException, match="a name that is not in the plan"):
             frame.count()
