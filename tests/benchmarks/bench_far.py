@@ -1,8 +1,8 @@
 """How far it goes: what the driver does and holds for each file, and rows by the ten million on executors in processes of their own.
 
-Run with ``python -m tests.benchmarks.bench_far files`` and ``python -m tests.benchmarks.bench_far cluster``. ``BENCH_FILES``,
-``BENCH_ROWS`` and ``BENCH_EXECUTORS`` are lists of sizes, by commas. Every measurement is a process of its own, which prints a line of
-JSON. The files are one file of 1,000 rows under many names.
+Run with ``python -m tests.benchmarks.bench_far plans`` (in process), ``files`` (on Spark) or ``cluster`` (two and four executors).
+``BENCH_FILES``, ``BENCH_ROWS`` and ``BENCH_EXECUTORS`` are lists of sizes, by commas. Every measurement is a process of its own, which
+prints a line of JSON. The files are one file of 1,000 rows under many names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ducklake_core import DuckLake
+from tests.benchmarks.harness import now
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 
 if TYPE_CHECKING:
@@ -77,14 +78,19 @@ def most_memory(process: int | str = "self") -> int:
     return int(found[1]) * 1024
 
 
-def plan_only(url: str, where: str | None) -> dict[str, object]:
-    """Plan in this process; seconds, most memory, and the bytes of all tasks as executors of Spark get them."""
+def plan_only(url: str) -> dict[str, object]:
+    """Plan in this process: seconds, bytes that the plan holds and that planning held at most, and bytes of a task for executors."""
     table = DuckLake.connect(url).table("t")
     table.scan(where="id < 0").plan()
-    seconds, plan = timed(lambda: table.scan(where=where).plan().plan)
-    held = most_memory()
-    shipped = sum(len(pickle.dumps(task, pickle.HIGHEST_PROTOCOL)) for task in plan.tasks[:1000])
-    return {"files": len(plan.tasks), "plan": seconds, "memory": held, "task bytes": shipped / max(1, min(1000, len(plan.tasks)))}
+    seconds, plan = timed(lambda: table.scan().plan().plan)
+    count = len(plan.tasks)
+    shipped = sum(len(pickle.dumps(task, pickle.HIGHEST_PROTOCOL)) for task in plan.tasks[:1000]) / min(1000, count)
+    del plan
+    tracemalloc.start()
+    plan = table.scan().plan().plan
+    held, most = tracemalloc.get_traced_memory()
+    found = {"files": count, "plan": seconds, "microseconds a file": seconds / count * 1e6}
+    return {**found, "bytes a file": held / count, "at most": most / count, "task bytes": shipped}
 
 
 def on_spark(url: str) -> dict[str, object]:
@@ -112,10 +118,10 @@ def java_heap(session: SparkSession) -> int:
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds, and the result."""
-    began = time.perf_counter()
+    """Seconds by the clock of the harness (``BENCH_CLOCK``), and the result."""
+    began = now()
     found = run()
-    return round(time.perf_counter() - began, 4), found
+    return round(now() - began, 4), found
 
 
 def on_cluster(folder: str, executors: int, rows: int) -> Iterator[dict[str, object]]:
@@ -169,13 +175,12 @@ def child(*arguments: str) -> None:
 
 def run(what: str) -> None:
     """All sizes of one kind."""
-    if what == "files":
+    if what in ("plans", "files"):
         for count in FILES:
             with tempfile.TemporaryDirectory() as folder:
                 address = sqlite_lake(Path(folder))
                 make(address, count)
-                for one in ("one", "plan", "spark"):
-                    child(one, address.url, str(count))
+                child("plan" if what == "plans" else "spark", address.url, str(count))
         return
     for executors in EXECUTORS:
         for rows in ROWS:
@@ -186,10 +191,8 @@ def run(what: str) -> None:
 def main(what: str, *arguments: str) -> None:
     """Measure, or run the children that do."""
     match what, arguments:
-        case "one", (url, _):
-            tell(what, arguments[1:], plan_only(url, "filename = 'no such file'"))
         case "plan", (url, _):
-            tell(what, arguments[1:], plan_only(url, None))
+            tell(what, arguments[1:], plan_only(url))
         case "spark", (url, _):
             tell(what, arguments[1:], on_spark(url))
         case "cluster", (folder, executors, rows):
@@ -209,5 +212,5 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         main(*sys.argv[1:])
     else:
-        run("files")
-        run("cluster")
+        for kind in ("plans", "files", "cluster"):
+            run(kind)

@@ -36,7 +36,7 @@ def tree_time() -> float:
 
 # Processor time tells more than the clock on a machine that others use at the same time: of this process, all threads, or of the tree.
 _CLOCKS = {"processor": time.process_time, "tree": tree_time}
-_now = _CLOCKS.get(os.environ.get("BENCH_CLOCK", ""), time.perf_counter)
+now = _CLOCKS.get(os.environ.get("BENCH_CLOCK", ""), time.perf_counter)
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def compare(
         for contender, run in contenders.items():
             if before_each is not None:
                 before_each()
-            started = _now()
+            started = now()
             run()
-            elapsed = _now() - started
+            elapsed = now() - started
             if number >= warm_up:
                 seconds[contender].append(elapsed)
     return Result(name, baseline, {contender: tuple(values) for contender, values in seconds.items()}, promised_ratio)

@@ -93,7 +93,7 @@ def deleted_bits_of(names: Sequence[str], positions: Sequence[np.ndarray], rows:
     flags = np.zeros((blocks, words * 64), dtype=bool)
     for block, place in enumerate(changed):
         flags[block, positions[place] - (first << 6)] = True
-    anywhere = flags.any(axis=0)
+    anywhere = np.asarray(flags.any(axis=0))
     if len(changed) > 1 and np.count_nonzero(anywhere) * len(names) > SHARE * rows:
         return None
     seeds, where = slots
