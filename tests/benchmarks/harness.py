@@ -17,21 +17,28 @@ from rich.table import Table
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
+_spent: dict[int, int] = {}
+
+
 def tree_time() -> float:
-    """Processor seconds of this process and all that it started and that these started: Java and its Python workers too."""
-    children: dict[int, list[tuple[int, int]]] = {}
+    """Processor seconds of this process and all that it started and that these started: Java and its Python workers too.
+
+    What a process spends after it was last looked at, until it ends, is lost.
+    """
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                _, _, rest = (entry / "stat").read_text().rpartition(")")
-                fields = rest.split()
-                children.setdefault(int(fields[1]), []).append((int(entry.name), sum(map(int, fields[11:15]))))
-    ticks, waiting = 0, [os.getpid()]
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
+                ticks[int(entry.name)] = int(fields[11]) + int(fields[12])
+    waiting = [os.getpid()]
     while waiting:
         found = children.get(waiting.pop(), [])
-        ticks += sum(spent for _, spent in found)
-        waiting += [process for process, _ in found]
-    return time.process_time() + ticks / _TICKS
+        _spent.update((process, ticks[process]) for process in found)
+        waiting += found
+    return time.process_time() + sum(_spent.values()) / _TICKS
 
 
 # Processor time tells more than the clock on a machine that others use at the same time: of this process, all threads, or of the tree.

@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
 
 import numpy as np
 
@@ -37,14 +38,19 @@ def read_here(tasks: Sequence[FileTask], snapshot_id: int, storage: Storage) -> 
     named = [one for file in files for one in file.delete_files]
     if max(len(files), len(named)) > MOST_FILES or positions > MOST_POSITIONS:
         return None
+    unread = [(one, file) for file in files for one in file.delete_files if not _recent.has(storage, one, file)]
+    if len(unread) > 1:
+        with ThreadPoolExecutor(readers_of(unread[0][0].path), thread_name_prefix="ducklake-deletes") as threads:
+            for _ in threads.map(lambda pair: _recent.read(storage, *pair), unread):
+                pass
+    return [deleted_positions(storage, file, snapshot_id, read=_recent.read) for file in files]
 
-    def positions_of(file: DataFile) -> np.ndarray:
-        return deleted_positions(storage, file, snapshot_id, read=_recent.read)
 
-    if len(named) < 2:
-        return [positions_of(file) for file in files]
-    with ThreadPoolExecutor(readers_of(named[0].path), thread_name_prefix="ducklake-deletes") as threads:
-        return list(threads.map(positions_of, files))
+Key: TypeAlias = tuple[Storage, str, int, str, int]
+
+
+def _key(storage: Storage, delete_file: DeleteFile, file: DataFile) -> Key:
+    return storage, delete_file.path, delete_file.file_size_bytes, file.path, file.record_count
 
 
 class RecentDeleteFiles:
@@ -52,11 +58,15 @@ class RecentDeleteFiles:
 
     def __init__(self, most: int) -> None:
         self._most, self._held, self._lock = most, 0, threading.Lock()
-        self._found: OrderedDict[tuple[Storage, DeleteFile, str, int], DeletedPositions] = OrderedDict()
+        self._found: OrderedDict[Key, DeletedPositions] = OrderedDict()
+
+    def has(self, storage: Storage, delete_file: DeleteFile, file: DataFile) -> bool:
+        """Whether reading it would open no file."""
+        return _key(storage, delete_file, file) in self._found
 
     def read(self, storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
         """As :func:`~ducklake_core.storage.delete_files.read_deletes_of`."""
-        key = (storage, delete_file, file.path, file.record_count)
+        key = _key(storage, delete_file, file)
         with self._lock:
             found = self._found.get(key)
             if found is not None:

@@ -16,6 +16,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StructField
 
+from ducklake_core.engines.arrow.read import naming_table
 from ducklake_core.engines.spark import file_facts
 from ducklake_core.engines.spark.deletes_here import read_here
 from ducklake_core.engines.spark.field_ids import refusal
@@ -138,7 +139,8 @@ def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session
 def _visible(rows: DataFrame, plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
     """The rows that are not deleted, with what is known of their files where virtual columns are wanted."""
     # A client of Spark Connect need not reach the files.
-    positions = None if is_connect(session) else read_here(tasks, plan.snapshot_id, storage)
+    with naming_table(plan.shape):
+        positions = None if is_connect(session) else read_here(tasks, plan.snapshot_id, storage)
     if positions is not None and not plan.shape.read_virtual:
         if not any(len(one) for one in positions):
             return rows
