@@ -8,9 +8,9 @@ one look-up of a number a row and no shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
@@ -34,10 +34,12 @@ from ducklake_core.planning.plan import FileTask, ScanPlan
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
 LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_FEW = 4
+"""Files without deletes that have no more than one row for so many of those with deletes are read together with them."""
 SPARK_LISTS = 32
 """So many paths the driver looks up in a session that has no other number set."""
 # Whatever leaves out row groups, pages or rows by a filter that Spark pushed down, before Spark sees them.
@@ -49,14 +51,14 @@ def read_natively(
 ) -> list[DataFrame]:
     """Frames that together hold the rows of the given files of a plan; of their files, one or a few are looked into.
 
-    Files without deletes make a frame of their own unless virtual columns are wanted: there is nothing to look up for them. So do
-    files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader. ``schemes`` says how Hadoop
-    calls the stores of files that are not local.
+    Files without deletes make a frame of their own unless virtual columns are wanted or they are few: there is nothing to look up for
+    them. So do files whose bounds mislead: whatever filter comes to be on the frame, Spark hands it to its reader. ``schemes`` says
+    how Hadoop calls the stores of files that are not local.
     """
     session.conf.set(FIELD_ID_CONF, "true")
     columns = spark_schema(plan.schema, plan.virtual)
     frames: list[DataFrame] = []
-    for alike in _alike(tasks, lambda task: (needs_places(plan, task), not task.trusts_bounds)):
+    for alike in _groups(plan, tasks):
         if needs_places(plan, alike[0]):
             frames.append(_result(_placed(plan, alike, storage, session, schemes), plan, alike))
         else:
@@ -66,11 +68,19 @@ def read_natively(
     return frames if check is None else [check, *frames]
 
 
-def _alike(tasks: Sequence[FileTask], kind: Callable[[FileTask], tuple[bool, ...]]) -> list[list[FileTask]]:
-    found: dict[tuple[bool, ...], list[FileTask]] = {}
-    for task in tasks:
-        found.setdefault(kind(task), []).append(task)
-    return [found[key] for key in sorted(found)]
+def _groups(plan: ScanPlan, tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+    """Files that are read alike; if the first of a group needs the places of its rows, the places of all are looked at."""
+    for trusted in (True, False):
+        placed = [task for task in tasks if task.trusts_bounds is trusted and needs_places(plan, task)]
+        plain = [task for task in tasks if task.trusts_bounds is trusted and not needs_places(plan, task)]
+        # A union costs every row of both sides, a look at their places those of few files little.
+        if placed and _rows(plain) * _FEW <= _rows(placed):
+            placed, plain = [*placed, *plain], []
+        yield from (group for group in (plain, placed) if group)
+
+
+def _rows(tasks: Sequence[FileTask]) -> int:
+    return sum(task.file.record_count for task in tasks)
 
 
 def needs_places(plan: ScanPlan, task: FileTask) -> bool:
@@ -99,7 +109,7 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession, sch
         reader = reader.options(**_ALL_ROWS)
     try:
         with _listed_by_the_driver(session, len(tasks)):
-            return reader.parquet(*(hadoop_path(task.file.path, schemes) for task in tasks))
+            return _parquet(reader, [hadoop_path(task.file.path, schemes) for task in tasks], session)
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
@@ -108,6 +118,17 @@ def _files(schema: object, tasks: Sequence[FileTask], session: SparkSession, sch
             f"{path} does not exist: the snapshot was expired and its files cleaned up since the scan was planned, or the file was removed",
             path=path,
         ) from error
+
+
+def _parquet(reader: DataFrameReader, paths: Sequence[str], session: SparkSession) -> DataFrame:
+    """The frame of these files. PySpark hands paths to Java one by one, which takes as long as all that Java does with them."""
+    if is_connect(session):
+        return reader.parquet(*paths)
+    # No path has a NUL.
+    java: Any = session.sparkContext._jvm  # noqa: SLF001
+    given: Any = reader
+    frame: DataFrame = given._df(given._jreader.parquet(java.java.util.regex.Pattern.compile("\\x00").split("\0".join(paths))))  # noqa: SLF001
+    return frame
 
 
 @contextmanager
