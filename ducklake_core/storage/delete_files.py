@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -199,13 +200,23 @@ def read_delete_file(storage: Storage, file: DeleteFile) -> DeletedPositions:
     return found
 
 
-def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int) -> np.ndarray:
+Reading = Callable[[Storage, DeleteFile, DataFile], DeletedPositions]
+
+
+def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int, *, read: Reading | None = None) -> np.ndarray:
     """Positions of a data file that are deleted at a snapshot, ascending: of all its delete files and of the catalog.
+
+    Args:
+        storage: How to open delete files.
+        file: The data file.
+        snapshot_id: The snapshot that is read.
+        read: Reads a delete file, :func:`read_deletes_of` when None.
 
     Raises:
         CorruptFileError: As :func:`read_deletes_of`.
     """
-    parts = [_deleted_by(storage, delete_file, file, snapshot_id) for delete_file in file.delete_files]
+    reading = read or read_deletes_of
+    parts = [_visible(reading(storage, delete_file, file), delete_file, snapshot_id) for delete_file in file.delete_files]
     if file.inlined_deletes:
         parts.append(np.asarray(file.inlined_deletes, dtype=np.int64))
     match parts:
@@ -217,8 +228,7 @@ def deleted_positions(storage: Storage, file: DataFile, snapshot_id: int) -> np.
             return np.unique(np.concatenate(parts))
 
 
-def _deleted_by(storage: Storage, delete_file: DeleteFile, file: DataFile, snapshot_id: int) -> np.ndarray:
-    found = read_deletes_of(storage, delete_file, file)
+def _visible(found: DeletedPositions, delete_file: DeleteFile, snapshot_id: int) -> np.ndarray:
     return found.positions if delete_file.id < 0 else found.visible_at(snapshot_id)
 
 

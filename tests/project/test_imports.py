@@ -40,9 +40,13 @@ def loaded_by(*modules: str) -> set[str]:
             tuple(f"ducklake_core.spark_source.{name}" for name in ("source", "reading", "batch_write", "stream_write")),
             {"duckdb", "sqlalchemy", "psycopg", "dagster", "cryptography", "thrift"},
         ),
+        (
+            ("ducklake_core.engines.arrow.dataset_writer", "ducklake_core.engines.arrow.read", "ducklake_core.spark_source.reading"),
+            {"sqlglot", "pandas", "aiohttp", "s3fs"},
+        ),
         (tuple(EXECUTOR_SIDE), {"pyspark", "duckdb", "sqlalchemy", "psycopg", "dagster"}),
     ],
-    ids=["core", "errors", "face", "dagster", "work unit", "data source", "executor side"],
+    ids=["core", "errors", "face", "dagster", "work unit", "data source", "tasks of Spark", "executor side"],
 )
 def test_import_loads_no_more_than_needed(modules: tuple[str, ...], never: set[str]) -> None:
     assert loaded_by(*modules) & never == set()

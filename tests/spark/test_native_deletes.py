@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ducklake_core.engines.spark import native_read
-from ducklake_core.engines.spark.native_read import deleted_bits
+from ducklake_core.engines.spark import deletes_here, file_facts, native_read, position_filter
+from ducklake_core.engines.spark.file_facts import deleted_bits
 from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.errors import NotFoundError
 from ducklake_core.planning import native
@@ -96,6 +96,63 @@ def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory,
             assert scan.to_spark(spark).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
 
 
+WAYS = {
+    "constants": (position_filter, "MOST_NAMES", 4096),
+    "join": (position_filter, "MOST_NAMES", 0),
+    "executors": (deletes_here, "MOST_FILES", 0),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_leave_rows_out(
+    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    module, name, value = WAYS[way]
+    monkeypatch.setattr(module, name, value)
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 5") as duck:
+        duck.run("CREATE TABLE t AS SELECT i, i % 100 AS g, i % 4 AS p FROM range(0) r(i)", "ALTER TABLE t SET PARTITIONED BY (p)")
+        duck.run("INSERT INTO t SELECT i, i % 100, i % 4 FROM range(20000) r(i)", "DELETE FROM t WHERE hash(i) % 50 = 0 AND p < 3")
+        duck.run("DELETE FROM t WHERE i = 8", "UPDATE t SET g = 1000 WHERE i = 5")
+        duck.run("INSERT INTO t SELECT i, 7, i % 4 FROM range(20000, 25000) r(i)")
+        lake = open_lake(sqlite_address)
+        assert {task.native_obstacle for task in lake.scan("t").plan().plan.tasks} == {None}
+        plan = str(lake.scan("t").to_spark(spark)._jdf.queryExecution().toString())
+        assert {word for word in ("Subquery", "Join", "MapInArrow") if word in plan} == {
+            "constants": {"Subquery"},
+            "join": {"Join"},
+            "executors": {"Join", "MapInArrow"},
+        }[way]
+        for condition in ("true", "g = 7 AND i > 15000", "i IN (4, 5, 8)"):
+            scan = lake.scan("t", where=condition)
+            assert_same_rows(duck, scan.to_spark(spark).toArrow(), f"SELECT * FROM t WHERE {condition}")
+            assert scan.to_spark(spark).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
+
+
+def test_delete_files_are_read_once(
+    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
+        assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 90
+        with monkeypatch.context() as patch:
+            patch.setattr(deletes_here, "read_deletes_of", lambda *_: pytest.fail("read again"))
+            assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 90
+        duck.run("DELETE FROM t WHERE i >= 95")
+        assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 85
+
+
+def test_what_is_remembered_of_delete_files_is_bounded(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "INSERT INTO t FROM range(100, 200)")
+        duck.run("DELETE FROM t WHERE i % 10 = 0")
+        first, second = (task.file for task in open_lake(sqlite_address).scan("t").plan().plan.tasks)
+    recent = deletes_here.RecentDeleteFiles(most=12)
+    one = recent.read(STORAGE, first.delete_files[0], first)
+    assert recent.read(STORAGE, first.delete_files[0], first) is one
+    recent.read(STORAGE, second.delete_files[0], second)
+    assert recent.read(STORAGE, first.delete_files[0], first) is not one
+
+
 def test_paths_that_spark_spells_otherwise(oracle: OracleFactory, tmp_path: Path, spark: SparkSession) -> None:
     folder = tmp_path / "a b%20c+d&e;f=g'h~#é日😀\u00a0\u2003^|\"<>`(@),!"
     folder.mkdir()
@@ -115,7 +172,8 @@ def test_a_file_under_an_unknown_name_stops_the_query(
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
     plan = open_lake(sqlite_address).scan("t").plan().plan
-    monkeypatch.setattr(native_read, "file_name", lambda path: "elsewhere")
+    for module in (native_read, file_facts):
+        monkeypatch.setattr(module, "file_name", lambda path: "elsewhere")
     for frame in (read_plan(plan, STORAGE, spark), read_plan(replace(plan, virtual=("rowid",)), STORAGE, spark)):
         with pytest.raises(PySparkException, match="a name that is not in the plan"):
             frame.count()

@@ -94,7 +94,7 @@ def read_task(task: FileTask, shape: ScanProjection, storage: Storage, *, thread
         SchemaError: It holds values that cannot be cast to the table's types.
         UnsupportedFeatureError: It is encrypted in a foreign form, or the predicate needs a SQL engine.
     """
-    with _naming_table(shape):
+    with naming_table(shape):
         deleted = deleted_positions(storage, task.file, shape.snapshot_id)
     yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads)
 
@@ -113,7 +113,7 @@ def read_chosen(
 
 
 def _open_file(stack: ExitStack, task: FileTask, shape: ScanProjection, storage: Storage) -> FileReader:
-    with _naming_table(shape):
+    with naming_table(shape):
         source = stack.enter_context(open_parquet(storage, task.file.path, task.file.encryption_key))
     with storage.reporting("read the footer of", task.file.path):
         try:
@@ -125,7 +125,7 @@ def _open_file(stack: ExitStack, task: FileTask, shape: ScanProjection, storage:
 
 
 @contextmanager
-def _naming_table(shape: ScanProjection) -> Iterator[None]:
+def naming_table(shape: ScanProjection) -> Iterator[None]:
     """A missing file is told with the table, and why it may be missing."""
     try:
         yield

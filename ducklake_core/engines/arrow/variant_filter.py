@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from ducklake_core.engines.arrow.evaluate import Data, column_of, evaluate
 from ducklake_core.errors import SchemaError
+from ducklake_core.format.expressions.comparison import are_comparable
 from ducklake_core.format.expressions.nested_sql import nested_sql
-from ducklake_core.format.expressions.nested_tests import are_comparable
 from ducklake_core.format.expressions.predicates import ColumnReference, Comparison, VariantComparison, VariantIsNull
 from ducklake_core.format.expressions.scalars import CastTo, Compare
 from ducklake_core.format.types.data_types import DecimalType, PrimitiveType

@@ -30,8 +30,12 @@ READER_CONF = "spark.ducklake.read.files"
 """Session setting: "native" (the default) leaves to Spark's own Parquet reader what it reads exactly, "arrow" leaves it nothing."""
 _FILES_PER_PARTITION = 4096
 _AT_ONCE = 16
-FILES_LOOKED_AT_HERE = 16
-"""As many footers take a few milliseconds here, where a task of executors takes fifty."""
+FILES_LOOKED_AT_HERE = 64
+"""As many footers take some milliseconds here, once, where a task of executors takes fifty in each action."""
+_MOST_REMEMBERED = 1 << 16
+
+_have_ids: set[tuple[Storage, str]] = set()
+"""Files that were looked at here: none is written again under its name."""
 
 
 def wants_native(session: SparkSession) -> bool:
@@ -58,9 +62,13 @@ def refusal(tasks: Sequence[FileTask], table: str, schema: StructType, storage: 
         CorruptFileError: A file is no Parquet file.
         NotFoundError: There is no such file.
     """
-    paths = list({(task.file.begin_snapshot, task.file.partial_max): task.file.path for task in tasks}.values())
+    of_each = {(task.file.begin_snapshot, task.file.partial_max): task.file.path for task in tasks}.values()
+    paths = [path for path in of_each if (storage, path) not in _have_ids]
     if len(paths) <= FILES_LOOKED_AT_HERE and not is_connect(session):
         _check_all(paths, table, storage)
+        if len(_have_ids) + len(paths) > _MOST_REMEMBERED:
+            _have_ids.clear()
+        _have_ids.update((storage, path) for path in paths)
         return None
     parts = [paths[start : start + _FILES_PER_PARTITION] for start in range(0, len(paths), _FILES_PER_PARTITION)]
     slices = tuple(pickle.dumps(part) for part in parts)

@@ -6,14 +6,19 @@ Both ways give the same columns, types and rows; they are joined by UNION ALL. E
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, BooleanType, DateType, NumericType, StringType, TimestampNTZType, TimestampType
+
+from ducklake_core.engines.arrow.read import read_inlined
+from ducklake_core.engines.spark.arrow_form import to_spark_form
 from ducklake_core.engines.spark.field_ids import wants_native
 from ducklake_core.engines.spark.hadoop_paths import native_schemes
 from ducklake_core.engines.spark.native_read import needs_places, read_natively
-from ducklake_core.engines.spark.scan_schema import arrow_form, filtered_columns, wants_exact
+from ducklake_core.engines.spark.scan_schema import FilteredColumns, arrow_form, filtered_columns, wants_exact
 from ducklake_core.engines.spark.sessions import is_connect
 from ducklake_core.engines.spark.task_groups import TaskGroup, bin_pack, group_reader, inlined_groups, split_tasks
 from ducklake_core.engines.spark.task_ids import size_of, task_id_frame
@@ -22,11 +27,16 @@ from ducklake_core.format.expressions.predicate_sql import to_sql
 from ducklake_core.format.expressions.predicates import needs_sql, terms
 from ducklake_core.format.files.locations import protocol_of
 from ducklake_core.planning.native import REMOTE, prefers_arrow
-from ducklake_core.planning.plan import FileTask, ScanPlan
+from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.storage.filesystems import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_MOST_LOCAL_ROWS = 10_000
+_MOST_LOCAL_BYTES = 1 << 20
+# Types of which Spark makes constants from Arrow as it makes columns of them.
+_LOCAL_TYPES = (NumericType, BooleanType, StringType, BinaryType, DateType, TimestampType, TimestampNTZType)
 
 V1_SOURCES_CONF = "spark.sql.sources.useV1SourceList"
 """Spark's session setting: formats that are read by its first data source interface, Parquet among them unless a user says otherwise."""
@@ -53,11 +63,21 @@ def read_plan(plan: ScanPlan, storage: Storage, session: SparkSession, *, exact:
     schemes = native_schemes(session)
     native, others = _ways(plan, session, schemes)
     branches = read_natively(plan, native, storage, session, schemes) if native else []
-    groups = [*(TaskGroup(tasks=tasks) for tasks in bin_pack(split_tasks(others))), *inlined_groups(plan.inlined)]
-    if groups or not branches:
-        size = size_of(others, plan.inlined)
-        branches.append(_arrow(plan, groups, size, storage, session, wants_exact(session) if exact is None else exact))
+    if others or plan.inlined is not None or not branches:
+        branches += _by_arrow(plan, others, storage, session, wants_exact(session) if exact is None else exact)
     return reduce(lambda left, right: left.unionAll(right), branches)
+
+
+def _by_arrow(plan: ScanPlan, tasks: list[FileTask], storage: Storage, session: SparkSession, exact: bool) -> list[DataFrame]:
+    """Files that are read in Python, and inlined rows."""
+    by_arrow = _arrow_columns(plan, exact)
+    local = _local(plan, by_arrow, session)
+    inlined = plan.inlined if local is None else None
+    groups = [*(TaskGroup(tasks=group) for group in bin_pack(split_tasks(tasks))), *inlined_groups(inlined)]
+    if local is not None and not groups:
+        return [local]
+    frame = _arrow(by_arrow, groups, size_of(tasks, inlined), storage, session)
+    return [frame] if local is None else [frame, local]
 
 
 # Spark compares each row with every term of a condition, and cannot compile very many of them.
@@ -92,13 +112,43 @@ def _has_metadata_columns(session: SparkSession) -> bool:
     return "parquet" in [name.strip() for name in sources.split(",")]
 
 
-def _arrow(plan: ScanPlan, groups: list[TaskGroup], size: int, storage: Storage, session: SparkSession, exact: bool) -> DataFrame:
-    shape, filter_sql, condition = plan.shape, None, frozenset[int]()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ArrowColumns:
+    """What Python gives to Spark: the columns of a shape, and the condition that only Spark can evaluate on them."""
+
+    shape: ScanProjection
+    columns: FilteredColumns
+    condition: str | None
+    names: tuple[str, ...]
+
+    def result(self, frame: DataFrame) -> DataFrame:
+        """The rows to return, of a frame of the columns."""
+        return frame if self.condition is None else self.columns.selected(frame.filter(self.condition), self.names)
+
+
+def _arrow_columns(plan: ScanPlan, exact: bool) -> _ArrowColumns:
+    shape, condition, named = plan.shape, None, frozenset[int]()
     if plan.predicate is not None and needs_sql(plan.predicate):
         # Only Spark can evaluate it, so the columns that it reads have to come along.
-        filter_sql, condition = to_sql(plan.predicate, "spark"), pruning.columns(plan.predicate)
+        condition, named = to_sql(plan.predicate, "spark"), pruning.columns(plan.predicate)
         shape = replace(shape, predicate=None, schema=plan.read_schema, virtual=shape.read_virtual)
-    columns = filtered_columns(shape.schema, shape.virtual, condition, exact=exact)
-    reader = group_reader(groups, shape, storage, arrow_form(columns.schema), columns.again)
-    frame = task_id_frame(session, len(groups), size).mapInArrow(reader, columns.schema)
-    return frame if filter_sql is None else columns.selected(frame.filter(filter_sql), (*plan.schema.names, *plan.virtual))
+    columns = filtered_columns(shape.schema, shape.virtual, named, exact=exact)
+    return _ArrowColumns(shape=shape, columns=columns, condition=condition, names=(*plan.schema.names, *plan.virtual))
+
+
+def _local(plan: ScanPlan, by_arrow: _ArrowColumns, session: SparkSession) -> DataFrame | None:
+    """A few inlined rows as constants of the query, which takes no Python worker; None for others, and where there are none."""
+    rows, schema = plan.inlined, by_arrow.columns.schema
+    if rows is None or rows.num_rows > _MOST_LOCAL_ROWS or rows.nbytes > _MOST_LOCAL_BYTES:
+        return None
+    if not all(isinstance(field.dataType, _LOCAL_TYPES) for field in schema) or len(set(schema.names)) < len(schema):
+        return None
+    wanted = arrow_form(schema)
+    batches = [to_spark_form(batch, wanted, by_arrow.columns.again) for batch in read_inlined(rows, by_arrow.shape)]
+    return by_arrow.result(session.createDataFrame(pa.Table.from_batches(batches, wanted), schema))
+
+
+def _arrow(by_arrow: _ArrowColumns, groups: list[TaskGroup], size: int, storage: Storage, session: SparkSession) -> DataFrame:
+    columns = by_arrow.columns
+    reader = group_reader(groups, by_arrow.shape, storage, arrow_form(columns.schema), columns.again)
+    return by_arrow.result(task_id_frame(session, len(groups), size).mapInArrow(reader, columns.schema))

@@ -103,6 +103,16 @@ def common_domain(left: DataType, right: DataType) -> Domain | None:
     return None
 
 
+def are_comparable(left: DataType, right: DataType) -> bool:
+    """Whether DuckDB compares a value of one type inside of a variant with a constant of another, without a cast.
+
+    >>> from ducklake_core.format.types.data_types import BOOLEAN, FLOAT64, INT8, VARCHAR
+    >>> are_comparable(INT8, FLOAT64), are_comparable(BOOLEAN, INT8), are_comparable(VARCHAR, INT8)
+    (True, False, False)
+    """
+    return (left == BOOLEAN) == (right == BOOLEAN) and common_domain(left, right) is not None
+
+
 def key_of(value: object, data_type: DataType, domain: Domain) -> Any:
     """A Python object that orders as the value does in ``domain``.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ducklake_core.format.expressions.comparison import are_comparable
 from ducklake_core.format.expressions.monotonic import cast_of, compared
-from ducklake_core.format.expressions.nested_tests import are_comparable
 from ducklake_core.format.expressions.predicates import BoxOverlap, ColumnReference, Comparison, Predicate, VariantComparison
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.geometry_statistics import read_geometry_statistics

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.comparison import common_domain
 from ducklake_core.format.expressions.sql_constants import data_type_of, unwrapped
-from ducklake_core.format.types.data_types import BOOLEAN, DataType
+from ducklake_core.format.types.data_types import DataType
 
 _EXTRACT = "variant_extract"
 _TEXTS = ("st_geomfromtext",)
@@ -84,16 +83,6 @@ def _extended(node: exp.Expression, step: str | int) -> NestedPath | None:
     if isinstance(step, str) and not base.steps:
         return replace(base, names=(*base.names, step))
     return replace(base, steps=(*base.steps, step))
-
-
-def are_comparable(left: DataType, right: DataType) -> bool:
-    """Whether DuckDB compares a value of one type inside of a variant with a constant of another, without a cast.
-
-    >>> from ducklake_core.format.types.data_types import FLOAT64, INT8, VARCHAR
-    >>> are_comparable(INT8, FLOAT64), are_comparable(BOOLEAN, INT8), are_comparable(VARCHAR, INT8)
-    (True, False, False)
-    """
-    return (left == BOOLEAN) == (right == BOOLEAN) and common_domain(left, right) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,6 @@ from decimal import Decimal
 from typing import Literal as OneOf
 from typing import TypeAlias, assert_never
 
-import sqlglot
-
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import Fitted, common_domain, domain_of, fit, infinity_of
 from ducklake_core.format.expressions.predicates import (
@@ -187,6 +185,8 @@ def expression_sql(sql: str, dialect: Dialect) -> str:
     if "\\" in sql and "LIKE" in sql.upper():
         # A backslash escapes in Spark's LIKE and is an ordinary character in DuckDB's.
         raise UnsupportedFeatureError(f"a LIKE with a backslash cannot be said to Spark: {sql!r}", expression=sql)
+    import sqlglot
+
     try:
         return sqlglot.transpile(sql, read="duckdb", write=dialect, unsupported_level=sqlglot.ErrorLevel.RAISE)[0]
     except sqlglot.errors.SqlglotError as problem:

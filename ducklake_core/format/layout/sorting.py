@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.types.schema import Schema
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 _TURN_OFF = "set the table's option sort_on_insert to false to write unsorted files"
 
@@ -76,10 +76,16 @@ def parse_expression(text: str) -> exp.Expr:
     Raises:
         sqlglot.errors.SqlglotError: It cannot be read.
     """
+    # Every task that writes imports this module, and most tables are not sorted: sqlglot takes as long as all the rest.
+    import sqlglot
+
     return sqlglot.parse_one(text, read="duckdb")
 
 
 def _sort_order(key: SortKey, schema: Schema, table: str) -> SortOrder:
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
     def refused(reason: str) -> UnsupportedFeatureError:
         return UnsupportedFeatureError(
             f"table {table} is sorted by {key.expression!r}, {reason}; {_TURN_OFF}, or change its sort order with DuckDB",
