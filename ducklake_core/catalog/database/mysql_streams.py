@@ -27,10 +27,9 @@ class StreamingCursor(SSCursor):
         return self._kept.popleft() if self._kept else super().read_next()
 
     def _query(self, q: Any) -> Any:
-        # The stubs know no private names; this is the one place that every statement of a cursor goes through.
-        base: Any = super()
         self._kept.clear()
-        found = base._query(q)
+        # The stubs know no private names; this is the one place that every statement of a cursor goes through.
+        found = super()._query(q)  # type: ignore[misc]
         connection: Any = self.connection
         connection.streaming = self
         return found
@@ -52,5 +51,4 @@ class StreamingConnection(Connection):  # type: ignore[type-arg]
         # A cursor that was closed has read, and thrown away, what was left.
         if cursor is not None and cursor.connection is not None:
             cursor.keep_rest()
-        base: Any = super()
-        return base._execute_command(command, sql)
+        return super()._execute_command(command, sql)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The queries of TPC-DS over a lake that DuckDB wrote and changed: DuckDB's answers in process and, as far as Spark takes them, on Spark."""
+"""The queries of TPC-DS over a lake that DuckDB wrote and changed: DuckDB's answers in process and, as far as it goes, on Spark."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 Row = tuple[object, ...]
 Answers = tuple[DuckLake, dict[int, str], dict[int, list[Row]]]
 EVERY_TIME = (3, 55, 96)
+ON_SPARK_EVERY_TIME = (96,)
+NOT_ON_SPARK = {
+    **dict.fromkeys((1, 24, 30, 47, 53, 57, 63, 65, 81, 89), "takes the average of values of type decimal"),
+    **dict.fromkeys((5, 14, 18, 22, 67, 77, 80), "it has ROLLUP"),
+    **dict.fromkeys((17, 39), "the function stddev_samp"),
+    **dict.fromkeys((70, 86), "the function grouping"),
+    8: "is a column and another expression",
+    58: "would round",
+}
+"""Why a query is not translated to Spark's SQL."""
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +51,18 @@ def tpcds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
             "INSERT INTO web_sales SELECT * REPLACE (ws_order_number + 100000 AS ws_order_number) FROM web_sales WHERE ws_item_sk % 7 = 0",
             "ALTER TABLE customer ADD COLUMN c_note VARCHAR DEFAULT 'none'",
         )
+        # DuckDB would leave out files from before the table was partitioned by buckets (docs/differences.md).
+        duck.run("SET disabled_optimizers = 'join_filter_pushdown'")
         texts = dict(own.execute("SELECT query_nr, query FROM tpcds_queries()").fetchall())
         answers = {number: own.execute(text).fetchall() for number, text in texts.items()}
+        duck.run("RESET disabled_optimizers")
     lake = DuckLake.connect(address.url)
     yield lake, texts, answers
     lake.close()
 
 
 def assert_alike(found: list[Row], expected: list[Row]) -> None:
-    """The same rows; floats, whose last digits depend on the order of rows, nearly so. Rows that ORDER BY takes for equal come in any order."""
+    """The same rows, in any order that ORDER BY allows; floats, whose last digits depend on the order of rows, nearly so."""
     assert len(found) == len(expected)
     for one, other in zip(sorted(found, key=_key), sorted(expected, key=_key), strict=True):
         assert len(one) == len(other)
@@ -73,4 +86,15 @@ def _numbers(every_time: tuple[int, ...] = ()) -> list[object]:
 def test_in_process(tpcds: Answers, number: int) -> None:
     lake, texts, answers = tpcds
     found = lake.sql(texts[number]).to_arrow()  # type: ignore[union-attr]
+    assert_alike([tuple(column[place].as_py() for column in found.columns) for place in range(found.num_rows)], answers[number])
+
+
+@pytest.mark.parametrize("number", _numbers(ON_SPARK_EVERY_TIME))
+def test_on_spark(tpcds: Answers, number: int, spark: SparkSession) -> None:
+    lake, texts, answers = tpcds
+    if number in NOT_ON_SPARK:
+        with pytest.raises(UnsupportedFeatureError, match=NOT_ON_SPARK[number]):
+            lake.sql(texts[number], spark=spark).to_arrow()  # type: ignore[union-attr]
+        return
+    found = lake.sql(texts[number], spark=spark).to_arrow()  # type: ignore[union-attr]
     assert_alike([tuple(column[place].as_py() for column in found.columns) for place in range(found.num_rows)], answers[number])
