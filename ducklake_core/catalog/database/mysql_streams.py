@@ -40,7 +40,7 @@ class StreamingCursor(SSCursor):
             self._kept.append(row)
 
 
-class StreamingConnection(Connection):  # type: ignore[type-arg]
+class StreamingConnection(Connection):
     """A connection that keeps the rest of a result before it executes another statement."""
 
     streaming: StreamingCursor | None = None

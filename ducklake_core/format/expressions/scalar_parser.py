@@ -222,11 +222,10 @@ class _Parser:
         return self.comparison(node)
 
     def comparison(self, node: exp.Expression) -> Scalar:
-        match node:
-            case exp.Is() if isinstance(node.expression, exp.Boolean):
-                return self.is_boolean(self.scalar(node.this), value=bool(node.expression.this))
-            case exp.Like():
-                return self.call("like", node.this, node.expression)
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean):
+            return self.is_boolean(self.scalar(node.this), value=bool(node.expression.this))
+        if isinstance(node, exp.Like):
+            return self.call("like", node.this, node.expression)
         operator = operator_of(node)
         if operator is not None:
             return Compare(left=self.scalar(node.this), operator=operator, right=self.scalar(node.expression))
