@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
+from ducklake_core.spark_source import register
 from tests.support.oracle import LakeAddress, file_lake
 
 if TYPE_CHECKING:
@@ -109,8 +110,12 @@ class Run(NamedTuple):
     """What an operation may use."""
 
     lake: DuckLake
-    folder: Path
+    address: LakeAddress
     session: SparkSession | None
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.address.data_path).parent
 
     def frame(self, table: pa.Table) -> Any:
         return table if self.session is None else self.session.createDataFrame(table.to_pandas(), _SPARK_SCHEMA)
@@ -147,8 +152,8 @@ def _registered(run: Run) -> list[Any]:
 
 def _source_read(run: Run) -> list[Any]:
     assert run.session is not None
-    reader = run.session.read.format("ducklake").option("catalog", run.lake.info.catalog).option("table", "t")
-    return _sorted(reader.load().toArrow())
+    register(run.session)
+    return _sorted(run.session.read.format("ducklake").option("catalog", run.address.url).load("main.t").toArrow())
 
 
 def _sql(text: str) -> Callable[[Run], object]:
@@ -236,7 +241,7 @@ class Verdicts:
     def _outcome(self, operation: str, layout: str) -> object:
         address = self._place()
         with closing(LAYOUTS[layout](address)) as lake:
-            run = Run(lake, Path(address.data_path).parent, self._session)
+            run = Run(lake, address, self._session)
             name = {**IN_PROCESS, **ON_SPARK}[operation]
             try:
                 found = name(run)
