@@ -153,7 +153,7 @@ def _registered(run: Run) -> list[Any]:
 def _source_read(run: Run) -> list[Any]:
     assert run.session is not None
     register(run.session)
-    return _sorted(run.session.read.format("ducklake").option("catalog", run.address.url).load("main.t").toArrow())
+    return _sorted(run.session.read.format("ducklake").option("catalogUrl", run.address.url).load("main.t").toArrow())
 
 
 def _sql(text: str) -> Callable[[Run], object]:
