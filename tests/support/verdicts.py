@@ -311,9 +311,12 @@ def _made(names: Sequence[str], folder: Path, stack: ExitStack) -> Iterator[str]
         yield section(TITLES["catalogs"], by_catalog(folder, stack), list(CATALOGS))
     # A process has sessions of one kind: SPARK_REMOTE says that they are those of a Connect server.
     for name in {"spark", "connect"} & set(names):
+        from pyspark.sql import SparkSession
+
         from tests.support.spark import local_session
 
-        yield section(TITLES[name], on_spark(folder, local_session()), list(LAYOUTS))
+        session = SparkSession.builder.getOrCreate() if name == "connect" else local_session()
+        yield section(TITLES[name], on_spark(folder, session), list(LAYOUTS))
 
 
 CATALOGS = {"PostgreSQL": "postgresql", "DuckDB file": "duckdb", "MySQL (MariaDB)": "mysql"}
