@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
 Row = tuple[object, ...]
 Answers = tuple[DuckLake, dict[int, str], dict[int, list[Row]]]
-EVERY_TIME = (3, 55, 96)
+pytestmark = pytest.mark.slow
 NOT_IN_PROCESS = (64, 72)
 """DuckDB is not told how many rows there are, joins the many tables of these in an order that makes billions, and has no memory left."""
-ON_SPARK_EVERY_TIME = (96,)
 NOT_ON_SPARK = {
     **dict.fromkeys((1, 24, 30, 47, 53, 57, 63, 65, 81, 89), "takes the average of values of type decimal"),
     **dict.fromkeys((5, 14, 18, 22, 67, 77, 80), "it has ROLLUP"),
@@ -79,20 +78,14 @@ def _key(row: Row) -> tuple[str, ...]:
     return tuple(f"{float(value):.6g}" if isinstance(value, float | Decimal) else str(value) for value in row)
 
 
-def _numbers(every_time: tuple[int, ...], left_out: tuple[int, ...] = ()) -> list[object]:
-    numbers = (number for number in range(1, 100) if number not in left_out)
-    return [pytest.param(number, marks=[] if number in every_time else [pytest.mark.slow]) for number in numbers]
-
-
-@pytest.mark.takes_seconds
-@pytest.mark.parametrize("number", _numbers(EVERY_TIME, NOT_IN_PROCESS))
+@pytest.mark.parametrize("number", [number for number in range(1, 100) if number not in NOT_IN_PROCESS])
 def test_in_process(tpcds: Answers, number: int) -> None:
     lake, texts, answers = tpcds
     found = lake.sql(texts[number]).to_arrow()  # type: ignore[union-attr]
     assert_alike([tuple(column[place].as_py() for column in found.columns) for place in range(found.num_rows)], answers[number])
 
 
-@pytest.mark.parametrize("number", _numbers(ON_SPARK_EVERY_TIME))
+@pytest.mark.parametrize("number", range(1, 100))
 def test_on_spark(tpcds: Answers, number: int, spark: SparkSession) -> None:
     lake, texts, answers = tpcds
     if number in NOT_ON_SPARK:
