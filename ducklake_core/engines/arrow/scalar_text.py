@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.scalar_values import TypedArray, as_type, nulls
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.types.data_types import BOOLEAN, INT64, VARCHAR
+from ducklake_core.format.types.data_types import BLOB, BOOLEAN, INT64, VARCHAR
 from ducklake_core.format.values.text_rules import BLANKS
 
 _LONGEST = 2**31
@@ -19,6 +19,9 @@ _LONGEST = 2**31
 
 def joined(function: str, values: Sequence[TypedArray], rows: int) -> TypedArray:
     """``||``, which is NULL with a NULL, and ``concat``, which leaves NULLs out."""
+    if function == "||" and all(value.type == BLOB and not value.is_null for value in values):
+        blobs = [value.array.cast(pa.binary()) for value in values]
+        return TypedArray(pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.binary()), null_handling="emit_null"), BLOB)
     texts = [as_type(value, VARCHAR, rows) for value in values]
     if function == "||":
         if any(value.is_null for value in values):
