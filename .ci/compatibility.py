@@ -41,11 +41,13 @@ class Row(NamedTuple):
         theirs: The parameter's name in DuckDB; parameters by place have the names of the documentation.
         ours: ``Class.method`` or ``Class.method(parameter)`` of :mod:`ducklake_core`, or words.
         test: ``folder/file::test`` below tests, empty where words say why there is none.
+        is_new: Whether it is younger than the method itself.
     """
 
     theirs: str
     ours: str
     test: str = ""
+    is_new: bool = False
 
 
 _CATALOG = Row("catalog", "the object `lake` itself")
@@ -200,6 +202,25 @@ ATTACH: list[Row] = [
     Row("METADATA_PARAMETERS", "parameters of the database's address"),
 ]
 
+_URL = "unit/catalog/test_url.py::test_spellings"
+_SHREDDED = "behaviour/types/test_shredded_variants.py::test_files_are_left_out"
+_IN_SQL = "behaviour/sql/test_variants_and_geometries.py"
+
+CATALOGS: list[Row] = [
+    Row("ducklake:file.ducklake", "DuckLake.connect(catalog)", _URL),
+    Row("ducklake:sqlite:", "DuckLake.connect(catalog)", _URL),
+    Row("ducklake:postgres:", "DuckLake.connect(catalog)", _URL),
+    Row(
+        "ducklake:mysql:",
+        "DuckLake.connect(catalog)",
+        "behaviour/lake/test_mysql.py::test_duckdb_reads_it_by_its_own_extension",
+        is_new=True,
+    ),
+    Row(
+        "ducklake:md:", "not offered: only DuckDB reaches MotherDuck", "unit/catalog/test_url.py::test_other_databases_are_refused_by_name"
+    ),
+]
+
 STATEMENTS: list[Row] = [
     Row("FROM t AT (VERSION => 3)", "DuckLake.sql(sql)", "behaviour/sql/test_queries.py::test_answers"),
     Row("INSERT, UPDATE, DELETE, MERGE", "DuckLake.sql(sql)", "behaviour/sql/test_statements.py::test_statements_do_what_duckdb_does"),
@@ -207,6 +228,15 @@ STATEMENTS: list[Row] = [
     Row("BEGIN ... COMMIT", "Transaction.sql(sql)", "behaviour/sql/test_statements.py::test_several_in_a_transaction"),
     Row("DEFAULT now()", "Table.append(data)", "behaviour/lake/test_computed_defaults.py::test_rows_in_process"),
     Row("macro(x) in a condition", "Table.scan(where)", "behaviour/lake/test_macros_in_conditions.py::test_conditions"),
+    Row(
+        "a VARIANT in a table",
+        "Table.append(data)",
+        "behaviour/types/test_shredded_variants.py::test_catalogs_say_what_they_say_with_duckdb",
+    ),
+    Row("a VARIANT in a query", "DuckLake.sql(sql)", f"{_IN_SQL}::test_answers"),
+    Row("v.a = 100 of a VARIANT", "Table.scan(where)", _SHREDDED, is_new=True),
+    Row("geometry && box", "Table.scan(where)", _SHREDDED, is_new=True),
+    Row("st_intersects(geometry, constant)", "Table.scan(where)", f"{_IN_SQL}::test_relations_are_those_of_duckdb"),
 ]
 
 
@@ -220,10 +250,11 @@ def page() -> str:
         "# Functions of DuckDB and ours",
         "",
         "Written by `.ci/compatibility.py` from the code: every name of ours is looked up in it, every test exists, and the functions and their",
-        "parameters are those of the installed extension. Tests are below `tests`. Behaviour that is not the same is in [differences](differences.md).",
+        "parameters are those of the installed extension. Tests are below `tests`. Behaviour that is not the same is in [differences](differences.md),",
+        "what works on which table in [verdicts](verdicts.md).",
         "",
     ]
-    for title, rows in {**FUNCTIONS, "ATTACH": ATTACH, "SQL": STATEMENTS}.items():
+    for title, rows in {**FUNCTIONS, "ATTACH": ATTACH, "Catalogs in ATTACH": CATALOGS, "SQL": STATEMENTS}.items():
         lines += [f"## {title}", "", "| DuckDB | here | since | tested by |", "|---|---|---|---|"]
         lines += [_line(row) for row in rows] + [""]
     return "\n".join(lines)
@@ -232,7 +263,7 @@ def page() -> str:
 def _line(row: Row) -> str:
     known = _is_known(row.ours)
     here = f"`{row.ours}`" if known else row.ours
-    since = "" if not known else "0.1.0" if _split(row.ours)[0] in FIRST else "unreleased"
+    since = "" if not known else "0.1.0" if _split(row.ours)[0] in FIRST and not row.is_new else "unreleased"
     test = f"`{_checked_test(row.test)}`" if row.test else ""
     return f"| {f'`{row.theirs}`' if row.theirs else 'what it returns'} | {here} | {since} | {test} |"
 

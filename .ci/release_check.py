@@ -6,6 +6,7 @@ Parts: changelog, build, executors, users, lowest, newest; all when none is name
 the project; without one in a new folder for temporary files.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -62,8 +63,10 @@ assert lake.connect().table("numbers").scan().count() == 2
 
 
 def run(*command: str | Path, cwd: Path = ROOT) -> None:
+    """Run a command; Spark's workers have the Python that the command begins with, and not that of whoever runs this."""
     print("+", *command if len(str(command[-1])) < 200 else (*command[:-1], "..."), flush=True)
-    subprocess.run([str(part) for part in command], check=True, cwd=cwd)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PYSPARK_PYTHON": str(command[0])}
+    subprocess.run([str(part) for part in command], check=True, cwd=cwd, env=environment)
 
 
 def environment(folder: Path, *install: str) -> Path:

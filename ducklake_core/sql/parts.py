@@ -52,7 +52,7 @@ def _is_no_fallback(record: logging.LogRecord) -> bool:
 
 def _reason(problem: Exception) -> str:
     """The parser's words and place, without the names of its classes."""
-    text = re.sub(r" but got <Token .*\]>", "", str(problem).splitlines()[0])
+    text = re.sub(r" but got (<Token .*\]>|None)", "", str(problem).splitlines()[0])
     return re.sub(r"^Required keyword: .*<class[^>]*>\.?", "a part is missing.", text)
 
 

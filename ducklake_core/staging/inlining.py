@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.inlined.ddl import may_inline
 from ducklake_core.catalog.inlined.encoding import is_readable
-from ducklake_core.catalog.inlined.variants import holds_variants
 from ducklake_core.format.files.inlined_rows import MOST_BYTES, InlinedRows, inlined_rows_of
-from ducklake_core.format.types.data_types import VARIANT
+from ducklake_core.format.types.data_types import VARIANT, holds_variants
 from ducklake_core.format.values.variant_encoding import is_readable_variant
 
 if TYPE_CHECKING:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _CHARSET = "utf8mb4"
 _DEFINITION_SECONDS = 10
 """How long a table that others are using is waited for, before it is dropped."""
+_STREAM_SECONDS = 3600
+"""How long the server waits for somebody who reads rows to want more of them."""
 
 
 class _Types(MySQLTypeCompiler):
@@ -61,13 +63,24 @@ class MySQLDialect(MySQLDialect_pymysql):
     type_compiler_cls = _Types
     ddl_compiler = _Definitions
     statement_compiler = _Statements
-    # PyMySQL forgets the rest of one result when another statement is executed meanwhile.
-    supports_server_side_cursors = False
+    supports_server_side_cursors = True
 
     @classmethod
     @override
     def import_dbapi(cls) -> ModuleType:
         return driver_module("pymysql", "a catalog in a MySQL or MariaDB database", "mysql")
+
+    @property
+    def _sscursor(self) -> type[Any]:
+        from ducklake_core.catalog.database.mysql_streams import StreamingCursor
+
+        return StreamingCursor
+
+    @override
+    def connect(self, *cargs: Any, **cparams: Any) -> Any:
+        from ducklake_core.catalog.database.mysql_streams import StreamingConnection
+
+        return StreamingConnection(*cargs, **cparams)
 
     @override
     def on_connect(self) -> Callable[[Any], None]:
@@ -84,7 +97,7 @@ def settle(connection: Any) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             f"SET SESSION collation_connection = '{abilities.binary_collation}', SESSION time_zone = '+00:00', "
-            f"SESSION lock_wait_timeout = {_DEFINITION_SECONDS}, "
+            f"SESSION lock_wait_timeout = {_DEFINITION_SECONDS}, SESSION net_write_timeout = {_STREAM_SECONDS}, "
             "SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
         )
 

@@ -15,14 +15,14 @@ from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.failures import is_about_missing_table
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
 from ducklake_core.catalog.inlined.cells import cells_array, found_array
-from ducklake_core.catalog.inlined.variants import holds_variants, plain_cell
+from ducklake_core.catalog.inlined.variants import plain_cell
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, CorruptFileError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import InlinedTable, TableState
 from ducklake_core.format.types.arrow_types import ArrowArray, to_arrow_schema
-from ducklake_core.format.types.data_types import VARIANT, Field
+from ducklake_core.format.types.data_types import VARIANT, Field, holds_variants
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import ColumnRow, build_schema, type_text
 from ducklake_core.format.values.arrow_cast import constant_array

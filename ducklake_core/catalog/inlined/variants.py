@@ -15,7 +15,17 @@ from sqlalchemy.sql import quoted_name
 
 from ducklake_core.catalog.database.duckdb_dialect import NativeType
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.types.data_types import BLOB, VARIANT, DataType, Field, ListType, MapType, StructType, children_of, with_children
+from ducklake_core.format.types.data_types import (
+    BLOB,
+    VARIANT,
+    DataType,
+    Field,
+    ListType,
+    MapType,
+    StructType,
+    holds_variants,
+    with_children,
+)
 from ducklake_core.format.values.variant_encoding import plain_metadata
 
 NULL_VARIANT = b"\0"
@@ -52,11 +62,6 @@ def join_variant(value: Mapping[str, bytes]) -> bytes:
 def from_bytes(cell: ColumnElement[Any]) -> ColumnElement[Any]:
     """The variant of a DuckDB file that :func:`join_variant` gave the bytes of; NULL of NULL."""
     return func.variant_bytes_to_variant(cast(cell, NativeType("BLOB")))
-
-
-def holds_variants(data_type: DataType) -> bool:
-    """Whether a type is, or holds, a variant."""
-    return data_type == VARIANT or any(holds_variants(child.type) for child in children_of(data_type))
 
 
 def plain_type(data_type: DataType) -> DataType:

@@ -93,10 +93,19 @@ def evaluate(predicate: Predicate, batch: Data, *, filtering: bool = False) -> p
             from ducklake_core.engines.arrow.variant_filter import variant_outcome
 
             return variant_outcome(predicate, batch)
-        case BoxOverlap(operand=column, box=box):
-            return overlaps(column_of(column, batch), box)
+        case BoxOverlap():
+            return _of_geometries(predicate, batch)
         case _:
             assert_never(predicate)
+
+
+def _of_geometries(predicate: BoxOverlap, batch: Data) -> pa.BooleanArray:
+    array = column_of(predicate.operand, batch)
+    if predicate.relation is None:
+        return overlaps(array, predicate.box)
+    from ducklake_core.engines.arrow.geometry_filter import related
+
+    return related(predicate, array)
 
 
 def _any(predicate: Or, batch: Data, filtering: bool) -> pa.BooleanArray:

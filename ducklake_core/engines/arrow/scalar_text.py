@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.scalar_values import TypedArray, as_type, nulls
 from ducklake_core.errors import UnsupportedFeatureError
-from ducklake_core.format.types.data_types import INT64, VARCHAR
+from ducklake_core.format.types.data_types import BLOB, BOOLEAN, INT64, VARCHAR
 from ducklake_core.format.values.text_rules import BLANKS
 
 _LONGEST = 2**31
@@ -19,6 +19,9 @@ _LONGEST = 2**31
 
 def joined(function: str, values: Sequence[TypedArray], rows: int) -> TypedArray:
     """``||``, which is NULL with a NULL, and ``concat``, which leaves NULLs out."""
+    if function == "||" and all(value.type == BLOB and not value.is_null for value in values):
+        blobs = [value.array.cast(pa.binary()) for value in values]
+        return TypedArray(pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.binary()), null_handling="emit_null"), BLOB)
     texts = [as_type(value, VARCHAR, rows) for value in values]
     if function == "||":
         if any(value.is_null for value in values):
@@ -54,6 +57,19 @@ def with_constants(function: str, values: Sequence[TypedArray]) -> TypedArray:
     if start is None or start < 1 or any(size is None or not 0 <= size < _LONGEST for size in sizes):
         raise UnsupportedFeatureError("substring() with a place that is no positive constant")
     return TypedArray(pc.utf8_slice_codeunits(subject, start - 1, None if length is None else start - 1 + length), VARCHAR)
+
+
+def matching(function: str, value: TypedArray, pattern: TypedArray) -> TypedArray:
+    """``LIKE`` without an escape character, and ``starts_with``; what is looked for is a constant."""
+    subject = _only_text(value, function)
+    if pattern.is_null:
+        return TypedArray(pa.nulls(len(subject), pa.bool_()), BOOLEAN)
+    if pattern.text is None:
+        raise UnsupportedFeatureError(f"{function}() with a text that is no constant")
+    if function == "starts_with":
+        return TypedArray(pc.starts_with(subject, pattern.text), BOOLEAN)
+    # Arrow takes a backslash for an escape character.
+    return TypedArray(pc.match_like(subject, pattern.text.replace("\\", "\\\\")), BOOLEAN)
 
 
 def _only_text(value: TypedArray, function: str) -> Any:

@@ -17,7 +17,7 @@ from ducklake_core.engines.arrow.scalar_arithmetic import arithmetic, number_fun
 from ducklake_core.engines.arrow.scalar_cast import cast_scalar
 from ducklake_core.engines.arrow.scalar_random import FUNCTIONS as random_functions
 from ducklake_core.engines.arrow.scalar_random import random_values
-from ducklake_core.engines.arrow.scalar_text import joined, of_text, with_constants
+from ducklake_core.engines.arrow.scalar_text import joined, matching, of_text, with_constants
 from ducklake_core.engines.arrow.scalar_values import TypedArray, as_type, nulls, repeated, unified_type, without
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import common_domain
@@ -233,6 +233,8 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
             return joined(function, values, rows)
         case "upper" | "lower" | "length" | "trim" | "ltrim" | "rtrim":
             return of_text(function, values[0])
+        case "like" | "starts_with":
+            return matching(function, values[0], values[1])
         case "replace" | "substring":
             return with_constants(function, values)
         case "nullif":

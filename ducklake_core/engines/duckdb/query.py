@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from ducklake_core.engines.duckdb.geometries import make_functions
 from ducklake_core.engines.duckdb.instance import new_instance
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
+from ducklake_core.engines.duckdb.variants import read_query
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.macro_text import MacroImplementation
 from ducklake_core.format.types.data_types import (
-    GEOMETRY,
     INT128,
     INTERVAL,
     TIMETZ,
     UINT128,
     VARCHAR,
-    VARIANT,
     DataType,
+    holds_variants,
     with_children,
 )
-from ducklake_core.format.types.names import folded, quoted_path, split_path
+from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, split_path
 from ducklake_core.format.types.type_names import duckdb_type, parse_leaf_type
 from ducklake_core.format.view_text import PLACEHOLDER
 
@@ -88,8 +89,10 @@ def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bo
     """
     connection, failures = new_instance(), Failures()
     try:
+        texts = [sql, *_texts(sources)]
+        make_functions(connection, texts, [one.name for one in sources.macros if folded(one.schema_name) == DEFAULT_SCHEMA])
         prepared = _prepared(connection, sources, failures)
-        reader = _reader(connection, sql, prepared, target, by_name=by_name)
+        reader = _reader(connection, sql, prepared, target, by_name=by_name, with_variants=_may_have_variants(sources))
     except BaseException as problem:
         connection.close()
         raise _told(problem, failures, sql) from problem
@@ -97,17 +100,27 @@ def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bo
 
 
 def _reader(
-    connection: DuckDBPyConnection, sql: str, refused: Sequence[str], target: Target | None, *, by_name: bool
+    connection: DuckDBPyConnection, sql: str, refused: Sequence[str], target: Target | None, *, by_name: bool, with_variants: bool
 ) -> pa.RecordBatchReader:
     import duckdb
 
     try:
         text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
-        return connection.execute(text).to_arrow_reader()
+        return read_query(connection, text) if with_variants or "VARIANT" in text.upper() else connection.execute(text).to_arrow_reader()
     except duckdb.CatalogException as problem:
         # The instance has those schemas alone of which the query names something.
         missing = re.sub(r' because schema ".*" does not exist', "", _line(problem))
         raise NotFoundError("; ".join([missing, *refused])) from problem
+
+
+def _may_have_variants(sources: Sources) -> bool:
+    columns = (column for table in sources.tables for column in table.columns)
+    return any(holds_variants(column.type) for column in columns) or any("VARIANT" in text.upper() for text in _texts(sources))
+
+
+def _texts(sources: Sources) -> list[str]:
+    """The texts of views and macros."""
+    return [view.sql for view in sources.views] + [one.sql for macro in sources.macros for one in macro.implementations]
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:
@@ -127,9 +140,7 @@ def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_na
 
 
 def cast_text(text: str, column: Field) -> str:
-    """An expression cast to what a column holds, where DuckDB has that type."""
-    if any(node.type in (VARIANT, GEOMETRY) for node in column.walk()):
-        return text
+    """An expression cast to what a column holds."""
     wanted, given = duckdb_type(column.type), duckdb_type(_exact(column.type))
     cast = f"CAST({text} AS {wanted})"
     return cast if given == wanted else f"CAST({cast} AS {given})"

@@ -17,6 +17,7 @@ import pyarrow.dataset as pds
 
 from ducklake_core.engines.arrow.other_libraries import with_narrow_decimals
 from ducklake_core.engines.duckdb.pushed_filters import pruning_predicate
+from ducklake_core.engines.duckdb.variants import taken_in
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import (
@@ -27,9 +28,9 @@ from ducklake_core.format.types.data_types import (
     TIMESTAMPS,
     UINT128,
     VARCHAR,
-    VARIANT,
     DecimalType,
     Field,
+    holds_variants,
 )
 from ducklake_core.format.types.names import quoted_path
 from ducklake_core.format.types.schema import Schema
@@ -121,10 +122,8 @@ def view_of(source: TableSource, key: str) -> str:
 
 def _output(column: Field, place: int) -> str:
     own = f"c{place}"
-    if any(node.type == VARIANT for node in column.walk()):
-        message = f"column {column.name} is a variant, which is not read in process: use DuckDB itself, or Spark".replace("'", "''")
-        # Of a type: what is inside of a NULL without one is NULL, and nothing would be evaluated.
-        return f"CAST(error('{message}') AS VARIANT)"
+    if holds_variants(column.type):
+        return taken_in(own, column.type)
     if column.type in (INT128, UINT128):
         return f"CAST({own} AS {'U' if column.type == UINT128 else ''}HUGEINT)"
     # Arrow orders NaN in another way, and knows no filters of its extension types: such filters stay with DuckDB.

@@ -17,7 +17,7 @@ def nested_sql(predicate: NestedTest, dialect: Dialect) -> str:
     """A condition on what lies inside of a value, which only DuckDB has."""
     column = column_sql(predicate.operand if isinstance(predicate, BoxOverlap) else _field(predicate).column, "duckdb")
     if isinstance(predicate, BoxOverlap):
-        text = f"({column} && {quoted(predicate.constant, 'duckdb')}::GEOMETRY)"
+        text = _geometry_sql(predicate, column)
     else:
         field = _field(predicate)
         value = column + "".join(f"[{quoted(step, 'duckdb') if isinstance(step, str) else step}]" for step in field.path)
@@ -30,6 +30,13 @@ def nested_sql(predicate: NestedTest, dialect: Dialect) -> str:
     if dialect != "duckdb":
         raise UnsupportedFeatureError(f"Spark cannot evaluate {text} beside conditions that only it can evaluate", expression=text)
     return text
+
+
+def _geometry_sql(predicate: BoxOverlap, column: str) -> str:
+    constant = f"{quoted(predicate.constant, 'duckdb')}::GEOMETRY"
+    if predicate.relation is None:
+        return f"({column} && {constant})"
+    return f"{predicate.relation}({', '.join((constant, column) if predicate.constant_first else (column, constant))})"
 
 
 def _type_name(data_type: DataType) -> str:

@@ -19,10 +19,11 @@ _EXTRACT = "variant_extract"
 _TEXTS = ("st_geomfromtext",)
 _ENVELOPE = "st_makeenvelope"
 _OVERLAPS = "st_intersects_extent"
-_IMPLYING = (
+_RELATIONS = (
     *("st_intersects", "st_within", "st_contains", "st_covers", "st_coveredby"),
     *("st_equals", "st_touches", "st_crosses", "st_overlaps"),
 )
+"""Each is true only where the boxes about both overlap; of empty geometries only ``st_equals`` may be."""
 _VERTEX = re.compile(r"[^(),]+")
 _WORD = re.compile(r"[a-z]+", re.IGNORECASE)
 
@@ -87,12 +88,13 @@ def _extended(node: exp.Expression, step: str | int) -> NestedPath | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxTest:
-    """``subject && constant``, or a test that is true only where that is; ``is_exact`` tells them apart."""
+    """``subject && constant``, or a relation that holds only where that does."""
 
     subject: exp.Expression
-    is_exact: bool
     box: tuple[float, float, float, float] | None
     constant: str
+    relation: str | None
+    constant_first: bool
 
 
 def box_test(node: exp.Expression) -> BoxTest | None:
@@ -103,16 +105,17 @@ def box_test(node: exp.Expression) -> BoxTest | None:
     """
     match node:
         case exp.ArrayOverlaps():
-            left, right, is_exact = node.this, node.expression, True
-        case exp.Anonymous() if node.name.lower() in (_OVERLAPS, *_IMPLYING) and len(node.expressions) == 2:
+            left, right, relation = node.this, node.expression, None
+        case exp.Anonymous() if node.name.lower() in (_OVERLAPS, *_RELATIONS) and len(node.expressions) == 2:
             left, right = node.expressions
-            is_exact = node.name.lower() == _OVERLAPS
+            relation = None if node.name.lower() == _OVERLAPS else node.name.lower()
         case _:
             return None
     for subject, constant in ((left, right), (right, left)):
         text = geometry_text(constant)
-        if text is not None:
-            return BoxTest(subject=subject, is_exact=is_exact, box=box_of(text), constant=text)
+        box = None if text is None else box_of(text)
+        if text is not None and (box is not None or relation != "st_equals"):
+            return BoxTest(subject=subject, box=box, constant=text, relation=relation, constant_first=constant is left)
     return None
 
 

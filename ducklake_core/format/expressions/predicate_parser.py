@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -204,8 +203,9 @@ class _Parser:
         test = box_test(node)
         subject = None if test is None else self.column(test.subject)
         if test is not None and subject is not None and subject.type == GEOMETRY:
-            boxes = BoxOverlap(operand=subject, box=test.box, constant=test.constant)
-            return boxes if test.is_exact else replace(self.expression(node), implies=boxes)
+            return BoxOverlap(
+                operand=subject, box=test.box, constant=test.constant, relation=test.relation, constant_first=test.constant_first
+            )
         column = self.column(node)
         if column is not None and column.type == BOOLEAN:
             return column

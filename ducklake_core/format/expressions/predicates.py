@@ -150,11 +150,15 @@ class BoxOverlap:
         operand: A geometry.
         box: Least x and y, greatest x and y of the constant; None where it is empty, and overlaps nothing.
         constant: Its text (WKT).
+        relation: What has to hold of the geometries themselves too, such as ``st_within``; None for their boxes alone.
+        constant_first: Whether the constant is the first argument of the relation.
     """
 
     operand: ColumnReference
     box: tuple[float, float, float, float] | None
     constant: str
+    relation: str | None = None
+    constant_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,8 +143,18 @@ class _Parser:
                 return self.call("uuid")
             case exp.Rand() if node.this is None:
                 return self.call("random")
-            case exp.Anonymous() if not node.expressions and node.name.lower() in ("uuidv4", "uuidv7"):
-                return self.call("uuidv7" if node.name.lower() == "uuidv7" else "uuid")
+            case _:
+                return self.text_function(node)
+
+    def text_function(self, node: exp.Expression) -> Scalar:
+        name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+        match node:
+            case exp.StartsWith():
+                return self.call("starts_with", node.this, node.expression)
+            case exp.Anonymous() if name == "prefix" and len(node.expressions) == 2:
+                return self.call("starts_with", *node.expressions)
+            case exp.Anonymous() if name in ("uuidv4", "uuidv7") and not node.expressions:
+                return self.call("uuidv7" if name == "uuidv7" else "uuid")
             case _:
                 raise _Obstacle(_as_written(node))
 
@@ -168,7 +178,24 @@ class _Parser:
     def default(self, node: exp.Expression | None) -> Scalar:
         return Literal(value=None, type=BOOLEAN) if node is None else self.scalar(node)
 
+    def is_boolean(self, operand: Scalar, *, value: bool) -> Scalar:
+        """``operand IS TRUE`` or ``IS FALSE``, which are never NULL."""
+        found = CastTo(operand=operand, type=BOOLEAN)
+        wanted: Scalar = found if value else Logical(kind="not", operands=(found,))
+        return Call(function="coalesce", arguments=(wanted, Literal(value=False, type=BOOLEAN)))
+
+    def not_distinct(self, node: exp.Expression) -> Scalar:
+        """Equal, or both NULL."""
+        left, right = self.scalar(node.this), self.scalar(node.expression)
+        both = Logical(kind="and", operands=tuple(Logical(kind="is null", operands=(side,)) for side in (left, right)))
+        return Call(function="coalesce", arguments=(Compare(left=left, operator="=", right=right), both))
+
     def condition(self, node: exp.Expression) -> Scalar:
+        if node.args.get("negate"):
+            # NOT LIKE, as the parser says it since its version 30.
+            plain = node.copy()
+            plain.set("negate", None)
+            return Logical(kind="not", operands=(self.condition(plain),))
         match node:
             case exp.And():
                 return Logical(kind="and", operands=(self.scalar(node.this), self.scalar(node.expression)))
@@ -178,14 +205,27 @@ class _Parser:
                 return Logical(kind="not", operands=(self.scalar(node.this),))
             case exp.Is() if isinstance(node.expression, exp.Null):
                 return Logical(kind="is null", operands=(self.scalar(node.this),))
+            case exp.NullSafeEQ():
+                return self.not_distinct(node)
+            case exp.NullSafeNEQ():
+                return Logical(kind="not", operands=(self.not_distinct(node),))
             case exp.Between() if not node.args.get("symmetric"):
                 subject = self.scalar(node.this)
                 low = Compare(left=subject, operator=">=", right=self.scalar(node.args["low"]))
                 return Logical(kind="and", operands=(low, Compare(left=subject, operator="<=", right=self.scalar(node.args["high"]))))
-            case exp.In() if node.expressions and column_path(node.this) is None:
+            case exp.In() if node.expressions and (
+                column_path(node.this) is None or any(constant_of(one) is None for one in node.expressions)
+            ):
                 subject = self.scalar(node.this)
                 found = tuple(Compare(left=subject, operator="=", right=self.scalar(item)) for item in node.expressions)
                 return Logical(kind="or", operands=found)
+        return self.comparison(node)
+
+    def comparison(self, node: exp.Expression) -> Scalar:
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean):
+            return self.is_boolean(self.scalar(node.this), value=bool(node.expression.this))
+        if isinstance(node, exp.Like):
+            return self.call("like", node.this, node.expression)
         operator = operator_of(node)
         if operator is not None:
             return Compare(left=self.scalar(node.this), operator=operator, right=self.scalar(node.expression))

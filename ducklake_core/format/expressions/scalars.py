@@ -83,7 +83,7 @@ Scalar: TypeAlias = ColumnReference | Literal | Text | Call | CastTo | Case | Co
 
 FUNCTIONS = frozenset(
     {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
-     "replace", "substring", "coalesce", "nullif", "uuid", "uuidv7", "random"}
+     "replace", "substring", "coalesce", "nullif", "like", "starts_with", "uuid", "uuidv7", "random"}
 )  # fmt: skip
 
 

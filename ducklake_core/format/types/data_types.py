@@ -184,3 +184,8 @@ UNSIGNED_INTEGERS = (UINT8, UINT16, UINT32, UINT64, UINT128)
 INTEGERS = SIGNED_INTEGERS + UNSIGNED_INTEGERS
 FLOATS = (FLOAT32, FLOAT64)
 TIMESTAMPS = (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS, TIMESTAMPTZ)
+
+
+def holds_variants(data_type: DataType) -> bool:
+    """Whether a type is, or holds, a variant."""
+    return data_type == VARIANT or any(holds_variants(child.type) for child in children_of(data_type))

@@ -100,6 +100,8 @@ CALLS: dict[str, list[Signature]] = {
     "coalesce": [("coalesce({0}, {1})", ("any", "same"), "first"), ("coalesce({0}, {1}, {2})", ("any", "same", "same"), "first"),
                  ("ifnull({0}, {1})", ("any", "same"), "first")],
     "nullif": [("nullif({0}, {1})", ("any", "same"), "first")],
+    "like": [("({0} LIKE {1})", ("text", "like"), "boolean"), ("({0} NOT LIKE {1})", ("text", "like"), "boolean")],
+    "starts_with": [("starts_with({0}, {1})", ("text", "quoted"), "boolean")],
 }  # fmt: skip
 
 _CAST_NAMES = {str(data_type): sql for data_type, sql in LEAVES.values()}
@@ -189,6 +191,11 @@ class Generator:
         if kind == "pattern":
             return Node(
                 template=quoted(self.draw.choice(["", "a", "ab", "é", " ", "%", "\\", "1"]) + self.draw.choice(["", "%", "%", "_"])),
+                kind="text",
+            )
+        if kind == "like":
+            return Node(
+                template=quoted("".join(self.draw.choices(["a", "b", "é", " ", "%", "_", "\\", "1", "."], k=self.draw.randrange(5)))),
                 kind="text",
             )
         if kind == "pattern of letters":

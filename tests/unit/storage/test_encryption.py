@@ -224,10 +224,22 @@ def test_a_plain_file_with_a_key(tmp_path: Path) -> None:
     assert read(path, None).equals(TABLE)
 
 
+class PlainKeys(pe.KmsClient):  # type: ignore[misc]
+    """A service of keys that hides none."""
+
+    def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, master_key_identifier: str) -> bytes:
+        return base64.b64decode(wrapped_key)
+
+
 @pytest.mark.parametrize("algorithm", ["AES_GCM_V1", "AES_GCM_CTR_V1"])
 def test_foreign_encryption_is_refused_by_name(tmp_path: Path, algorithm: str) -> None:
     path = tmp_path / "f.parquet"
-    properties = pe.create_encryption_properties(footer_key=bytes(range(16)), encryption_algorithm=algorithm)
+    columns = {"key": TABLE.schema.names}
+    wanted = pe.EncryptionConfiguration(footer_key="key", column_keys=columns, encryption_algorithm=algorithm)
+    properties = pe.CryptoFactory(lambda _: PlainKeys()).file_encryption_properties(pe.KmsConnectionConfig(), wanted)
     with pq.ParquetWriter(path, TABLE.schema, encryption_properties=properties) as writer:
         writer.write_table(TABLE)
     with pytest.raises(UnsupportedFeatureError, match=r"another algorithm|associated data"):

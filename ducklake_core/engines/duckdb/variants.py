@@ -1,0 +1,130 @@
+"""Variants between Arrow and DuckDB, whose streams have none: both of their binaries take their place, inside of other values too.
+
+scan     STRUCT(metadata BLOB, value BLOB)  -> variant_bytes_to_variant(c0.metadata || c0.value)
+result   VARIANT                            -> variant_to_parquet_variant(c0), marked as Arrow's extension type
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from ducklake_core.format.types.arrow_types import to_arrow_field
+from ducklake_core.format.types.data_types import VARCHAR, VARIANT, DataType, Field, ListType, MapType, StructType, holds_variants
+from ducklake_core.format.types.names import quoted_path
+from ducklake_core.format.values.leaf_cast import cast_leaf
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_Leaf: TypeAlias = Callable[[str], str]
+
+
+def taken_in(text: str, data_type: DataType) -> str:
+    """SQL of a value of a type, in which the binaries of variants stand, with variants in their place."""
+    return _mapped(text, data_type, lambda own: f"variant_bytes_to_variant(({own}).metadata || ({own}).value)")
+
+
+def _given_out(text: str, data_type: DataType) -> str:
+    return _mapped(text, data_type, lambda own: f"CASE WHEN ({own}) IS NULL THEN NULL ELSE variant_to_parquet_variant({own}) END")
+
+
+def _mapped(text: str, data_type: DataType, leaf: _Leaf, depth: int = 0) -> str:
+    """The value with every variant in it changed; names of lambdas are numbered by how many lists and maps are around them."""
+    if not holds_variants(data_type):
+        return text
+    item = f"__item_{depth}"
+    match data_type:
+        case ListType(element=element):
+            return f"list_transform({text}, lambda {item}: {_mapped(item, element.type, leaf, depth + 1)})"
+        case MapType(key=key, value=value):
+            entry = _packed(
+                (name, _mapped(f"({item}).{name}", one.type, leaf, depth + 1)) for name, one in (("key", key), ("value", value))
+            )
+            return f"map_from_entries(list_transform(map_entries({text}), lambda {item}: {entry}))"
+        case StructType(fields=fields):
+            members = ((one.name, f"struct_extract_at({text}, {place})", one.type) for place, one in enumerate(fields, 1))
+            packed = _packed((name, _mapped(member, kind, leaf, depth)) for name, member, kind in members)
+            return f"CASE WHEN ({text}) IS NULL THEN NULL ELSE {packed} END"
+        case _:
+            return leaf(text)
+
+
+def _packed(parts: Iterable[tuple[str, str]]) -> str:
+    return f"struct_pack({', '.join(f'{quoted_path((name,))} := {text}' for name, text in parts)})"
+
+
+def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
+    """The rows of a query whose columns may be variants, as scans give them."""
+    import duckdb
+
+    sql = sql.rstrip().rstrip(";")
+    try:
+        described = [(row[0], str(row[1])) for row in connection.execute(f"DESCRIBE {sql}").fetchall()]
+    except duckdb.ParserException:
+        # DESCRIBE and SUMMARIZE themselves, which give texts; or no query at all, and the error is that of the next line.
+        described = []
+    if not any("VARIANT" in kind for _, kind in described):
+        return connection.execute(sql).to_arrow_reader()
+    fields = [Field(name=name, type=_shape(connection.type(kind)) if "VARIANT" in kind else VARCHAR) for name, kind in described]
+    columns = [f"{_given_out(f'c{place}', one.type)} AS {quoted_path((one.name,))}" for place, one in enumerate(fields)]
+    names = ", ".join(f"c{place}" for place in range(len(fields)))
+    text = f"SELECT {', '.join(columns)} FROM ({sql}\n) AS __ducklake_rows({names})"  # noqa: S608 - names are quoted
+    return _marked(connection.execute(text).to_arrow_reader(), fields)
+
+
+def _shape(kind: Any) -> DataType:
+    """Where the variants of a type of DuckDB are; what holds none is a text."""
+    if "VARIANT" not in str(kind):
+        return VARCHAR
+    match kind.id:
+        case "list":
+            return ListType(element=Field(name="element", type=_shape(kind.children[0][1])))
+        case "map":
+            key, value = (Field(name=name, type=_shape(child)) for name, child in kind.children)
+            return MapType(key=key, value=value)
+        case "struct":
+            return StructType(fields=tuple(Field(name=name, type=_shape(child)) for name, child in kind.children))
+        case "variant":
+            return VARIANT
+        case _:
+            return VARCHAR
+
+
+def _marked(reader: pa.RecordBatchReader, fields: Sequence[Field]) -> pa.RecordBatchReader:
+    """The rows with their variants marked as such; those that are columns of their own are in the form of scans."""
+    schema = pa.schema([_marked_field(own, field) for own, field in zip(reader.schema, fields, strict=True)])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in reader:
+            pairs = zip(batch.columns, fields, strict=True)
+            columns = [cast_leaf(column, VARIANT, physical=False) if field.type == VARIANT else column for column, field in pairs]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _marked_field(own: pa.Field, field: Field) -> pa.Field:
+    if field.type == VARIANT:
+        return to_arrow_field(Field(name=own.name, type=VARIANT))
+    return own.with_type(_marked_type(own.type, field.type))
+
+
+def _marked_type(arrow: Any, data_type: DataType) -> Any:
+    match data_type:
+        case ListType(element=element):
+            return pa.list_(_marked_child(arrow.value_field, element))
+        case MapType(key=key, value=value):
+            return pa.map_(_marked_child(arrow.key_field, key), _marked_child(arrow.item_field, value))
+        case StructType(fields=fields):
+            return pa.struct([_marked_child(arrow.field(place), one) for place, one in enumerate(fields)])
+        case _:
+            return arrow
+
+
+def _marked_child(own: pa.Field, field: Field) -> pa.Field:
+    if field.type == VARIANT:
+        return own.with_metadata(to_arrow_field(Field(name=own.name, type=VARIANT)).metadata)
+    return own.with_type(_marked_type(own.type, field.type))

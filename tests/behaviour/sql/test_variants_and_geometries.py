@@ -1,0 +1,157 @@
+"""lake.sql over variants and geometries in process: what DuckDB gives over the lake itself, and what statements write of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import duckdb
+import pytest
+from duckdb_extensions import import_extension
+
+from ducklake_core import DuckLake
+from ducklake_core.engines.arrow import geometry_filter
+from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.sql.query import Query
+from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+
+OracleFactory = Callable[..., AbstractContextManager[Oracle]]
+ROWS = """
+    (1, 5::VARIANT, 'POINT(1 2)'), (2, {'a': 1, 'b': [DATE '2020-01-01', NULL]}::VARIANT, NULL), (3, NULL, 'LINESTRING(0 0, 5 5)'),
+    (4, 'text'::VARIANT, 'POLYGON((0 0, 4 0, 4 4, 0 4, 0 0))'), (5, {'a': 1.50::DECIMAL(4, 2)}::VARIANT, 'POINT EMPTY'),
+    (6, TIMESTAMP_NS '2020-01-01 00:00:00.123456789'::VARIANT, 'POINT(4 4)'), (7, 0.5::DOUBLE::VARIANT, 'POINT(3 1)')
+"""
+NESTED = "SELECT i, [v, NULL] AS l, {'x y': v, 'n': i} AS s, map {'k': v} AS m, [{'v': [v]}] AS deep FROM t"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DuckLake, Oracle]]:
+    address = sqlite_lake(tmp_path_factory.mktemp("variants"))
+    with attached(address) as duck:
+        duck.run("CREATE TABLE t (i INTEGER, v VARIANT, g GEOMETRY)", f"INSERT INTO t VALUES {ROWS}")
+        duck.run("CREATE VIEW w AS SELECT i, v.a AS a FROM t", "CREATE MACRO kind(v) AS variant_typeof(v)")
+        lake = DuckLake.connect(address.url)
+        yield lake, duck
+        lake.close()
+
+
+def shown(columns: list[str]) -> str:
+    return ", ".join(f'CAST("{name}" AS VARCHAR)' for name in columns)
+
+
+QUERIES = [
+    "SELECT v.a::VARCHAR AS x, variant_typeof(v) AS k, i FROM t ORDER BY i",
+    "SELECT kind(v) AS k, count(*) AS n FROM t GROUP BY ALL ORDER BY ALL",
+    "SELECT w.i, CAST(a AS DOUBLE) AS a FROM w JOIN t USING (i) WHERE a IS NOT NULL ORDER BY 1",
+    "SELECT a.i, b.i AS j FROM t AS a JOIN t AS b USING (v) ORDER BY ALL",
+    "SELECT i, st_astext(g) AS g FROM t WHERE g && 'POLYGON((0 0, 0 3, 3 3, 3 0, 0 0))'::GEOMETRY AND i + 0 > 0 ORDER BY i",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_answers(made: tuple[DuckLake, Oracle], query: str) -> None:
+    lake, duck = made
+    found = lake.sql(query)
+    assert isinstance(found, Query)
+    assert [tuple(row.values()) for row in found.to_arrow().to_pylist()] == duck.rows(query.replace("kind(v)", "variant_typeof(v)"))
+
+
+def test_variants_are_given_as_scans_give_them(made: tuple[DuckLake, Oracle]) -> None:
+    lake, _ = made
+    found = lake.sql("SELECT i, v FROM t WHERE i + 0 > 0 ORDER BY i").to_arrow()  # type: ignore[union-attr]
+    scanned = lake.table("t").scan(columns=["i", "v"]).to_arrow()
+    assert found.schema.field("v").equals(scanned.schema.field("v").remove_metadata().with_metadata(found.schema.field("v").metadata))
+    assert found.schema.field("v").metadata[b"ARROW:extension:name"] == b"arrow.parquet.variant"
+    assert found.column("v").to_pylist() == scanned.column("v").to_pylist()
+    for statement in ("DESCRIBE t", "SUMMARIZE t"):
+        assert lake.sql(statement).to_arrow().num_rows == 3  # type: ignore[union-attr]
+
+
+def test_statements_write_them(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    with oracle(sqlite_address) as duck:
+        duck.run("CREATE TABLE t (i INTEGER, v VARIANT, g GEOMETRY)", f"INSERT INTO t VALUES {ROWS}")
+        lake.sql("CREATE TABLE u AS SELECT i, v, v.a AS a, g FROM t")
+        lake.sql(f"CREATE TABLE nested AS {NESTED}")
+        lake.sql("INSERT INTO u VALUES (10, [1, 2], 7, 'POINT(9 9)'), (11, NULL, {'k': DATE '2021-01-01'}, NULL)")
+        lake.sql("INSERT INTO u (i, v) SELECT i + 20, v FROM u WHERE i < 3")
+        lake.sql("MERGE INTO u USING (SELECT 1 AS i, 'merged'::VARIANT AS v) AS n ON u.i = n.i WHEN MATCHED THEN UPDATE SET v = n.v")
+        expected = duckdb.connect()
+        expected.execute("CREATE TABLE t (i INTEGER, v VARIANT, g GEOMETRY)").execute(f"INSERT INTO t VALUES {ROWS}")
+        expected.execute("CREATE TABLE u AS SELECT i, v, v.a AS a, g FROM t").execute(f"CREATE TABLE nested AS {NESTED}")
+        expected.execute("INSERT INTO u VALUES (10, [1, 2]::VARIANT, 7, 'POINT(9 9)'), (11, NULL, {'k': DATE '2021-01-01'}, NULL)")
+        expected.execute("INSERT INTO u (i, v) SELECT i + 20, v FROM u WHERE i < 3")
+        expected.execute("UPDATE u SET v = 'merged' WHERE i = 1")
+        for table, columns in (("u", ["i", "v", "a"]), ("nested", ["i", "l", "s", "m", "deep"])):
+            query = f"SELECT {shown(columns)} FROM {table} ORDER BY i"
+            assert duck.rows(query) == expected.execute(query).fetchall()
+        kinds = "SELECT i, variant_typeof(v), st_astext(g) FROM u ORDER BY i"
+        assert duck.rows(kinds) == expected.execute(kinds).fetchall()
+
+
+BOX = "'POLYGON((1 1, 5 1, 5 5, 1 5, 1 1))'::GEOMETRY"
+RELATIONS = [
+    *(
+        f"{name}(g, {BOX})"
+        for name in ("st_intersects", "st_within", "st_coveredby", "st_touches", "st_overlaps", "st_crosses", "st_covers")
+    ),
+    *(f"{name}({BOX}, g)" for name in ("st_contains", "st_intersects", "st_overlaps", "st_within", "st_covers")),
+    "st_contains(g, st_geomfromtext('POINT(2 2)'))",
+    "st_equals(g, 'POINT(4 4)'::GEOMETRY)",
+    "st_equals(g, 'POINT EMPTY'::GEOMETRY)",
+    "st_intersects(g, 'POINT EMPTY'::GEOMETRY)",
+    "st_intersects(g, st_makeenvelope(3, 1, 4, 4))",
+    f"NOT st_intersects(g, {BOX})",
+    f"st_intersects(g, {BOX}) AND i > 3 OR st_within(g, st_makeenvelope(0, 0, 2, 2))",
+]
+
+
+@pytest.fixture(scope="module")
+def spatial() -> duckdb.DuckDBPyConnection:
+    """DuckDB with its spatial extension, and the rows."""
+    own = duckdb.connect()
+    import_extension("spatial", con=own)
+    own.execute("LOAD spatial").execute("CREATE TABLE t (i INTEGER, v VARIANT, g GEOMETRY)").execute(f"INSERT INTO t VALUES {ROWS}")
+    return own
+
+
+@pytest.mark.parametrize("where", RELATIONS)
+def test_relations_are_those_of_duckdb(made: tuple[DuckLake, Oracle], spatial: duckdb.DuckDBPyConnection, where: str) -> None:
+    lake, _ = made
+    expected = spatial.execute(f"SELECT i FROM t WHERE {where} ORDER BY i").fetchall()
+    table = "(SELECT i, g FROM t WHERE i + random() > 0)"
+    for query in (f"SELECT i FROM t WHERE {where} ORDER BY i", f"SELECT i FROM {table} WHERE {where} ORDER BY i"):
+        assert [tuple(row.values()) for row in lake.sql(query).to_arrow().to_pylist()] == expected  # type: ignore[union-attr]
+    if "EMPTY" not in where or "equals" not in where:
+        found = lake.table("t").scan(columns=["i"], where=where).to_arrow()
+        assert sorted(found.column("i").to_pylist()) == [i for (i,) in expected]
+
+
+def test_relations_between_columns_in_queries(made: tuple[DuckLake, Oracle], spatial: duckdb.DuckDBPyConnection) -> None:
+    query = "SELECT a.i, b.i AS j FROM t AS a JOIN t AS b ON st_intersects(a.g, b.g) ORDER BY ALL"
+    found = made[0].sql(query).to_arrow().to_pylist()  # type: ignore[union-attr]
+    assert [tuple(row.values()) for row in found] == spatial.execute(query).fetchall()
+
+
+def test_relations_choose_rows_to_delete(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.sql("CREATE TABLE t AS SELECT range AS i, ('POINT(' || range || ' 0)')::GEOMETRY AS g FROM range(10)")
+    lake.table("t").delete(where="st_within(g, st_makeenvelope(2.5, -1, 7.5, 1))")
+    assert lake.table("t").scan().to_arrow().column("i").to_pylist() == [0, 1, 2, 8, 9]
+
+
+def test_without_shapely(made: tuple[DuckLake, Oracle], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(geometry_filter, "import_module", missing)
+    where = f"st_intersects(g, {BOX})"
+    with pytest.raises(UnsupportedFeatureError, match=r"pip install 'ducklake-dagster\[spatial\]'"):
+        made[0].table("t").scan(where=where).to_arrow()
+    with pytest.raises(UnsupportedFeatureError, match="shapely"):
+        made[0].sql(f"SELECT count(*) FROM t WHERE {where}").to_arrow()  # type: ignore[union-attr]
+
+
+def test_constants_that_are_no_geometries(made: tuple[DuckLake, Oracle]) -> None:
+    with pytest.raises(UsageError, match="no geometry in well-known text"):
+        made[0].table("t").scan(where="st_intersects(g, 'POLYGON((0 0, 1 1))'::GEOMETRY)").to_arrow()

@@ -1,0 +1,42 @@
+"""docs/verdicts.md says what works on which table, and is true."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support import verdicts
+from tests.support.verdicts import CATALOGS, LAYOUTS, TITLES, by_catalog, in_process, places, section, sections
+
+
+def written(name: str) -> str:
+    return sections(verdicts.PAGE.read_text())[TITLES[name]]
+
+
+def test_the_page_names_every_operation_and_layout() -> None:
+    head, *lines = [line for line in written("process").splitlines() if line.startswith("| ")]
+    assert [cell.strip() for cell in head.strip("|").split("|")[1:]] == list(LAYOUTS)
+    assert [line.split("|")[1].strip() for line in lines] == list(verdicts.IN_PROCESS)
+
+
+@pytest.mark.takes_seconds
+@pytest.mark.parametrize("operation", ["scan under a condition", "merge", "add_data_files", "rewrite_data_files"])
+def test_some_operations(operation: str, tmp_path: Path) -> None:
+    found = in_process(places(tmp_path), [operation])[operation]
+    (line,) = (line for line in written("process").splitlines() if line.startswith(f"| {operation} |"))
+    cells = [cell.strip() for cell in line.strip("|").split("|")[1:]]
+    assert [cell == verdicts.YES for cell in cells] == [verdict == verdicts.YES for verdict in found]
+
+
+@pytest.mark.slow
+def test_every_operation_on_every_layout(tmp_path: Path) -> None:
+    assert section(TITLES["process"], in_process(places(tmp_path)), list(LAYOUTS)) == written("process")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_operation_on_every_catalog(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        assert section(TITLES["catalogs"], by_catalog(tmp_path, stack), list(CATALOGS)) == written("catalogs")
