@@ -207,6 +207,9 @@ class FileReader:
                 rest = batch.filter(pa.array(_mask_of(found.positions - position, batch.num_rows)))
             known = {**found.held, **dict(zip(self._decoded.rest, rest.columns, strict=True))}
             yield self._output(FoundRows(found.positions, known))
+            if ahead.is_done:
+                # What is left of the row group has no wanted rows, and is not decoded.
+                return
 
     def _decode(
         self, parquet: pq.ParquetFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool
