@@ -6,18 +6,18 @@ every row inside the file; a rewrite does not, and is known by the changes of it
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select
 
 from ducklake_core.catalog.inlined.rows import ChosenInlined, inlined_rows
 from ducklake_core.catalog.reading.file_queries import is_in
 from ducklake_core.catalog.reading.file_rows import Streams, data_file_of, delete_file_of
+from ducklake_core.catalog.reading.last_change import snapshots_that_move
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
 from ducklake_core.errors import CatalogCorruptError, NotFoundError, UsageError
 from ducklake_core.format.changes import Changes, parse_changes
@@ -35,23 +35,16 @@ class FeedRange:
     Attributes:
         rewrites: Those of them that only moved rows of the table to other files.
         next_file_id: Files with ids below this one were made before ``start``; 0 when that is unknown.
-        next_file_ids: (snapshot, next file id) of every snapshot of the range, ascending.
     """
 
     start: int
     end: int
     rewrites: frozenset[int] = frozenset()
     next_file_id: int = 0
-    next_file_ids: tuple[tuple[int, int], ...] = ()
 
     def holds(self, snapshot_id: int | None) -> bool:
         """Whether changes of that snapshot belong to the feed."""
         return snapshot_id is not None and self.start <= snapshot_id <= self.end and snapshot_id not in self.rewrites
-
-    def made_by(self, file_id: int) -> int:
-        """The latest snapshot that can have made a file."""
-        place = bisect_right(self.next_file_ids, file_id, key=lambda pair: pair[1])
-        return self.next_file_ids[place][0] if place < len(self.next_file_ids) else self.end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +80,10 @@ def resolve_start(reader: CatalogReader, start: Bound) -> int:
         raise UsageError(f"the time {start.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
     snapshot = reader.catalog["snapshot"]
     # Times are compared here: where they are text, the database would compare letters.
-    times = reader.connection.execute(select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id)).all()
-    found = next((row.snapshot_id for row in times if row.snapshot_time >= start), None)
-    return int(times[-1].snapshot_id + 1 if found is None else found)
+    times = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id)
+    with reader.connection.execute(times, execution_options={"yield_per": 1000}) as rows:
+        found = next((row.snapshot_id for row in rows if row.snapshot_time >= start), None)
+    return int(reader.latest_snapshot().id + 1 if found is None else found)
 
 
 def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deletions: bool) -> FeedRange:
@@ -108,26 +102,42 @@ def feed_range(reader: CatalogReader, table: TableState, start: Bound, *, deleti
     if first > end:
         return FeedRange(start=first, end=end)
     created = created_snapshot(reader, table.id)
-    history = reader.snapshots(after=first - 2, until=end)
-    if not history or history[-1].id != end:
+    edges = {found.id: found for found in _edges(reader, first, end)}
+    before, earliest = edges.get(first - 1), edges.get(first)
+    if earliest is None or end not in edges:
         raise expired_since(table)
-    check_same_snapshot(table, history[-1].time)
-    before = history.pop(0) if history[0].id < first else None
-    if isinstance(start, datetime) and history[0].time > start and first > created and before is None:
+    check_same_snapshot(table, edges[end].time)
+    if isinstance(start, datetime) and earliest.time > start and first > created and before is None:
         raise _expired(table, f"the snapshots between {start.astimezone(UTC).isoformat()} and snapshot {first}", first)
-    missing = next((two.id for one, two in pairwise(history) if two.id > one.id + 1 and two.id > created), None)
+    missing = _missing(reader, max(first, created), end)
     if missing is not None:
         raise _expired(table, f"snapshot {missing - 1}", missing)
-    if deletions and before is None and first > created and _may_end_files(history[0], table.id):
+    if deletions and before is None and first > created and _may_end_files(earliest, table.id):
         # A file that ends at the first snapshot was needed by the one before it, and went with it.
         raise _expired(table, f"snapshot {first - 1}, which tells what snapshot {first} deleted,", first + 1)
+    moving = snapshots_that_move(reader, table.id, first, end)
     return FeedRange(
         start=first,
         end=end,
-        rewrites=frozenset(found.id for found in history if _only_moves(parse_changes(found.changes), table.id)),
+        rewrites=frozenset(found.id for found in moving if _only_moves(parse_changes(found.changes), table.id)),
         next_file_id=before.next_file_id if before else 0,
-        next_file_ids=tuple((found.id, found.next_file_id) for found in history),
     )
+
+
+def _edges(reader: CatalogReader, first: int, end: int) -> list[Snapshot]:
+    """The snapshot before a range, its first and its last one, as far as they are there."""
+    query = reader.snapshot_query().where(reader.catalog["snapshot"].c.snapshot_id.in_((first - 1, first, end)))
+    return [reader.snapshot_of(row) for row in reader.connection.execute(query)]
+
+
+def _missing(reader: CatalogReader, first: int, end: int) -> int | None:
+    """The snapshot after the first gap among those of a range that ends with one; None when all are there."""
+    number = reader.catalog["snapshot"].c.snapshot_id
+    within = number.between(first, end)
+    if reader.connection.execute(select(func.count()).where(within)).scalar_one() == max(end - first + 1, 0):
+        return None
+    ids = [first - 1, *reader.connection.execute(select(number).where(within).order_by(number)).scalars()]
+    return next((two for one, two in pairwise(ids) if two > one + 1), None)
 
 
 def created_snapshot(reader: CatalogReader, table_id: int) -> int:
@@ -185,7 +195,9 @@ def deleted_files(reader: CatalogReader, table: TableState, covered: FeedRange) 
 
 
 def _file_deletes(row: Any, table: TableState, streams: Streams, covered: FeedRange, encrypted: bool) -> FileDeletes | None:
-    delete_files = tuple(delete_file_of(found, table, encrypted) for found in streams.take("deletes", row.data_file_id))
+    rows = list(streams.take("deletes", row.data_file_id))
+    delete_files = tuple(delete_file_of(found, table, encrypted) for found in rows)
+    made_by = {found.delete_file_id: covered.end if found.made_by is None else found.made_by for found in rows}
     inlined = tuple((found.row_id, found.begin_snapshot) for found in streams.take("inlined_deletes", row.data_file_id))
     if not all(isinstance(number, int) for pair in inlined for number in pair):
         raise CatalogCorruptError(
@@ -196,7 +208,7 @@ def _file_deletes(row: Any, table: TableState, streams: Streams, covered: FeedRa
     ended = row.end_snapshot if covered.holds(row.end_snapshot) else None
     spans = {(snapshot, snapshot) for snapshot in (ended, *(snapshot for _, snapshot in inlined)) if covered.holds(snapshot)}
     for one in delete_files:
-        last = one.partial_max if one.partial_max is not None else covered.made_by(one.id)
+        last = one.partial_max if one.partial_max is not None else made_by[one.id]
         if last >= covered.start:
             spans.add((max(one.begin_snapshot, covered.start), min(last, covered.end)))
     if not spans:
@@ -229,8 +241,12 @@ class _DeleteQueries:
         return select(deletes.c.data_file_id).where(mine, in_range)
 
     def delete_files(self, files: list[int]) -> Select[Any]:
-        deletes = self.reader.catalog["delete_file"]
-        query = select(deletes).where(
+        """Delete files with ``made_by``, the latest snapshot of the range that can have made one that does not say."""
+        deletes, snapshot = self.reader.catalog["delete_file"], self.reader.catalog["snapshot"]
+        # None was made before the first snapshot whose deletes it holds, so that few snapshots are looked at.
+        later = and_(self._within(snapshot.c.snapshot_id), snapshot.c.snapshot_id >= deletes.c.begin_snapshot)
+        made_by = select(func.min(snapshot.c.snapshot_id)).where(later, snapshot.c.next_file_id > deletes.c.delete_file_id)
+        query = select(deletes, case((deletes.c.partial_max.is_(None), made_by.scalar_subquery())).label("made_by")).where(
             deletes.c.table_id == self.table.id,
             deletes.c.begin_snapshot <= self.covered.end,
             is_in(deletes.c.data_file_id, files),

@@ -66,6 +66,8 @@ class ReadFeatures:
         may_hold_nan: Ids of the leaves to read that may hold NaN in some file.
         obstacle: Why Spark's own reader can read these columns of no file.
         changed: The last snapshot that changed one of them.
+        known: What :func:`native_obstacle` has found out about files of one age.
+        places: What it has found out about directories: whether Spark would expand one, and whether it is remote.
     """
 
     schema: Schema
@@ -74,6 +76,8 @@ class ReadFeatures:
     may_hold_nan: frozenset[int] = frozenset()
     obstacle: str | None = field(init=False)
     changed: int = field(init=False)
+    known: dict[tuple[int, bool], str | None] = field(init=False, default_factory=dict, repr=False, compare=False)
+    places: dict[str, tuple[bool, str | None]] = field(init=False, default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "obstacle", next((o for o in map(_column_obstacle, self.schema) if o is not None), None))
@@ -115,6 +119,8 @@ def trusts_bounds(file: DataFile, statistics: Mapping[int, ColumnStatistics], fe
     It finds them by the present names of columns, although it reads the columns themselves by their ids; and they leave NaN out,
     which is above all numbers.
     """
+    if not features.may_hold_nan and not features.misnamed:
+        return True
     for column_id in features.may_hold_nan:
         if column_id not in statistics or statistics[column_id].contains_nan is not False:
             return False
@@ -135,17 +141,25 @@ def native_obstacle(file: DataFile, features: ReadFeatures, snapshot_filter: int
         return "only the catalog may know which of the file's rows are of which snapshot"
     if snapshot_filter is not None:
         return "the file holds rows of later snapshots"
-    name = file.path.rsplit("/", 1)[-1]
-    if _GLOB.search(file.path) or name.startswith(_HIDDEN):
+    directory, _, name = file.path.rpartition("/")
+    place = features.places.get(directory)
+    if place is None:
+        place = features.places[directory] = (_GLOB.search(directory) is not None, None if _LOCAL.match(f"{directory}/") else REMOTE)
+    is_glob, remote = place
+    has_own_name = paths.has_own_name(name)
+    if is_glob or (not has_own_name and (_GLOB.search(name) or name.startswith(_HIDDEN))):
         return "Spark would expand or skip the file's path"
-    if not (file.path_is_relative and paths.has_own_name(file.path)):
+    if not (file.path_is_relative and has_own_name):
         return "the file has no name of a lake's own, so it may lack field ids or hold other types"
-    remote = None if _LOCAL.match(file.path) else REMOTE
     if features.obstacle is not None:
         return features.obstacle
     if file.row_id_start is not None and file.begin_snapshot > features.changed:
         return remote
-    return next((o for column in features.schema if (o := _change_obstacle(column, file, features)) is not None), remote)
+    age = (file.begin_snapshot, file.row_id_start is None)
+    if age not in features.known:
+        found = (_change_obstacle(column, file, features) for column in features.schema)
+        features.known[age] = next((obstacle for obstacle in found if obstacle is not None), None)
+    return features.known[age] or remote
 
 
 def deleted_bytes(file: DataFile) -> int:

@@ -1,7 +1,8 @@
-"""Everyday calls beside ducklakepy, a DuckLake in Python by others, in process on lakes in SQLite that DuckDB made.
+"""Everyday calls beside other libraries in process: ducklakepy and DuckDB on a lake that DuckDB made in SQLite, others on their formats.
 
-Run with ``python -m tests.benchmarks.bench_peers``; needs ducklakepy. Processor seconds of all threads count, the least of several rounds;
-a cold process is one that imports, opens the lake and reads, measured with all of that.
+Run with ``python -m tests.benchmarks.bench_peers``; needs ducklakepy, and takes deltalake and pyiceberg where they are installed.
+Processor seconds of all threads count, the least of several rounds; a cold process is one that imports, opens the lake and reads,
+measured with all of that.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import sqlalchemy as sa
+from rich.console import Console
+from rich.table import Table
 
 from ducklake_core import DuckLake
 from tests.benchmarks.bench_selective import processor_time
-from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))
 FILES = int(os.environ.get("BENCH_FILES", "10000"))
+OURS = "ducklake_core"
+NAMES = (OURS, "ducklakepy", "DuckDB", "delta-rs", "pyiceberg")
 
 
 def theirs(address: LakeAddress) -> Any:
@@ -59,18 +66,74 @@ def make(address: LakeAddress) -> None:
     engine.dispose()
 
 
-def contenders(address: LakeAddress) -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
-    """Each call as both would write it: ours, theirs."""
+def contenders(address: LakeAddress, duck: Oracle, folder: Path) -> dict[str, dict[str, Callable[[], object]]]:
+    """Each call as each of them would write it; a peer that has no such call is left out."""
     lake, catalog = DuckLake.connect(address.url), theirs(address)
-    return {
-        "open a table, warm": (lambda: lake.table("t"), lambda: catalog.load_table("main.t")),
-        "count after deletes": (lambda: lake.table("t").scan().count(), lambda: catalog.load_table("main.t").scan().count()),
-        f"read {ROWS:,} changed rows": (lambda: lake.table("t").scan().to_arrow(), lambda: catalog.load_table("main.t").to_arrow()),
-        f"plan {FILES:,} files, all kept": (
-            lambda: lake.table("many").scan().plan(),
-            lambda: list(catalog.load_table("main.many").scan().plan_files()),
-        ),
+    rows = f"read {ROWS:,} changed rows"
+    calls: dict[str, dict[str, Callable[[], object]]] = {
+        "open a table, warm": {OURS: lambda: lake.table("t"), "ducklakepy": lambda: catalog.load_table("main.t")},
+        "count after deletes": {
+            OURS: lambda: lake.table("t").scan().count(),
+            "ducklakepy": lambda: catalog.load_table("main.t").scan().count(),
+            "DuckDB": lambda: duck.value("SELECT count(*) FROM t"),
+        },
+        rows: {
+            OURS: lambda: lake.table("t").scan().to_arrow(),
+            "ducklakepy": lambda: catalog.load_table("main.t").to_arrow(),
+            "DuckDB": lambda: duck.arrow("FROM t"),
+        },
+        f"plan {FILES:,} files, all kept": {
+            OURS: lambda: lake.table("many").scan().plan(),
+            "ducklakepy": lambda: list(catalog.load_table("main.many").scan().plan_files()),
+        },
     }
+    before, changed = _versions_of_rows(lake)
+    for name, reads in other_formats(folder, before, changed).items():
+        for call, read in zip(("open a table, warm", "count after deletes", rows), reads, strict=True):
+            calls[call][name] = read
+    return calls
+
+
+def _versions_of_rows(lake: DuckLake) -> tuple[pa.Table, pa.Table]:
+    """The rows before anything was changed, and those that an update changed."""
+    return lake.table("t", at=1).scan().to_arrow(), lake.table("t").scan(where="k = 8").to_arrow()
+
+
+def other_formats(folder: Path, rows: pa.Table, changed: pa.Table) -> dict[str, tuple[Callable[[], object], ...]]:
+    """The same rows and changes in other table formats, as far as their libraries are installed: opening, counting and reading them."""
+    found: dict[str, tuple[Callable[[], object], ...]] = {}
+    with suppress(ImportError):
+        import deltalake
+
+        place = str(folder / "delta")
+        deltalake.write_deltalake(place, rows)
+        deltalake.DeltaTable(place).delete("k = 7 OR k = 8")
+        deltalake.write_deltalake(place, changed, mode="append")
+
+        def read_delta() -> pa.Table:
+            return pa.table(deltalake.QueryBuilder().register("t", deltalake.DeltaTable(place)).execute("SELECT * FROM t").read_all())
+
+        def count_delta() -> object:
+            return pa.table(
+                deltalake.QueryBuilder().register("t", deltalake.DeltaTable(place)).execute("SELECT count(*) FROM t").read_all()
+            )
+
+        found["delta-rs"] = (lambda: deltalake.DeltaTable(place), count_delta, read_delta)
+    with suppress(ImportError):
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        iceberg = SqlCatalog("peers", uri=f"sqlite:///{folder}/iceberg.sqlite", warehouse=f"file://{folder}/iceberg")
+        iceberg.create_namespace("main")
+        table = iceberg.create_table("main.t", schema=rows.schema)
+        table.append(rows)
+        table.delete("k == 7 or k == 8")
+        table.append(changed.cast(rows.schema))
+        found["pyiceberg"] = (
+            lambda: iceberg.load_table("main.t"),
+            lambda: iceberg.load_table("main.t").scan().count(),
+            lambda: iceberg.load_table("main.t").scan().to_arrow(),
+        )
+    return found
 
 
 def cold(url: str, data_path: str, side: str) -> None:
@@ -88,21 +151,34 @@ def _in_a_cold_process(address: LakeAddress, side: str) -> tuple[int, float]:
 
 
 def run() -> None:
-    """A line for each call."""
+    """One table of all calls and contenders, and a line for each for machines."""
+    table = Table("call, milliseconds of processor time", *NAMES)
     with tempfile.TemporaryDirectory() as folder:
         address = sqlite_lake(Path(folder))
         make(address)
-        for name, (our_call, their_call) in contenders(address).items():
-            our_call(), their_call()
-            _tell(name, processor_time(our_call, 5), processor_time(their_call, 5))
+        found: dict[str, dict[str, float]] = {}
+        with attached(address) as duck:
+            for call, ways in contenders(address, duck, Path(folder)).items():
+                found[call] = least(ways)
         (our_rows, ours), (their_rows, others) = (_in_a_cold_process(address, side) for side in ("ours", "theirs"))
         assert our_rows == their_rows, (our_rows, their_rows)
-        _tell(f"a cold process reads {ROWS:,} changed rows", ours, others)
+        found[f"a cold process reads {ROWS:,} changed rows"] = {OURS: ours, "ducklakepy": others}
+    for call, seconds in found.items():
+        ratio = round(seconds[OURS] / seconds["ducklakepy"], 2)
+        print(json.dumps({"benchmark": "peers", "call": call, **seconds, "ratio to ducklakepy": ratio}), flush=True)
+        table.add_row(call, *(f"{seconds[name] * 1000:.1f}" if name in seconds else "" for name in NAMES))
+    Console(width=140).print(table)
 
 
-def _tell(name: str, ours: float, others: float) -> None:
-    found = {"benchmark": "peers", "call": name, "ours": round(ours, 4), "ducklakepy": round(others, 4), "ratio": round(ours / others, 2)}
-    print(json.dumps(found), flush=True)
+def least(ways: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:
+    """The least processor seconds of each way, taken in turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            taken = processor_time(way, 1)
+            if number:
+                seconds[name].append(taken)
+    return {name: min(values) for name, values in seconds.items()}
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ from ducklake_core.catalog.database.earlier_tables import earlier_tables
 from ducklake_core.catalog.database.failures import Failure, classify, wrapped
 from ducklake_core.catalog.database.file_access import DuckDBAccess, SqliteAccess
 from ducklake_core.catalog.database.mysql_access import MySQLAccess
-from ducklake_core.catalog.database.pipelines import in_pipeline, raw_connection
+from ducklake_core.catalog.database.pipelines import ask_alone, in_pipeline, raw_connection
 from ducklake_core.catalog.database.postgres_access import PostgresAccess
-from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Question, Statements
+from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Question, Statements, known_statement
 from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.versions import Layout, check_same_version, stored_version
@@ -160,6 +160,10 @@ class Database:
                 plain = PlainStatements(connection, self._known_statements)
                 return [plain.ask(*question)() for question in questions]
         with self._reporting_driver(), raw_connection(self._current_engine()) as connection:
+            if len(questions) == 1:
+                name, build, parameters = questions[0]
+                statement = known_statement(self._known_statements, name, build, self._current_engine().dialect)
+                return [ask_alone(connection, statement, parameters)]
             with in_pipeline(connection) as (raw, pipeline):
                 statements = PipelinedStatements(raw, pipeline, self._current_engine().dialect, self._known_statements)
                 raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -268,6 +272,7 @@ class Database:
                 raw.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                 self.writer_queue.take(statements, self.tables.schema, turn)
                 yield statements
+                statements.send()
                 at_commit = True
                 raw.execute("COMMIT")
         except psycopg.Error as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import Engine
+
+from ducklake_core.catalog.database.statements import CompiledStatement
 
 
 @contextmanager
@@ -48,6 +50,23 @@ def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
             raw.close()
         if not raw.closed:
             raw.rollback()
+            raw.autocommit = False
+
+
+def ask_alone(raw: Any, statement: CompiledStatement, parameters: Mapping[str, object]) -> list[Any]:
+    """The rows of one query, without a pipeline and without BEGIN and COMMIT: a statement by itself is a transaction."""
+    import psycopg
+
+    raw.autocommit = True
+    try:
+        cursor = raw.cursor()
+        cursor.execute(statement.text, statement.bound(parameters))
+        return [statement.row_type(*row) for row in cursor.fetchall()]
+    finally:
+        if not raw.closed and raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+            # Somebody interrupted the waiting for the answer.
+            raw.close()
+        if not raw.closed:
             raw.autocommit = False
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -101,20 +102,37 @@ class PipelinedStatements:
         self._known = known
         self._cursor = connection.cursor()
         self._unanswered = True
+        self._changes = Changes()
+        self._has_changed = False
 
     def run(self, name: Hashable, build: Callable[[], Executable], parameters: Parameters | None = None) -> None:
         """See :class:`Statements`."""
         statement = self._compiled(name, build)
+        rows = (parameters or {},) if isinstance(parameters, Mapping) or parameters is None else parameters
+        if name is not None and statement.changes and self._has_changed and self._changes.has_room(len(rows)):
+            if not self._changes.can_take(statement.changes):
+                self.send()
+            self._changes.add(name, statement, rows)
+            return
+        # The first change is what collides with other writers: it goes alone, before any row is locked.
+        self._has_changed = self._has_changed or statement.changes is not None
+        self.send()
         self._unanswered = True
-        if isinstance(parameters, Mapping) or parameters is None:
-            self._cursor.execute(statement.text, statement.bound(parameters or {}))
-        else:
-            for row in parameters:
-                self._cursor.execute(statement.text, statement.bound(row))
+        for row in rows:
+            self._cursor.execute(statement.text, statement.bound(row))
+
+    def send(self) -> None:
+        """Send the changes that wait for others to go with, as one statement."""
+        if self._changes:
+            text, values = self._changes.joined(self._known)
+            self._changes = Changes()
+            self._unanswered = True
+            self._cursor.execute(text, values)
 
     def ask(self, name: Hashable, build: Callable[[], Executable], parameters: Mapping[str, object] | None = None) -> Answer:
         """See :class:`Statements`."""
         statement = self._compiled(name, build)
+        self.send()
         cursor = self._connection.cursor()
         self._unanswered = True
         cursor.execute(statement.text, statement.bound(parameters or {}))
@@ -147,25 +165,33 @@ class PipelinedStatements:
             self._unanswered = False
 
     def _compiled(self, name: Hashable, build: Callable[[], Executable]) -> CompiledStatement:
-        if name is None:
-            return compiled_statement(build(), self._dialect)
-        found: CompiledStatement = _remembered(self._known, name, lambda: compiled_statement(build(), self._dialect))
-        return found
+        return known_statement(self._known, name, build, self._dialect)
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledStatement:
-    """The driver's text of a statement, the values that are part of it, what turns parameters into the driver's values, and its rows."""
+    """The driver's text of a statement, the values that are part of it, what turns parameters into the driver's values, and its rows.
+
+    Attributes:
+        changes: The name of the table whose rows it inserts, updates or deletes; None for any other statement.
+    """
 
     text: str
     constants: Mapping[str, object] = field(default_factory=dict)
     processors: tuple[tuple[str, Callable[[Any], Any] | None], ...] = ()
     row_type: Any = None
+    changes: str | None = None
 
     def bound(self, parameters: Mapping[str, object]) -> dict[str, object]:
         """The driver's parameters."""
         given = {**self.constants, **parameters}
         return {name: given[name] if process is None else process(given[name]) for name, process in self.processors}
+
+
+def known_statement(known: dict[Hashable, Any], name: Hashable, build: Callable[[], Executable], dialect: Dialect) -> CompiledStatement:
+    """A statement as it was compiled before under its name; None is compiled each time."""
+    found: CompiledStatement = _remembered(known, name, lambda: compiled_statement(build(), dialect))
+    return found
 
 
 def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledStatement:
@@ -182,7 +208,70 @@ def compiled_statement(statement: Executable, dialect: Dialect) -> CompiledState
     # The driver would describe the columns anew for every answer.
     selected: Any = getattr(statement, "selected_columns", None)
     row_type = None if selected is None else _row_type(tuple(selected.keys()))
-    return CompiledStatement(compiled.string, dict(compiled.params), tuple(processors), row_type)
+    changes = compiled.statement.table.name if compiled.isinsert or compiled.isupdate or compiled.isdelete else None
+    return CompiledStatement(compiled.string, dict(compiled.params), tuple(processors), row_type, changes)
+
+
+class Changes:
+    """Changes of rows that can go to the server as one statement, since each is of a table of its own::
+
+        WITH s0 AS (UPDATE ...), s1 AS (UPDATE ...) INSERT INTO ...
+
+    All of them see the rows as they were before. A list of parameters stands for as many rows of one table, each another one.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Hashable, CompiledStatement, Sequence[Mapping[str, object]]]] = []
+        self._tables: set[str | None] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many more are few enough to be worth a statement of their own shape."""
+        return 0 < count <= _MOST_TOGETHER
+
+    def can_take(self, table: str) -> bool:
+        """Whether nothing yet changes a table."""
+        return table not in self._tables
+
+    def add(self, name: Hashable, statement: CompiledStatement, rows: Sequence[Mapping[str, object]]) -> None:
+        """Let a statement, by its name, go with the others, for each of some parameters."""
+        self._parts.append((name, statement, rows))
+        self._tables.add(statement.changes)
+
+    def joined(self, known: dict[Hashable, Any]) -> tuple[str, dict[str, object]]:
+        """The text of one statement and its parameters.
+
+        Args:
+            known: Texts that were made before, by what they consist of.
+        """
+        every = [(statement, row) for _, statement, rows in self._parts for row in rows]
+        shape = ("together", *((name, len(rows)) for name, _, rows in self._parts))
+        text = _remembered(known, shape, lambda: _joined([statement.text for statement, _ in every]))
+        values = {
+            f"s{number}_{name}": value for number, (statement, row) in enumerate(every) for name, value in statement.bound(row).items()
+        }
+        return text, values
+
+
+_MOST_TOGETHER = 16
+_PLACE = re.compile(r"%%|%\((.*?)\)s", re.DOTALL)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    *first, last = (_numbered(number, text) for number, text in enumerate(texts))
+    before = ", ".join(f"s{number} AS ({text})" for number, text in enumerate(first))
+    return f"WITH {before} {last}" if before else last
+
+
+def _numbered(number: int, text: str) -> str:
+    """A statement with parameters of names that no other one has.
+
+    >>> _numbered(1, 'UPDATE "a%%(x)s" SET b = %(value_b)s::BIGINT')
+    'UPDATE "a%%(x)s" SET b = %(s1_value_b)s::BIGINT'
+    """
+    return _PLACE.sub(lambda found: found[0] if found[1] is None else f"%(s{number}_{found[1]})s", text)
 
 
 _MOST_KNOWN = 2000

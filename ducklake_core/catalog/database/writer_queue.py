@@ -14,6 +14,7 @@ from sqlalchemy import (
     Double,
     Executable,
     Integer,
+    Select,
     String,
     bindparam,
     case,
@@ -99,14 +100,15 @@ class WriterQueue:
 
         From then on nothing is waited for longer than a moment, and the server ends the session when it hears nothing more.
         """
-        if turn.queued:
-            statements.run("turn", _take, {"patience": _milliseconds(TURN_SECONDS), "key": turn_key(schema)})
         limits = {
             "locks": _milliseconds(LOCK_SECONDS),
             "lease": _milliseconds(LEASE_SECONDS * turn.leases),
             "whole": _milliseconds(LONGEST_TURN_SECONDS * turn.leases),
         }
-        statements.run("lease", _limit, limits)
+        if turn.queued:
+            statements.run("turn", _take, {"patience": _milliseconds(TURN_SECONDS), "key": turn_key(schema), **limits})
+        else:
+            statements.run("lease", _limit, limits)
         if time.monotonic() < self._others_until:
             # From here to COMMIT nobody else can begin a commit that succeeds; they get as much time in which they can.
             statements.run("pause", _pause, {"pause": PAUSE_SECONDS})
@@ -125,11 +127,15 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _take() -> Executable:
-    """Wait for the lock that one writer holds to the end of its transaction, though not for ever."""
-    return select(_set("lock_timeout", "patience"), func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger)))
+    """Wait for the lock that one writer holds to the end of its transaction, though not for ever; then set the limits.
+
+    PostgreSQL computes what is selected from left to right.
+    """
+    lock = func.pg_advisory_xact_lock(bindparam("key", type_=BigInteger))
+    return select(_set("lock_timeout", "patience"), lock, *_limit().selected_columns)
 
 
-def _limit() -> Executable:
+def _limit() -> Select[Any]:
     """Limits of a turn. They are those of this transaction alone, so that it does not matter whose the session is afterwards."""
     has_whole = cast(func.current_setting("server_version_num"), Integer) >= _HAS_TRANSACTION_TIMEOUT
     return select(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Dialect, Select, String, bindparam, cast, func, literal, null, or_, select, union_all
+from sqlalchemy import ColumnElement, CompoundSelect, Dialect, bindparam, func, literal_column, null, or_, select, union_all
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
-from ducklake_core.catalog.reading.option_rows import StoredOptions, options_of, stored_options_query
+from ducklake_core.catalog.reading.holds import is_option
+from ducklake_core.catalog.reading.option_rows import StoredOptions
 from ducklake_core.catalog.reading.snapshot_rows import snapshot_of, snapshot_query
 from ducklake_core.catalog.reading.table_rows import inlined_tables_of
 from ducklake_core.errors import CatalogCorruptError
@@ -52,34 +53,60 @@ def read_current(database: Database, known: int = NOTHING, table_id: int = NOTHI
         CatalogVersionError: The catalog was migrated since it was opened.
     """
     tables, dialect = database.tables, database.dialect
-    history, settings = database.answers(
-        ("newest and known", lambda: _history_query(tables), {"known": known}),
-        ("current settings", lambda: _settings_query(tables, dialect), {"table_id": table_id, "name": inlined_delete_name(table_id)}),
-    )
-    if not history:
+    parameters = {"known": known, "table_id": table_id, "name": inlined_delete_name(table_id)}
+    (rows,) = database.answers(("current", lambda: _query(tables, dialect), parameters))
+    found: dict[str, list[Any]] = {"snapshot": [], "option": [], "inlined": [], "deletes": []}
+    for row in rows:
+        found[row.kind].append(row)
+    if not found["snapshot"]:
         raise CatalogCorruptError("the catalog holds no snapshot")
-    database.check_version(history[-1].version)
+    newest = max(found["snapshot"], key=lambda row: row.snapshot_id)
+    database.check_version(newest.version)
     return Current(
-        snapshot=snapshot_of(history[-1]),
-        known=next((snapshot_of(row) for row in history if row.snapshot_id == known), None),
-        options=options_of(row for row in settings if row.kind == "option"),
-        inlined_tables=inlined_tables_of(((row.key, row.value) for row in settings if row.kind == "inlined"), table_id),
-        has_inlined_deletes=any(row.kind == "deletes" for row in settings),
+        snapshot=snapshot_of(newest),
+        known=next((snapshot_of(row) for row in found["snapshot"] if row.snapshot_id == known), None),
+        options=StoredOptions(tuple(_option(row) for row in found["option"])),
+        inlined_tables=inlined_tables_of(((row.changes_made, _text(row.schema_version)) for row in found["inlined"]), table_id),
+        has_inlined_deletes=bool(found["deletes"]),
     )
 
 
-def _history_query(tables: CatalogTables) -> Select[Any]:
-    number = tables["snapshot"].c.snapshot_id
+def _query(tables: CatalogTables, dialect: Dialect) -> CompoundSelect[Any]:
+    """Rows of several kinds under the columns of a snapshot, each in one of its own type: a statement by itself sees one state.
+
+    ::
+
+        kind       snapshot_id  ...  schema_version  next_file_id  changes_made  author  commit_message  ...
+        snapshot   7                 3               12            inserted...   me      why
+        option                                       scope_id      key           value   scope
+        inlined                      schema_version                table_name
+        deletes                                                    table_name
+    """
+    number, registered, metadata = tables["snapshot"].c.snapshot_id, tables["inlined_data_tables"], tables["metadata"]
     newest = select(func.max(number)).scalar_subquery()
-    return snapshot_query(tables).where(or_(number == newest, number == bindparam("known"))).order_by(number)
+    history = snapshot_query(tables).add_columns(literal_column("'snapshot'").label("kind"))
+    names = history.selected_columns.keys()
 
+    def like_history(kind: str, **cells: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+        given = cells | {"kind": literal_column(f"'{kind}'")}
+        return [given.get(name, null()).label(name) for name in names]
 
-def _settings_query(tables: CatalogTables, dialect: Dialect) -> CompoundSelect[Any]:
-    registered = tables["inlined_data_tables"]
-    return union_all(
-        stored_options_query(tables).add_columns(literal("option").label("kind")),
-        select(registered.c.table_name, cast(registered.c.schema_version, String), null(), null(), literal("inlined")).where(
-            registered.c.table_id == bindparam("table_id")
-        ),
-        existing_query(tables, dialect).add_columns(null(), null(), null(), literal("deletes")),
+    option = like_history(
+        "option", changes_made=metadata.c.key, author=metadata.c.value, commit_message=metadata.c.scope, next_file_id=metadata.c.scope_id
     )
+    inlined = like_history("inlined", changes_made=registered.c.table_name, schema_version=registered.c.schema_version)
+    deletes = existing_query(tables, dialect)
+    return union_all(
+        history.where(or_(number == newest, number == bindparam("known"))),
+        select(*option).where(is_option(metadata)),
+        select(*inlined).where(registered.c.table_id == bindparam("table_id")),
+        deletes.with_only_columns(*like_history("deletes", changes_made=deletes.selected_columns[0])),
+    )
+
+
+def _text(number: object) -> str | None:
+    return None if number is None else str(number)
+
+
+def _option(row: Any) -> tuple[str, str, str | None, int | None]:
+    return row.changes_made.lower(), row.author, row.commit_message, row.next_file_id

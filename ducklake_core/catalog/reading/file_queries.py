@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Select, Table, and_, case, func, literal, or_, select
+from sqlalchemy import BigInteger, ColumnElement, Select, Table, and_, bindparam, case, func, literal, or_, select
 
 from ducklake_core.catalog.database.abilities import abilities_of
 from ducklake_core.catalog.reading.bounds import Bounds, OutOfBounds, any_of, condition_of, excluded
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
 from ducklake_core.catalog.reading.visibility import live_or_unknown
+from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
 
 MOST_IDS = 1000
 """Above this many files a statement names none of them, and reads all rows from the first file on."""
+
+
+Query: TypeAlias = tuple[Select[Any], Mapping[str, object]]
+"""A statement and its parameters."""
 
 
 class FileQueries:
@@ -25,13 +32,26 @@ class FileQueries:
         self._tables = reader.catalog
         self._reader = reader
         self._table = table
-        file = self._tables["data_file"]
         abilities = abilities_of(reader.connection.dialect)
         self._any_cell = abilities.has_untyped_cells
-        self._live = and_(file.c.table_id == table.id, live_or_unknown(file, table.snapshot_id, any_cell=self._any_cell))
+        self._is_plain = predicate is None
+        self._at = {"owner": table.id, "at": table.snapshot_id}
         exclusion = excluded(predicate, abilities) if predicate is not None else None
         self._by_partition = condition_of(exclusion, self._where_partition)
         self._by_statistics = condition_of(exclusion, self._where_statistics)
+
+    @property
+    def _live(self) -> ColumnElement[bool]:
+        """The data file is live; made when a statement is, which is once for most."""
+        file = self._tables["data_file"]
+        return and_(file.c.table_id == bindparam("owner"), self._is_live(file))
+
+    def _is_live(self, source: Table) -> ColumnElement[bool]:
+        return live_or_unknown(source, bindparam("at", type_=BigInteger), any_cell=self._any_cell)
+
+    def _statement(self, name: str, build: Callable[[], Select[Any]]) -> Select[Any]:
+        """A statement of files that no predicate chooses, built once."""
+        return self._tables.statement(f"{name}, {self._any_cell}", build) if self._is_plain else build()
 
     def _kept(self) -> ColumnElement[bool]:
         """Conditions are three-valued: only what is surely excluded goes."""
@@ -44,57 +64,106 @@ class FileQueries:
         Raises:
             NotFoundError: The snapshot was expired.
         """
-        file, snapshot = self._tables["data_file"], self._tables["snapshot"]
-        at = snapshot.c.snapshot_id == self._table.snapshot_id
-        exists = select(func.count()).select_from(snapshot).where(at).scalar_subquery()
-        time = select(func.max(snapshot.c.snapshot_time)).where(at).scalar_subquery()
-        query = select(func.count().label("total"), exists.label("exists"), time.label("time")).select_from(file)
-        row = self._reader.connection.execute(query.where(self._live)).one()
-        if not row.exists:
+
+        def build() -> Select[Any]:
+            file, snapshot = self._tables["data_file"], self._tables["snapshot"]
+            at = snapshot.c.snapshot_id == bindparam("at")
+            exists = select(func.count()).select_from(snapshot).where(at).scalar_subquery()
+            time = select(func.max(snapshot.c.snapshot_time)).where(at).scalar_subquery()
+            count = select(func.count().label("total"), exists.label("exists"), time.label("time"))
+            return count.select_from(file).where(self._live)
+
+        row = self._reader.connection.execute(self._statement("live files", build), self._at).one()
+        self._check_snapshot(row.exists, row.time)
+        return int(row.total)
+
+    def check_snapshot(self) -> None:
+        """As :meth:`total`, without counting.
+
+        Raises:
+            NotFoundError: The snapshot was expired.
+        """
+        snapshot = self._tables["snapshot"]
+
+        def build() -> Select[Any]:
+            return select(snapshot.c.snapshot_time).where(snapshot.c.snapshot_id == bindparam("at"))
+
+        found = self._reader.connection.execute(self._tables.statement("time of", build), {"at": self._at["at"]}).first()
+        self._check_snapshot(found is not None, None if found is None else found.snapshot_time)
+
+    def _check_snapshot(self, exists: bool, time: datetime | None) -> None:
+        if not exists:
             # What only expired snapshots had has left the catalog: what is still live there would look like all of it.
             raise expired_since(self._table)
-        check_same_snapshot(self._table, row.time)
-        return int(row.total)
+        check_same_snapshot(self._table, time)
 
     def excluded_by_partition(self) -> int:
         """How many live files their partition values exclude."""
         if self._by_partition is None:
             return 0
         query = select(func.sum(case((self._by_partition, 1), else_=0))).select_from(self._tables["data_file"]).where(self._live)
-        return int(self._reader.connection.execute(query).scalar() or 0)
+        return int(self._reader.connection.execute(query, self._at).scalar() or 0)
 
-    def files(self) -> Select[Any]:
-        """The rows of live data files that nothing excludes."""
+    def kept(self) -> array[int]:
+        """Ids of the live data files that nothing excludes, ascending.
+
+        Raises:
+            CatalogCorruptError: A file has no number for an id, as cells of SQLite may hold anything.
+        """
+        number = self._tables["data_file"].c.data_file_id
+        rows = self._reader.connection.execute(select(number).where(self._kept()).order_by(number), self._at)
+        try:
+            return array("q", rows.scalars())
+        except TypeError as error:
+            name = self._table.qualified_name
+            raise CatalogCorruptError(f"a data file of table {name} has an id that is no number", table=name) from error
+
+    def files(self, chosen: Sequence[int] | None = None) -> Query:
+        """The rows of live data files, or of some of them by their ids."""
         file = self._tables["data_file"]
-        return select(file).where(self._kept()).order_by(file.c.data_file_id)
 
-    def delete_files(self, files: list[int]) -> Select[Any]:
+        def build() -> Select[Any]:
+            live = self._live if chosen is None else and_(self._live, file.c.data_file_id.in_(bindparam("files", expanding=True)))
+            return select(file).where(live).order_by(file.c.data_file_id)
+
+        if chosen is None:
+            return self._statement("files", build), self._at
+        return self._statement("chosen files", build), {**self._at, "files": chosen}
+
+    def delete_files(self, files: list[int]) -> Query:
         """The live delete files of some data files."""
         deletes = self._tables["delete_file"]
-        query = select(deletes).where(live_or_unknown(deletes, self._table.snapshot_id, any_cell=self._any_cell))
-        return self._of(query.order_by(deletes.c.data_file_id, deletes.c.delete_file_id), deletes, files)
+        few = len(files) <= MOST_IDS
 
-    def partition_values(self, files: list[int]) -> Select[Any]:
+        def build() -> Select[Any]:
+            chosen = deletes.c.data_file_id.in_(bindparam("files", expanding=True)) if few else deletes.c.data_file_id >= bindparam("files")
+            query = select(deletes).where(deletes.c.table_id == bindparam("owner"), self._is_live(deletes), chosen)
+            return query.order_by(deletes.c.data_file_id, deletes.c.delete_file_id)
+
+        name = f"delete files of {'few' if few else 'many'}, {self._any_cell}"
+        return self._tables.statement(name, build), {**self._at, "files": files if few else files[0]}
+
+    def partition_values(self, files: list[int]) -> Query:
         """The partition values of some data files, one row for each key."""
         value = self._tables["file_partition_value"]
         return self._of(select(value).order_by(value.c.data_file_id, value.c.partition_key_index), value, files)
 
-    def statistics(self, files: list[int], columns: frozenset[int]) -> Select[Any]:
+    def statistics(self, files: list[int], columns: frozenset[int]) -> Query:
         """The statistics of some columns in some data files."""
         stats = self._tables["file_column_stats"]
         query = select(stats).where(stats.c.column_id.in_(sorted(columns))).order_by(stats.c.data_file_id)
         return self._of(query, stats, files)
 
-    def inlined_deletes(self, files: list[int]) -> Select[Any]:
+    def inlined_deletes(self, files: list[int]) -> Query:
         """The positions of some data files that the catalog itself hides."""
         source = self._tables.inlined_delete(self._table.id)
         visible = select(source.c.file_id.label("data_file_id"), source.c.row_id).where(
             source.c.begin_snapshot <= self._table.snapshot_id, is_in(source.c.file_id, files)
         )
-        return visible.distinct().order_by(source.c.file_id, source.c.row_id)
+        return visible.distinct().order_by(source.c.file_id, source.c.row_id), {}
 
-    def _of(self, query: Select[Any], source: Table, files: list[int]) -> Select[Any]:
-        return query.where(source.c.table_id == self._table.id, is_in(source.c.data_file_id, files))
+    def _of(self, query: Select[Any], source: Table, files: list[int]) -> Query:
+        return query.where(source.c.table_id == self._table.id, is_in(source.c.data_file_id, files)), {}
 
     def _where_statistics(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
         # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Row, Select
+from sqlalchemy import Connection, CursorResult, Row, Select, Table
 
 from ducklake_core.catalog.database.earlier_tables import PARTIAL_FILE_INFO
 from ducklake_core.errors import CatalogCorruptError
@@ -28,9 +29,9 @@ class StatementRunner:
         self._stack = stack
         self._options = {"yield_per": _ROWS_PER_FETCH} if streaming else {}
 
-    def __call__(self, query: Select[Any]) -> CursorResult[Any]:
+    def __call__(self, query: Select[Any], parameters: Mapping[str, object]) -> CursorResult[Any]:
         """The rows of a statement, valid until the stack is closed."""
-        return self._stack.enter_context(self._connection.execute(query, execution_options=self._options))
+        return self._stack.enter_context(self._connection.execute(query, parameters, execution_options=self._options))
 
 
 class _Grouped:
@@ -40,11 +41,17 @@ class _Grouped:
         self._rows = iter(rows)
         self._next = next(self._rows, None)
 
-    def take(self, file_id: int) -> Iterator[Row[Any]]:
-        while self._next is not None and self._next.data_file_id <= file_id:
-            if self._next.data_file_id == file_id:
-                yield self._next
-            self._next = next(self._rows, None)
+    def take(self, file_id: int) -> Sequence[Row[Any]]:
+        following = self._next
+        if following is None or following.data_file_id > file_id:
+            return ()
+        found: list[Row[Any]] = []
+        while following is not None and following.data_file_id <= file_id:
+            if following.data_file_id == file_id:
+                found.append(following)
+            following = next(self._rows, None)
+        self._next = following
+        return found
 
 
 class Streams:
@@ -53,10 +60,10 @@ class Streams:
     def __init__(self, streams: dict[str, CursorResult[Any]]) -> None:
         self._streams = {name: _Grouped(rows) for name, rows in streams.items()}
 
-    def take(self, name: str, file_id: int) -> Iterator[Row[Any]]:
+    def take(self, name: str, file_id: int) -> Sequence[Row[Any]]:
         """The rows of one kind that belong to a file; files must be asked for by ascending ids."""
         stream = self._streams.get(name)
-        return iter(()) if stream is None else stream.take(file_id)
+        return () if stream is None else stream.take(file_id)
 
 
 class HeldRows:
@@ -68,46 +75,72 @@ class HeldRows:
             for row in of_kind:
                 self._rows.setdefault((name, row.data_file_id), []).append(row)
 
-    def take(self, name: str, file_id: int) -> Iterator[Row[Any]]:
+    def take(self, name: str, file_id: int) -> Sequence[Row[Any]]:
         """The rows of one kind that belong to a file."""
-        return iter(self._rows.get((name, file_id), ()))
+        return self._rows.get((name, file_id), ())
 
 
-def data_file_of(row: Row[Any], table: TableState, streams: Streams | HeldRows, encrypted: bool) -> DataFile:
-    """The value of one row of ``ducklake_data_file``, with what the streams hold for it."""
-    is_relative = row.path_is_relative is not False
-    inlined_deletes = tuple(found.row_id for found in streams.take("inlined_deletes", row.data_file_id))
-    partition_values = tuple((v.partition_key_index, v.partition_value) for v in streams.take("partition_values", row.data_file_id))
-    are_texts = all(value is None or isinstance(value, str) for _, value in partition_values)
-    if not (_is_usable(row) and are_texts and all(isinstance(position, int) for position in inlined_deletes)):
+def data_file_of(row: Row[Any], table: TableState, streams: Streams | HeldRows, encrypted: bool, *, plain: bool = False) -> DataFile:
+    """The value of one row of ``ducklake_data_file``, with what the streams hold for it.
+
+    Args:
+        row: The row.
+        table: The table.
+        streams: What belongs to the file.
+        encrypted: Whether the lake is encrypted.
+        plain: Whether the row surely has none of the columns that only some versions have, so that it need not be asked.
+    """
+    file_id, path, counted, size, ids_from, begin, end, partial_max = _CELLS(row)
+    deletes, inlined = streams.take("deletes", file_id), streams.take("inlined_deletes", file_id)
+    values = streams.take("partition_values", file_id)
+    inlined_deletes = tuple([found.row_id for found in inlined]) if inlined else ()
+    partition_values = tuple([(found.partition_key_index, found.partition_value) for found in values]) if values else ()
+    # Cells of SQLite may hold anything, whatever the column's type is.
+    usable = isinstance(path, str) and path and isinstance(counted, int) and isinstance(begin, int)
+    usable = usable and isinstance(size or 0, int) and isinstance(ids_from or 0, int)
+    usable = usable and isinstance(end or 0, int) and isinstance(partial_max or 0, int)
+    usable = usable and (not values or all(value is None or isinstance(value, str) for _, value in partition_values))
+    if not usable or (inlined and not all(isinstance(position, int) for position in inlined_deletes)):
         raise CatalogCorruptError(
-            f"data file {row.data_file_id} of table {table.qualified_name} has no usable row in the catalog: its path, a count, a "
+            f"data file {file_id} of table {table.qualified_name} has no usable row in the catalog: its path, a count, a "
             "snapshot, a partition value or a deleted position is missing or invalid",
             table=table.qualified_name,
-            data_file_id=row.data_file_id,
+            data_file_id=file_id,
         )
+    is_relative = row.path_is_relative is not False
+    cells: Any = {} if plain else row._mapping  # noqa: SLF001 - its documented name
     return DataFile(
-        id=row.data_file_id,
+        id=file_id,
         table_id=row.table_id,
-        path=paths.join(table.path, row.path, is_relative),
-        relative_path=row.path,
+        path=paths.join(table.path, path, is_relative),
+        relative_path=path,
         path_is_relative=is_relative,
-        record_count=row.record_count,
-        file_size_bytes=row.file_size_bytes or 0,
+        record_count=counted,
+        file_size_bytes=size or 0,
         footer_size=row.footer_size,
-        row_id_start=row.row_id_start,
-        begin_snapshot=row.begin_snapshot,
-        end_snapshot=row.end_snapshot,
+        row_id_start=ids_from,
+        begin_snapshot=begin,
+        end_snapshot=end,
         partition_id=row.partition_id,
         partition_values=partition_values,
         mapping_id=row.mapping_id,
-        partial_max=row.partial_max,
-        encryption_key=_encryption_key(row, encrypted),
-        delete_files=tuple(delete_file_of(found, table, encrypted) for found in streams.take("deletes", row.data_file_id)),
+        partial_max=partial_max,
+        encryption_key=_encryption_key(row, encrypted) if encrypted else None,
+        delete_files=tuple([delete_file_of(found, table, encrypted) for found in deletes]) if deletes else (),
         inlined_deletes=inlined_deletes,
-        row_counts=parse_row_counts(_optional(row, PARTIAL_FILE_INFO)),
-        row_group_count=_count(_optional(row, "row_group_count")) or None,
+        row_counts=parse_row_counts(cells[PARTIAL_FILE_INFO]) if PARTIAL_FILE_INFO in cells else (),
+        row_group_count=(_count(cells["row_group_count"]) or None) if "row_group_count" in cells else None,
     )
+
+
+def has_plain_rows(data_file: Table) -> bool:
+    """Whether rows of the metadata table have none of the columns that only some versions have."""
+    return PARTIAL_FILE_INFO not in data_file.c and "row_group_count" not in data_file.c
+
+
+_CELLS = attrgetter(
+    "data_file_id", "path", "record_count", "file_size_bytes", "row_id_start", "begin_snapshot", "end_snapshot", "partial_max"
+)
 
 
 def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteFile:
@@ -132,13 +165,6 @@ def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteF
         partial_max=row.partial_max,
         encryption_key=_encryption_key(row, encrypted),
     )
-
-
-def _is_usable(row: Row[Any]) -> bool:
-    """Cells of SQLite may hold anything, whatever the column's type is."""
-    optional = (row.end_snapshot, row.file_size_bytes, row.row_id_start, row.partial_max)
-    numbers = (row.record_count, row.begin_snapshot, *(number or 0 for number in optional))
-    return isinstance(row.path, str) and bool(row.path) and all(isinstance(number, int) for number in numbers)
 
 
 def _encryption_key(row: Row[Any], encrypted: bool) -> EncryptionKey | None:

@@ -15,16 +15,25 @@ read side by side and merged, as in the last step of a merge sort, so that no st
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Select
+from sqlalchemy import Row
 
-from ducklake_core.catalog.reading.file_queries import MOST_IDS, FileQueries
-from ducklake_core.catalog.reading.file_rows import StatementRunner, Streams, data_file_of, rows_of_one_row_group, statistics_of
+from ducklake_core.catalog.database.abilities import abilities_of
+from ducklake_core.catalog.reading.file_queries import MOST_IDS, FileQueries, Query
+from ducklake_core.catalog.reading.file_rows import (
+    StatementRunner,
+    Streams,
+    data_file_of,
+    has_plain_rows,
+    rows_of_one_row_group,
+    statistics_of,
+)
 from ducklake_core.catalog.reading.many_tables import ManyTablesReader
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.expressions import pruning
@@ -74,27 +83,50 @@ class DataFiles:
         if isinstance(self._reader, ManyTablesReader) and self._predicate is None and not self._wanted:
             yield from ((file, {}) for file in self._reader.live_files(self._table))
             return
-        queries, by_partition = FileQueries(self._reader, self._table, None), 0
-        total = queries.total()
+        queries, by_partition, chosen = FileQueries(self._reader, self._table, None), 0, None
+        # A file has no cursor on a server to decide about, so that files are counted as they come.
+        is_counted = self._predicate is not None or not abilities_of(self._reader.connection.dialect).is_file
+        total = queries.total() if is_counted else 0
+        if not is_counted:
+            queries.check_snapshot()
         if self._predicate is not None and total > FEW_FILES:
-            queries = FileQueries(self._reader, self._table, self._predicate)
-            by_partition = queries.excluded_by_partition()
+            pruned = FileQueries(self._reader, self._table, self._predicate)
+            by_partition, chosen = pruned.excluded_by_partition(), pruned.kept()
         self.counts = FileCounts(files_total=total, pruned_by_partition=by_partition)
-        kept, one_row_group = 0, rows_of_one_row_group(self._table)
-        with ExitStack() as stack:
-            run = StatementRunner(self._reader.connection, stack, streaming=total >= _STREAM_FROM)
-            rows = iter(run(queries.files()))
-            first = list(islice(rows, MOST_IDS + 1))
-            streams = Streams({name: run(query) for name, query in self._belonging(queries, [row.data_file_id for row in first])})
-            for row in chain(first, rows):
-                kept += 1
-                file = data_file_of(row, self._table, streams, self._reader.info.encrypted)
-                statistics = {found.column_id: statistics_of(found, file, one_row_group) for found in streams.take("statistics", file.id)}
-                if self._keeps(file, statistics):
-                    yield file, {column: found for column, found in statistics.items() if column in self._returned}
-        self.counts.pruned_by_statistics += total - by_partition - kept
+        kept = 0
+        for file, statistics in self._read(queries, chosen, total if is_counted else _STREAM_FROM):
+            kept += 1
+            if self._keeps(file, statistics):
+                yield file, {column: found for column, found in statistics.items() if column in self._returned}
+        if is_counted:
+            self.counts.pruned_by_statistics += total - by_partition - kept
+        else:
+            self.counts.files_total = kept
 
-    def _belonging(self, queries: FileQueries, files: list[int]) -> Iterator[tuple[str, Select[Any]]]:
+    def _read(self, queries: FileQueries, chosen: array[int] | None, most: int) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
+        """The live files, or those of them that were chosen, with the statistics of the wanted columns.
+
+        Args:
+            queries: The statements.
+            chosen: Ids, ascending; None for all files.
+            most: There are no more files than that.
+        """
+        one_row_group, plain = rows_of_one_row_group(self._table), has_plain_rows(self._reader.catalog["data_file"])
+        few = chosen is not None and len(chosen) <= MOST_IDS
+        with ExitStack() as stack:
+            # A server reads with several processes what it answers as a whole, and alone what a cursor asks for.
+            run = StatementRunner(self._reader.connection, stack, streaming=not few and most >= _STREAM_FROM)
+            rows = iter(run(*(queries.files(list(chosen)) if chosen is not None and few else queries.files())))
+            if chosen is not None and not few:
+                rows = _among(rows, chosen)
+            first = list(islice(rows, MOST_IDS + 1))
+            streams = Streams({name: run(*query) for name, query in self._belonging(queries, [row.data_file_id for row in first])})
+            for row in chain(first, rows):
+                file = data_file_of(row, self._table, streams, self._reader.info.encrypted, plain=plain)
+                found = streams.take("statistics", file.id) if self._wanted else ()
+                yield file, {one.column_id: statistics_of(one, file, one_row_group) for one in found} if found else {}
+
+    def _belonging(self, queries: FileQueries, files: list[int]) -> Iterator[tuple[str, Query]]:
         """One statement for each kind of rows that may exist for these files, and for those that follow when they are many."""
         if not files:
             return
@@ -119,6 +151,18 @@ class DataFiles:
         return True
 
 
+def _among(rows: Iterator[Row[Any]], chosen: array[int]) -> Iterator[Row[Any]]:
+    """The rows of some files, both by ascending ids."""
+    place, count = 0, len(chosen)
+    for row in rows:
+        while place < count and chosen[place] < row.data_file_id:
+            place += 1
+        if place == count:
+            return
+        if chosen[place] == row.data_file_id:
+            yield row
+
+
 def _partition_may_match(file: DataFile, table: TableState, predicate: Predicate, found: Sequence[tuple[int, str | None]]) -> bool:
     spec = table.partition_specs.get(file.partition_id) if file.partition_id is not None else None
     if spec is None or sorted(index for index, _ in found) != list(range(len(spec.fields))):
@@ -135,7 +179,7 @@ def may_match(reader: CatalogReader, table: TableState, predicate: Predicate, fi
     wanted = {"statistics": queries.statistics(ids, pruning.columns(predicate))}
     if table.partition_specs:
         wanted["partition_values"] = queries.partition_values(ids)
-    streams = Streams({name: reader.connection.execute(query) for name, query in wanted.items()})
+    streams = Streams({name: reader.connection.execute(*query) for name, query in wanted.items()})
     kept, one_row_group = set(), rows_of_one_row_group(table)
     for file in files:
         statistics = {row.column_id: statistics_of(row, file, one_row_group) for row in streams.take("statistics", file.id)}

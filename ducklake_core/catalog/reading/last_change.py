@@ -10,6 +10,7 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.state import Snapshot, TableState
 
 _ROW_CHANGES = ("inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
+_MOVES = ("rewrite_delete", "merge_adjacent", "compacted_table")
 _BATCH = 100
 
 
@@ -35,6 +36,14 @@ def snapshots_about(reader: CatalogReader, table: TableState) -> list[Snapshot]:
     name = func.lower(changes).contains(func.lower(table.name.replace('"', '""')))
     created = and_(changes.contains("created_table:", autoescape=True), name)
     query = reader.snapshot_query().where(or_(_names(reader, table.id), created)).order_by(reader.catalog["snapshot"].c.snapshot_id)
+    return [reader.snapshot_of(row) for row in reader.connection.execute(query)]
+
+
+def snapshots_that_move(reader: CatalogReader, table_id: int, first: int, last: int) -> list[Snapshot]:
+    """Snapshots of a range that may have moved rows of a table to other files: all that did, and a few that only look so."""
+    number, changes = reader.catalog["snapshot"].c.snapshot_id, func.lower(reader.catalog["snapshot_changes"].c.changes_made)
+    moves = or_(*(changes.contains(kind, autoescape=True) for kind in _MOVES))
+    query = reader.snapshot_query().where(number.between(first, last), changes.contains(str(table_id)), moves)
     return [reader.snapshot_of(row) for row in reader.connection.execute(query)]
 
 

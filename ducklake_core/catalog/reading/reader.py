@@ -359,7 +359,7 @@ def expired_since(table: TableState) -> NotFoundError:
     )
 
 
-def check_same_snapshot(table: TableState, time: datetime) -> None:
+def check_same_snapshot(table: TableState, time: datetime | None) -> None:
     """Refuse a table of another history, whose columns and ids mean nothing in this one.
 
     Args:

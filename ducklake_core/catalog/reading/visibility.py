@@ -12,7 +12,7 @@ def live(source: FromClause, snapshot_id: int) -> ColumnElement[bool]:
     return and_(source.c.begin_snapshot <= snapshot_id, or_(source.c.end_snapshot.is_(None), source.c.end_snapshot > snapshot_id))
 
 
-def live_or_unknown(source: FromClause, snapshot_id: int, *, any_cell: bool) -> ColumnElement[bool]:
+def live_or_unknown(source: FromClause, snapshot_id: int | ColumnElement[int], *, any_cell: bool) -> ColumnElement[bool]:
     """Rows that are visible at a snapshot, and those of which nobody can say it because they begin, or end, at no snapshot.
 
     The latter are in nobody's result otherwise: whoever fetches rows by this has to refuse them.

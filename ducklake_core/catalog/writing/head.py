@@ -170,12 +170,11 @@ def _snapshots(tables: CatalogTables) -> Select[Any]:
 
 def _ask_history(statements: Statements, database: Database, base: int) -> Answer:
     snapshot = database.tables["snapshot"]
-    clock = database.clock()
 
     def build() -> Executable:
         return (
             _snapshots(database.tables)
-            .add_columns(clock.label("now"), stored_version(database.tables).label("version"))
+            .add_columns(database.clock().label("now"), stored_version(database.tables).label("version"))
             .where(snapshot.c.snapshot_id >= bindparam("base"))
         )
 

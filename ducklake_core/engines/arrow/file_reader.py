@@ -48,6 +48,8 @@ _HELD_BYTES = 8 * 1024 * 1024
 """So many bytes of rows that were found in a row group are held before the columns of the second pass are decoded."""
 
 _MOST_READERS = 8
+_NOWHERE = np.int64(-1)
+"""The position of rows whose positions nobody asks for."""
 
 
 def readers_of(path: str) -> int:
@@ -123,6 +125,8 @@ class FileReader:
         self._asked_virtual = needed_virtual(self._predicate)
         self._decoded = self._passes()
         self._output_schema = shape.arrow_schema()
+        by_place = self._predicate is not None or self._decoded.rest or shape.virtual
+        self._needs_positions = bool(by_place) or task.snapshot_filter is not None
 
     def _check_rows_are_known(self) -> None:
         task, where = self._task, printable(self._task.file.path)
@@ -203,6 +207,9 @@ class FileReader:
                 rest = batch.filter(pa.array(_mask_of(found.positions - position, batch.num_rows)))
             known = {**found.held, **dict(zip(self._decoded.rest, rest.columns, strict=True))}
             yield self._output(FoundRows(found.positions, known))
+            if ahead.is_done:
+                # What is left of the row group has no wanted rows, and is not decoded.
+                return
 
     def _decode(
         self, parquet: pq.ParquetFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool
@@ -222,6 +229,10 @@ class FileReader:
 
     def _find(self, batch: pa.RecordBatch, start: int, chosen: ChosenRows) -> FoundRows | None:
         """The rows of a batch that are chosen and satisfy the predicate, None when there are none."""
+        if not self._needs_positions:
+            mask = chosen.mask(start, batch.num_rows)
+            batch = batch if mask is None else batch.filter(pa.array(mask))
+            return FoundRows(np.broadcast_to(_NOWHERE, batch.num_rows), self._by_place(batch)) if batch.num_rows else None
         positions: npt.NDArray[np.int64] = np.arange(start, start + batch.num_rows, dtype=np.int64)
         mask = self._visible(batch, positions, chosen.mask(start, batch.num_rows))
         if mask is not None:

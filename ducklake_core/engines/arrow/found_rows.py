@@ -43,8 +43,14 @@ class FoundAhead:
     def __init__(self, batches: Iterator[tuple[int, FoundRows | None]]) -> None:
         self._batches = batches
         self._reached = -1
+        self._has_ended = False
         self._found_bytes = 0
         self._waiting: deque[FoundRows] = deque()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the first pass has ended, and all that it found was taken."""
+        return self._has_ended and not self._waiting
 
     def look(self, most: int) -> bool:
         """Look for rows until so many bytes of them are held, or all is looked at; False when there are none."""
@@ -73,6 +79,7 @@ class FoundAhead:
                 self._found_bytes += found.bytes
                 self._waiting.append(found)
             return True
+        self._has_ended = True
         return False
 
 
