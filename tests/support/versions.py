@@ -5,15 +5,14 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-import pytest
-
 from ducklake_core import DuckLake
+from ducklake_core.format.versions import DEFAULT_VERSION
 from tests.support import oracle
 
 
 def choose(version: str) -> None:
-    """Let lakes have a version from now on."""
-    if version in oracle.READS:
+    """Let lakes have a version from now on; a DuckDB that does not know it works on them in the form of the one before."""
+    if version == DEFAULT_VERSION.name:
         return
     made = DuckLake.create.__func__  # type: ignore[attr-defined]
 
@@ -22,9 +21,7 @@ def choose(version: str) -> None:
         return made(cls, *arguments, **{"version": version, **named})
 
     DuckLake.create = classmethod(create)  # type: ignore[method-assign, assignment]
-    oracle.on_newer_version = _end
+    if version not in oracle.READS:
+        from tests.support import earlier_form
 
-
-def _end(version: str) -> None:
-    """A test asks DuckDB only after what it has asked of us, and which tests ask is not known before they run: none can be deselected."""
-    pytest.skip(f"the installed DuckDB reads no lake of version {version}; all before this has passed")
+        earlier_form.use()
