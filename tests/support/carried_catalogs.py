@@ -5,7 +5,9 @@ What we write into a DuckDB file is so read by somebody else, and what somebody 
 
 from __future__ import annotations
 
+import atexit
 import re
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -68,7 +70,6 @@ class _Copy:
         held: Rows of each table, as the copy has them.
     """
 
-    folder: tempfile.TemporaryDirectory[str]
     place: LakeAddress
     mark: bytes
     columns: dict[str, list[_Column]]
@@ -87,7 +88,7 @@ def carried(address: LakeAddress) -> Iterator[LakeAddress]:
     give_up_all()
     copy = _last.pop(address.url, None)
     if copy is None or copy.mark != _mark(address):
-        copy = _carry(address)
+        copy = _carry(address, _new_folder())
     place = replace(copy.place, data_path=address.data_path)
     yield place
     after = _tables(place)
@@ -95,8 +96,22 @@ def carried(address: LakeAddress) -> Iterator[LakeAddress]:
         _bring_back(address, place, copy.columns, copy.held, after)
         copy.held, copy.mark = after, _mark(address)
         copy.columns = {name: columns for name, columns in copy.columns.items() if name in after}
+    for former in _last.values():
+        shutil.rmtree(Path(_file(former.place)).parent)
     _last.clear()
     _last[address.url] = copy
+
+
+def _new_folder() -> Path:
+    return Path(tempfile.mkdtemp(dir=_all_copies()))
+
+
+@cache
+def _all_copies() -> str:
+    """Where the copies of this process are, until it ends."""
+    folder = tempfile.mkdtemp(prefix="carried-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _mark(address: LakeAddress) -> bytes:
@@ -106,14 +121,13 @@ def _mark(address: LakeAddress) -> bytes:
     return start + (log.read_bytes() if log.exists() else b"")
 
 
-def _carry(address: LakeAddress) -> _Copy:
-    folder = tempfile.TemporaryDirectory(prefix="carried-")
-    place = file_lake("sqlite", Path(folder.name))
+def _carry(address: LakeAddress, folder: Path) -> _Copy:
+    place = file_lake("sqlite", folder)
     with _opened(address, "READ_ONLY") as file:
         columns = _columns(file)
         held = {name: _held(file, name, columns[name]) for name in columns}
     _fill(place, columns, held)
-    return _Copy(folder=folder, place=place, mark=_mark(address), columns=columns, held=_tables(place))
+    return _Copy(place=place, mark=_mark(address), columns=columns, held=_tables(place))
 
 
 @contextmanager
