@@ -75,6 +75,10 @@ class _Copy:
     columns: dict[str, list[_Column]]
     held: dict[str, Rows]
 
+    def remove(self) -> None:
+        """Nobody asks for it any more."""
+        shutil.rmtree(Path(_file(self.place)).parent)
+
 
 _last: dict[str, _Copy] = {}
 """The catalog that was carried last: most who ask do so again before somebody else has changed it."""
@@ -87,8 +91,10 @@ def carried(address: LakeAddress) -> Iterator[LakeAddress]:
     """The catalog in SQLite for the time of the block. What is changed there is in the DuckDB file afterwards."""
     give_up_all()
     copy = _last.pop(address.url, None)
-    if copy is None or copy.mark != _mark(address):
-        copy = _carry(address, _new_folder())
+    if copy is not None and copy.mark != _mark(address):
+        copy.remove()
+        copy = None
+    copy = copy or _carry(address, _new_folder())
     place = replace(copy.place, data_path=address.data_path)
     yield place
     after = _tables(place)
@@ -97,7 +103,7 @@ def carried(address: LakeAddress) -> Iterator[LakeAddress]:
         copy.held, copy.mark = after, _mark(address)
         copy.columns = {name: columns for name, columns in copy.columns.items() if name in after}
     for former in _last.values():
-        shutil.rmtree(Path(_file(former.place)).parent)
+        former.remove()
     _last.clear()
     _last[address.url] = copy
 
