@@ -94,6 +94,18 @@ def test_the_file_is_free_between_transactions(database: Database, file: Path) -
         assert alone.execute("SELECT count(*) FROM ducklake_snapshot").fetchone() == (2,)
 
 
+def test_an_instance_serves_many_transactions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one takes three times as long as to attach the file."""
+    assert count(database) == 1
+
+    def another(*_: object, **__: object) -> None:
+        raise AssertionError("a second instance")
+
+    monkeypatch.setattr(duckdb, "connect", another)
+    add(database, 1)
+    assert count(database) == 2
+
+
 @pytest.mark.takes_seconds
 def test_a_writer_elsewhere_is_named(database: Database, file: Path) -> None:
     with held(file, "write") as process:
