@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -92,6 +93,15 @@ def test_the_file_is_free_between_transactions(database: Database, file: Path) -
     assert sorted(path.name for path in file.parent.iterdir()) == ["main.ducklake"]
     with duckdb.connect(str(file)) as alone:
         assert alone.execute("SELECT count(*) FROM ducklake_snapshot").fetchone() == (2,)
+
+
+def test_an_interrupted_statement_is_an_interruption(database: Database) -> None:
+    """DuckDB would make an error of its own of it."""
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt), database.read() as connection:
+        timer.start()
+        connection.exec_driver_sql("SELECT sum(range) FROM range(100000000000)")
+    assert count(database) == 1
 
 
 def test_an_instance_serves_many_transactions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
