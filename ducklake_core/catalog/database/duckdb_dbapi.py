@@ -12,7 +12,6 @@ from typing import Any
 
 from ducklake_core.catalog.database.duckdb_file import Lease
 
-
 _INTERRUPTED = "Query interrupted"
 
 

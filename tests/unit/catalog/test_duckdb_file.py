@@ -97,10 +97,14 @@ def test_the_file_is_free_between_transactions(database: Database, file: Path) -
 
 def test_an_interrupted_statement_is_an_interruption(database: Database) -> None:
     """DuckDB would make an error of its own of it."""
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt), database.read() as connection:
-        timer.start()
-        connection.exec_driver_sql("SELECT sum(range) FROM range(100000000000)")
+
+    def ask() -> None:
+        with database.read() as connection:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            connection.exec_driver_sql("SELECT sum(range) FROM range(100000000000)")
+
+    with pytest.raises(KeyboardInterrupt):
+        ask()
     assert count(database) == 1
 
 
