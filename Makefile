@@ -18,7 +18,7 @@ EXTRAS := demo,dev
 # in the order of the folders, whose last ones are quick. (xdist's groups have no effect with pytest 9.2, which keeps node ids elsewhere.)
 PYTEST_FLAGS ?= --numprocesses 2 --dist loadfile --no-loadscope-reorder
 # What `make test-all` runs once more, on lakes of the version that new lakes do not have yet.
-ON_NEXT_VERSION := tests/behaviour tests/dagster tests/unit/commit tests/unit/staging
+ON_NEXT_VERSION := $(addprefix tests/behaviour/,row_changes scan types sql foreign_files)
 # More for pytest, such as --durations=30.
 PYTEST_MORE ?=
 
