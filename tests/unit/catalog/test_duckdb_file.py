@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ import duckdb
 import pytest
 from sqlalchemy import func, insert, select
 
-from ducklake_core.catalog.database import file_access
+from ducklake_core.catalog.database import drivers, file_access
 from ducklake_core.catalog.database.bootstrap import create_catalog, open_catalog
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.new_file import create_file
@@ -247,14 +246,10 @@ def test_creating_is_exclusive(database: Database, tmp_path: Path) -> None:
 
 
 def test_without_the_package_the_extra_is_named(file: Path, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = builtins.__import__
+    def without(name: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {name!r}")
 
-    def without(name: str, *arguments: Any, **options: Any) -> Any:
-        if name == "duckdb":
-            raise ModuleNotFoundError("No module named 'duckdb'")
-        return before(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(drivers, "import_module", without)
     other = Database(parse_catalog_url(f"duckdb:///{file}"))
     with pytest.raises(UnsupportedFeatureError, match=r"ducklake-dagster\[duckdb\]"):
         count(other)
