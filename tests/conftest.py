@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 from ducklake_core.catalog.reading import files
+from ducklake_core.format.versions import DEFAULT_VERSION
 from tests import selection
 from tests.support import durations, versions
 from tests.support.folders import folder_in_memory
@@ -185,7 +186,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--lake-version",
         choices=["1.0", "1.1"],
         default="1.0",
-        help="of the lakes that tests make without saying which; a test in which an installed DuckDB cannot read them ends there",
+        help="of the lakes that tests make without saying which; for a DuckDB that does not know it they get the form of the one before",
     )
     parser.addoption("--durations-report", metavar="FILE", help="write where the time went, as Markdown")
 
@@ -219,16 +220,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     selection.mark_mysql_variants(items)
     selection.mark_repeated_catalogs(items, fast=config.getoption("fast"))
     selection.mark_all_but_some(items)
+    if config.getoption("lake_version") != DEFAULT_VERSION.name:
+        config.hook.pytest_deselected(items=versions.leave_out(items))
     if config.getoption("fast"):
         config.hook.pytest_deselected(items=selection.keep_fast(items))
     if (seed := config.getoption("shuffle")) is not None:
         selection.shuffle_files(items, seed)
 
 
-def pytest_report_header(config: pytest.Config) -> str | None:
-    """Say how to get the same order again."""
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say how to get the same order again, and what is left out."""
     seed = config.getoption("shuffle")
-    return None if seed is None else f"files in the order of --shuffle {seed}"
+    told = [] if seed is None else [f"files in the order of --shuffle {seed}"]
+    if (version := config.getoption("lake_version")) != DEFAULT_VERSION.name:
+        told += [f"not on lakes of {version}: {part} ({reason})" for part, reason in versions.LEFT_OUT.items()]
+    return told
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 from ducklake_core.catalog.inlined.ddl import may_inline
 from ducklake_core.catalog.inlined.encoding import is_readable
 from ducklake_core.format.files.inlined_rows import MOST_BYTES, InlinedRows, inlined_rows_of
-from ducklake_core.format.types.data_types import VARIANT, holds_variants
-from ducklake_core.format.values.variant_encoding import is_readable_variant
+from ducklake_core.format.types.data_types import VARIANT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ducklake_core.engines.arrow.write_state import WriteState
     from ducklake_core.engines.frame import Frame
-    from ducklake_core.format.types.data_types import Field
     from ducklake_core.format.types.schema import Schema
 
 
@@ -61,10 +57,9 @@ def are_usable(rows: InlinedRows, schema: Schema, state: WriteState) -> bool:
     most = state.format_version.inlined_limits.most_row_bytes
     if most is not None and any(sum(map(_most_bytes, row)) > most for row in rows.rows()):
         return False
-    if not all(_can_be_flushed(column, values) for values, column in zip(rows.columns, schema, strict=True)):
-        return False
-    nested = [(values, column.type) for values, column in zip(rows.columns, schema, strict=True) if not column.is_leaf]
-    return all(is_readable(value, kind) for values, kind in nested for value in values)
+    columns = zip(rows.columns, schema, strict=True)
+    doubtful = [(values, column.type) for values, column in columns if column.type == VARIANT or not column.is_leaf]
+    return all(is_readable(value, kind) for values, kind in doubtful for value in values)
 
 
 def _most_bytes(value: object) -> int:
@@ -82,10 +77,3 @@ def _most_bytes(value: object) -> int:
             return 4 * len(str(value))
         case _:
             return 8
-
-
-def _can_be_flushed(column: Field, values: Sequence[object]) -> bool:
-    """Whether DuckDB can write a column to files, as far as variants are concerned: it writes none inside of other values."""
-    if column.type == VARIANT:
-        return all(is_readable_variant(value["metadata"], value["value"]) for value in values if isinstance(value, dict))
-    return not holds_variants(column.type)

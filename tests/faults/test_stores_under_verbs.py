@@ -87,9 +87,10 @@ def test_stores_that_fail(sqlite_address: LakeAddress, verb: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("first", [100, 110, 120, 130])
 @pytest.mark.parametrize("verb", VERBS)
-def test_stores_that_fail_often(lake_address: LakeAddress, verb: str) -> None:
-    _fail_often(lake_address, verb, seeds=range(100, 140))
+def test_stores_that_fail_often(every_lake_address: LakeAddress, verb: str, first: int) -> None:
+    _fail_often(every_lake_address, verb, seeds=range(first, first + 10))
 
 
 def _fail_often(address: LakeAddress, verb: str, seeds: range) -> None:

@@ -83,12 +83,15 @@ def _spoil(lake: Any) -> None:
 
 def shown(lake: Any) -> Shown:
     """What every snapshot that is left shows of every table, row ids included."""
+    from tests.support.lakes import held_open
+
     found: Shown = {}
-    for snapshot in lake.snapshots():
-        for info in lake.tables(at=snapshot.id):
-            table = lake.table(info.table, at=snapshot.id)
-            rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
-            found[snapshot.id, info.table] = Counter(map(repr, rows.to_pylist()))
+    with held_open(lake):
+        for snapshot in lake.snapshots():
+            for info in lake.tables(at=snapshot.id):
+                table = lake.table(info.table, at=snapshot.id)
+                rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
+                found[snapshot.id, info.table] = Counter(map(repr, rows.to_pylist()))
     return found
 
 

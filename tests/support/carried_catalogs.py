@@ -5,7 +5,9 @@ What we write into a DuckDB file is so read by somebody else, and what somebody 
 
 from __future__ import annotations
 
+import atexit
 import re
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,7 +22,7 @@ import pyarrow as pa
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.database.duckdb_file import ALIAS
-from tests.support.oracle import LakeAddress, file_lake, open_file, quoted, sql_type
+from tests.support.oracle import LakeAddress, file_lake, give_up_all, open_file, quoted, sql_type
 
 _INTEGERS = frozenset({'"NULL"', "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"})
 _BYTES = frozenset({"BLOB", "VARIANT"})
@@ -58,19 +60,80 @@ class _Column:
         return f"variant_bytes_to_variant({name})" if self.type == "VARIANT" else f"CAST({name} AS {self.type})"
 
 
+@dataclass(kw_only=True)
+class _Copy:
+    """A catalog in SQLite.
+
+    Attributes:
+        mark: How the DuckDB file looked when both were the same.
+        columns: Of each table, as the DuckDB file has them.
+        held: Rows of each table, as the copy has them.
+    """
+
+    place: LakeAddress
+    mark: bytes
+    columns: dict[str, list[_Column]]
+    held: dict[str, Rows]
+
+    def remove(self) -> None:
+        """Nobody asks for it any more."""
+        shutil.rmtree(Path(_file(self.place)).parent)
+
+
+_last: dict[str, _Copy] = {}
+"""The catalog that was carried last: most who ask do so again before somebody else has changed it."""
+_HEADERS = 3 * 4096
+"""Bytes at the begin of a DuckDB file that every checkpoint changes."""
+
+
 @contextmanager
 def carried(address: LakeAddress) -> Iterator[LakeAddress]:
     """The catalog in SQLite for the time of the block. What is changed there is in the DuckDB file afterwards."""
-    with tempfile.TemporaryDirectory(prefix="carried-") as folder:
-        copy = replace(file_lake("sqlite", Path(folder)), data_path=address.data_path)
-        with _opened(address, "READ_ONLY") as file:
-            columns = _columns(file)
-            before = {name: _held(file, name, columns[name]) for name in columns}
-        _fill(copy, columns, before)
-        yield copy
-        after = _tables(copy)
-        if after != before:
-            _bring_back(address, copy, columns, before, after)
+    give_up_all()
+    copy = _last.pop(address.url, None)
+    if copy is not None and copy.mark != _mark(address):
+        copy.remove()
+        copy = None
+    copy = copy or _carry(address, _new_folder())
+    place = replace(copy.place, data_path=address.data_path)
+    yield place
+    after = _tables(place)
+    if after != copy.held:
+        _bring_back(address, place, copy.columns, copy.held, after)
+        copy.held, copy.mark = after, _mark(address)
+        copy.columns = {name: columns for name, columns in copy.columns.items() if name in after}
+    for former in _last.values():
+        former.remove()
+    _last.clear()
+    _last[address.url] = copy
+
+
+def _new_folder() -> Path:
+    return Path(tempfile.mkdtemp(dir=_all_copies()))
+
+
+@cache
+def _all_copies() -> str:
+    """Where the copies of this process are, until it ends."""
+    folder = tempfile.mkdtemp(prefix="carried-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _mark(address: LakeAddress) -> bytes:
+    with Path(_file(address)).open("rb") as file:
+        start = file.read(_HEADERS)
+    log = Path(_file(address) + ".wal")
+    return start + (log.read_bytes() if log.exists() else b"")
+
+
+def _carry(address: LakeAddress, folder: Path) -> _Copy:
+    place = file_lake("sqlite", folder)
+    with _opened(address, "READ_ONLY") as file:
+        columns = _columns(file)
+        held = {name: _held(file, name, columns[name]) for name in columns}
+    _fill(place, columns, held)
+    return _Copy(place=place, mark=_mark(address), columns=columns, held=_tables(place))
 
 
 @contextmanager
@@ -146,6 +209,7 @@ def _bring_back(
                 held = []
             if len(rows) > len(held):
                 _insert(file, name, columns.get(name) or new[name], rows[len(held) :])
+    columns.update(new)
 
 
 def _insert(file: duckdb.DuckDBPyConnection, name: str, columns: list[_Column], rows: Rows) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,13 +15,6 @@ from ducklake_core.format.types.data_types import DataType, DecimalType, ListTyp
 
 READS = ("1.0",)
 """Versions of lakes that the installed extension works on. With one of DuckDB 2.0 this becomes ``("1.0", "1.1")``."""
-
-
-_NEWER = re.compile(r"catalog version is (\S+), but the extension requires")
-
-
-def on_newer_version(version: str) -> None:
-    """Called when a lake is attached of a version that the installed extension does not know, before the error."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +48,13 @@ class Oracle:
         for statement in statements:
             self.statements.append(statement)
             self.connection.execute(statement)
+        self.attached.rest()
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """All rows of a query."""
-        return self.connection.execute(query, list(parameters)).fetchall()
+        found = self.connection.execute(query, list(parameters)).fetchall()
+        self.attached.rest()
+        return found
 
     def value(self, query: str) -> object:
         """The one value of a query."""
@@ -68,7 +63,9 @@ class Oracle:
 
     def arrow(self, query: str):  # type: ignore[no-untyped-def]
         """A query's result as a pyarrow Table."""
-        return self.connection.execute(query).to_arrow_table()
+        found = self.connection.execute(query).to_arrow_table()
+        self.attached.rest()
+        return found
 
 
 @dataclass
@@ -81,15 +78,13 @@ class Attachment:
 
     def connection(self) -> duckdb.DuckDBPyConnection:
         if not self.is_there:
-            try:
-                self.own.execute(self.statement)
-            except duckdb.Error as error:
-                if newer := _NEWER.search(str(error)):
-                    on_newer_version(newer[1])
-                raise
+            self.own.execute(self.statement)
             self.own.execute("USE lake")
             self.is_there = True
         return self.own
+
+    def rest(self) -> None:
+        """DuckDB has answered, and somebody else may come."""
 
     def end(self) -> None:
         """Nobody asks for it any more."""
@@ -107,9 +102,14 @@ _holders: list[Attachment] = []
 
 def open_file(path: str, option: str) -> duckdb.DuckDBPyConnection:
     """An instance of its own with a DuckDB file attached, which no oracle has then."""
+    give_up_all()
+    return _open_file_alone(path, option)
+
+
+def give_up_all() -> None:
+    """No oracle has a DuckDB file from now on, until it is asked again."""
     for holder in _holders:
         holder.give_up()
-    return _open_file_alone(path, option)
 
 
 _open_file_alone = duckdb_file._attached

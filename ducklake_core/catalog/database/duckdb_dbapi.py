@@ -7,10 +7,24 @@ locked for as long as one is open. Here all cursors work in the connection's one
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ducklake_core.catalog.database.duckdb_file import Lease
+
+_INTERRUPTED = "Query interrupted"
+
+
+def _run(connection: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a connection of DuckDB, which puts an error of its own in the place of what a signal's handler raises, and works on."""
+    try:
+        return function(*arguments)
+    except RuntimeError as error:
+        if str(error) != _INTERRUPTED:
+            raise
+        # Whoever closes the connection would wait for its threads.
+        connection.interrupt()
+        raise KeyboardInterrupt from error
 
 
 class FileConnection:
@@ -30,7 +44,7 @@ class FileConnection:
     def begin(self) -> None:
         """Open the file and start a transaction."""
         self._lease = Lease(self._path, write=self._write, patience=self._patience)
-        self._lease.connection.execute("BEGIN TRANSACTION")
+        _run(self._lease.connection, self._lease.connection.execute, "BEGIN TRANSACTION")
 
     def commit(self) -> None:
         """Commit and give the file up, whatever the outcome."""
@@ -60,7 +74,7 @@ class FileConnection:
         if self._lease is None:
             return
         try:
-            self._lease.connection.execute(statement)
+            _run(self._lease.connection, self._lease.connection.execute, statement)
         finally:
             self.close()
 
@@ -79,13 +93,14 @@ class Cursor:
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement."""
         inside = self._connection.inside
-        inside.execute(statement, list(parameters))
+        _run(inside, inside.execute, statement, list(parameters))
         self.description = inside.description or None
-        self._rows = deque(inside.fetchall() if self.description else ())
+        self._rows = deque(_run(inside, inside.fetchall) if self.description else ())
 
     def executemany(self, statement: str, parameters: Sequence[Sequence[Any]]) -> None:
         """Run a statement that returns nothing once for each list of parameters."""
-        self._connection.inside.executemany(statement, [list(values) for values in parameters])
+        inside = self._connection.inside
+        _run(inside, inside.executemany, statement, [list(values) for values in parameters])
         self.has_no_rows()
 
     def has_no_rows(self) -> None:

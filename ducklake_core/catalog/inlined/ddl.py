@@ -110,7 +110,7 @@ def physical_table(tables: CatalogTables, abilities: Abilities, name: str, colum
     system = (Column(column, BigInteger) for column in tables.inlined.names)
     data_type: Callable[[DataType], TypeEngine[Any]] = _postgresql_type
     if abilities.inlined_as_is:
-        data_type = _duckdb_type
+        data_type = native_type
     elif abilities.inlined_as_text:
         data_type = _type_among_texts
     return Table(
@@ -118,7 +118,8 @@ def physical_table(tables: CatalogTables, abilities: Abilities, name: str, colum
     )
 
 
-def _duckdb_type(data_type: DataType) -> TypeEngine[Any]:
+def native_type(data_type: DataType) -> TypeEngine[Any]:
+    """A type as DuckDB files have it."""
     return NativeType(_duckdb_name(data_type))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.catalog.inlined.nested_text import MARK
 from ducklake_core.catalog.inlined.variants import join_variant
-from ducklake_core.format.types.data_types import JSON, VARCHAR, DataType, ListType, MapType, PrimitiveType, StructType
+from ducklake_core.format.types.data_types import BLOB, JSON, VARCHAR, DataType, ListType, MapType, PrimitiveType, StructType
 from ducklake_core.format.values.value_text import to_cast_text
+from ducklake_core.format.values.variant_encoding import is_readable_variant
 
 Encode = Callable[[object], object]
 
@@ -81,6 +82,8 @@ def is_readable(value: object, data_type: DataType, depth: int = 0) -> bool:
     >>> texts = ListType(element=Field(name="element", type=VARCHAR))
     >>> is_readable(["]"], texts), is_readable([["]"]], ListType(element=Field(name="element", type=texts)))
     (True, False)
+
+    Nor does it read every variant: see :func:`~ducklake_core.format.values.variant_encoding.is_readable_variant`.
     """
     match data_type, value:
         case _, None:
@@ -96,6 +99,8 @@ def is_readable(value: object, data_type: DataType, depth: int = 0) -> bool:
             return _is_plain(value, depth)
         case PrimitiveType(name="blob"), bytes():
             return depth < _DEEP or _CLOSING.isdisjoint(to_cast_text(value, data_type))
+        case PrimitiveType(name="variant"), dict():
+            return is_readable_variant(value["metadata"], value["value"])
         case _:
             return True
 
@@ -116,9 +121,20 @@ def _nested(value: object, data_type: DataType, *, quoted: bool) -> str:
         case StructType(fields=fields), dict():
             members = (f"{_quote(field.name)}: {_nested(value[field.name], field.type, quoted=quoted)}" for field in fields)
             return f"{{{', '.join(members)}}}"
+        case PrimitiveType(name="variant"), dict():
+            return _quote_where_needed(_variant_text(value))
         case _:
             text = to_cast_text(value, data_type)
             return _quote(text) if quoted and data_type == VARCHAR else _quote_where_needed(text)
+
+
+def _variant_text(value: Mapping[str, bytes]) -> str:
+    r"""The text of a blob with the bytes of a variant, closing brackets as bytes: see :func:`is_readable`.
+
+    >>> _variant_text({"metadata": b"\x01\0\0", "value": b"\x0da]}"})
+    '\\x01\\x00\\x00\\x0Da\\x5D\\x7D'
+    """
+    return to_cast_text(join_variant(value), BLOB).replace("]", "\\x5D").replace("}", "\\x7D")
 
 
 def _quote_where_needed(text: str) -> str:

@@ -13,9 +13,8 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.tables import INLINED_SYSTEM_COLUMNS
 from ducklake_core.catalog.inlined.encoding import encoder
-from ducklake_core.catalog.inlined.variants import from_bytes
+from ducklake_core.catalog.inlined.variants import stored_cell
 from ducklake_core.errors import CatalogCorruptError
-from ducklake_core.format.types.data_types import VARIANT
 
 _BATCH_VALUES = 30_000
 """Parameters of one statement: SQLite takes 32,766, PostgreSQL 65,535."""
@@ -35,7 +34,7 @@ def insert_inlined_rows(statements: Statements, database: Database, change: Inse
         cells: list[ColumnElement[Any]] = [bindparam(f"p{number}", type_=NullType()) for number in range(len(table.c))]
         if database.abilities.inlined_as_is:
             own = zip(change.columns, cells[INLINED_SYSTEM_COLUMNS:], strict=True)
-            cells[INLINED_SYSTEM_COLUMNS:] = [from_bytes(cell) if column.type == VARIANT else cell for column, cell in own]
+            cells[INLINED_SYSTEM_COLUMNS:] = [stored_cell(cell, column.type) for column, cell in own]
         return insert(table).values(dict(zip(table.c, cells, strict=True)))
 
     parameters = parameters_of(change, database)

@@ -6,14 +6,14 @@ DuckDB files are asked for it: the own text of a variant inside another value wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import ColumnElement, case, cast, column, func, literal_column
 from sqlalchemy.sql import quoted_name
 
-from ducklake_core.catalog.database.duckdb_dialect import NativeType
+from ducklake_core.catalog.inlined.ddl import native_type
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.data_types import (
     BLOB,
@@ -30,6 +30,7 @@ from ducklake_core.format.values.variant_encoding import plain_metadata
 
 NULL_VARIANT = b"\0"
 """The value of a variant that is null: as in files, it is NULL."""
+_Convert = Callable[[ColumnElement[Any]], ColumnElement[Any]]
 _PLAIN = StructType(fields=(Field(name="metadata", type=BLOB), Field(name="value", type=BLOB)))
 
 
@@ -59,47 +60,66 @@ def join_variant(value: Mapping[str, bytes]) -> bytes:
     return plain_metadata(value["metadata"]) + value["value"]
 
 
-def from_bytes(cell: ColumnElement[Any]) -> ColumnElement[Any]:
-    """The variant of a DuckDB file that :func:`join_variant` gave the bytes of; NULL of NULL."""
-    return func.variant_bytes_to_variant(cast(cell, NativeType("BLOB")))
+def stored_cell(cell: ColumnElement[Any], data_type: DataType) -> ColumnElement[Any]:
+    """What a DuckDB file stores of a parameter: the variants that :func:`join_variant` gave the bytes of, also inside other values.
+
+    Args:
+        cell: The bytes of a variant, or the text of a nested value with the texts of such bytes in it.
+        data_type: Its type.
+    """
+    if not holds_variants(data_type):
+        return cell
+    return _with_each_variant(cast(cell, native_type(_binary_type(data_type))), data_type, func.variant_bytes_to_variant)
 
 
 def plain_type(data_type: DataType) -> DataType:
     """The type of what :func:`plain_cell` gives: two binaries in the place of each variant."""
-    return _PLAIN if data_type == VARIANT else with_children(data_type, _plain_field)
+    return _with_variants_as(_PLAIN, data_type)
 
 
-def _plain_field(field: Field) -> Field:
-    return replace(field, type=plain_type(field.type))
+def _binary_type(data_type: DataType) -> DataType:
+    """The type with one binary in the place of each variant."""
+    return _with_variants_as(BLOB, data_type)
 
 
-def plain_cell(cell: ColumnElement[Any], data_type: DataType, depth: int = 0) -> ColumnElement[Any]:
+def _with_variants_as(form: DataType, data_type: DataType) -> DataType:
+    def field_as(field: Field) -> Field:
+        return replace(field, type=_with_variants_as(form, field.type))
+
+    return form if data_type == VARIANT else with_children(data_type, field_as)
+
+
+def plain_cell(cell: ColumnElement[Any], data_type: DataType) -> ColumnElement[Any]:
     """A cell with every variant in it in the encoding of Parquet.
 
     Args:
         cell: The value in SQL.
         data_type: Its type.
-        depth: How many lists and maps it is inside of.
     """
+    return _with_each_variant(cell, data_type, func.variant_to_parquet_variant)
+
+
+def _with_each_variant(cell: ColumnElement[Any], data_type: DataType, convert: _Convert, depth: int = 0) -> ColumnElement[Any]:
+    """A cell with every variant in it converted; ``depth`` lists and maps are around it."""
     if not holds_variants(data_type):
         return cell
     match data_type:
         case ListType(element=element):
-            return func.list_transform(cell, _each(depth, plain_cell(_item(depth), element.type, depth + 1)))
+            return func.list_transform(cell, _each(depth, _with_each_variant(_item(depth), element.type, convert, depth + 1)))
         case MapType(key=key, value=value):
-            entry = _struct(_item(depth), (replace(key, name="key"), replace(value, name="value")), depth + 1)
+            entry = _struct(_item(depth), (replace(key, name="key"), replace(value, name="value")), convert, depth + 1)
             return func.map_from_entries(func.list_transform(func.map_entries(cell), _each(depth, entry)))
         case StructType(fields=fields):
-            return case((cell.is_not(None), _struct(cell, fields, depth)))
+            return case((cell.is_not(None), _struct(cell, fields, convert, depth)))
         case _:
-            return func.variant_to_parquet_variant(cell)
+            return convert(cell)
 
 
-def _struct(cell: ColumnElement[Any], fields: tuple[Field, ...], depth: int) -> ColumnElement[Any]:
+def _struct(cell: ColumnElement[Any], fields: tuple[Field, ...], convert: _Convert, depth: int) -> ColumnElement[Any]:
     # By place: DuckDB takes neither a name nor a number as a bound value there.
     members = (func.struct_extract_at(cell, literal_column(str(place))) for place in range(1, len(fields) + 1))
     named = (
-        column(quoted_name(field.name, quote=True)).op(":=")(plain_cell(member, field.type, depth))
+        column(quoted_name(field.name, quote=True)).op(":=")(_with_each_variant(member, field.type, convert, depth))
         for field, member in zip(fields, members, strict=True)
     )
     return func.struct_pack(*named)

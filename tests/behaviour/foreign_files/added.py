@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import text
 
+from ducklake_core.catalog.database.bootstrap import open_catalog
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.url import parse_catalog_url
 from tests.support.oracle import LakeAddress, Oracle
@@ -38,6 +39,7 @@ def numbered(data: pa.Table, **ids: int | None) -> pa.Table:
 def register(address: LakeAddress, table: str, path: Path | str, rows: int, *, is_relative: bool = False, size: int = 1000) -> int:
     """Name a file in the catalog, without a mapping and without statistics, as a careless writer would; its id."""
     database = Database(parse_catalog_url(address.url))
+    open_catalog(database)
     tables = database.tables
     file, snapshot, entry = tables["data_file"], tables["snapshot"], tables["table"]
     with database.write() as connection:
@@ -65,6 +67,7 @@ def register(address: LakeAddress, table: str, path: Path | str, rows: int, *, i
 def change(address: LakeAddress, statement: str, **values: object) -> None:
     """Run one statement on the catalog, as a careless tool would."""
     database = Database(parse_catalog_url(address.url))
+    open_catalog(database)
     with database.write() as connection:
         connection.execute(text(statement), values)
     database.close()

@@ -28,7 +28,7 @@ def json_rows() -> JsonRows:
     return JsonRows()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "duckdb"])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], OldLake]:
     """Copies a lake of a version, on each catalog database."""
     server = request.getfixturevalue("postgres") if request.param == "postgresql" else None
@@ -211,7 +211,7 @@ def test_a_migration_that_fails_changes_nothing(made: Callable[[str], OldLake], 
     assert _catalog(old) == changed
 
 
-def _killed(url: str) -> None:
+def _killed(url: str, to: Any) -> None:
     original = run.run_step
 
     def kill(connection: Any, schema: Any, layout: Any, to: Any, step: Any) -> None:
@@ -220,21 +220,23 @@ def _killed(url: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     run.run_step = kill
-    DuckLake.connect(url).migrate()
+    DuckLake.connect(url).migrate(to)
 
 
 @pytest.mark.takes_seconds
-def test_a_migration_that_is_killed_changes_nothing(made: Callable[[str], OldLake]) -> None:
+@pytest.mark.parametrize("to", ["1.0", "1.1"])
+@pytest.mark.some(2)
+def test_a_migration_that_is_killed_changes_nothing(made: Callable[[str], OldLake], to: Any) -> None:
     old = made("0.3")
     before = _catalog(old)
-    process = multiprocessing.get_context("spawn").Process(target=_killed, args=(old.address.url,))
+    process = multiprocessing.get_context("spawn").Process(target=_killed, args=(old.address.url, to))
     process.start()
     process.join(240)
     assert process.exitcode == -signal.SIGKILL
     lake = DuckLake.connect(old.address.url)
     assert lake.info.version == "0.3"
     assert _catalog(old) == before
-    assert lake.migrate().steps
+    assert lake.migrate(to).steps
     assert lake.table("small").scan().count() == 4
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,8 +15,9 @@ import pytest
 from sqlalchemy import select, text
 
 from ducklake_core import DuckLake
+from ducklake_core.catalog.database import file_access
 from ducklake_core.catalog.migrations import in_parts, run
-from ducklake_core.errors import CatalogError, CatalogVersionError, DuckLakeError, UnsupportedFeatureError
+from ducklake_core.errors import CatalogError, CatalogUnavailableError, CatalogVersionError, DuckLakeError, UnsupportedFeatureError
 from tests.support.ducklakepy_lake import BACKENDS, faults, rows_of, second_implementation, sorted_rows
 from tests.support.old_lakes import JsonRows, changes, old_lake, rows_at
 from tests.support.oracle import READS, LakeAddress, Oracle, file_lake
@@ -348,4 +351,48 @@ def test_a_session_of_duckdb_that_is_open_meanwhile_loses_nothing(
                 duck.run("UPDATE t SET d = 9 WHERE a = 1")
     assert {key: rows for key, rows in everything(lake).items() if key in before} == before
     assert lake.table("t").scan(where="a >= 5000").count() == (50 if backend == "postgresql" else 0)
+    assert faults(lake) == []
+
+
+_HOLD = """
+import sys
+from duckdb_extensions import import_extension
+import duckdb
+connection = duckdb.connect(config={"threads": 1})
+import_extension("ducklake", con=connection)
+connection.execute("LOAD ducklake")
+connection.execute(sys.argv[1])
+print(connection.execute("SELECT count(*) FROM lake.t").fetchall(), flush=True)
+sys.stdin.readline()
+connection.execute("INSERT INTO lake.t SELECT range, 'x', NULL, 1 FROM range(5000, 5050)")
+print("written", flush=True)
+"""
+
+
+@pytest.mark.takes_seconds
+def test_a_process_of_duckdb_that_has_the_file_keeps_a_migration_out(
+    tmp_path: Path, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB has a file alone: it goes on in the lake of 1.0, and meets the new version when it opens the file again."""
+    address = file_lake("duckdb", tmp_path)
+    lake = made_by_duckdb(address, oracle)
+    before = everything(lake)
+    monkeypatch.setattr(file_access, "WRITE_BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(file_access, "READ_BUSY_SECONDS", 0.3)
+    attach = f"ATTACH '{address.attach}' AS lake {address.options()}"
+    with subprocess.Popen([sys.executable, "-c", _HOLD, attach], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "[(51,)]\n"
+        for dry_run in (True, False):
+            with pytest.raises(CatalogUnavailableError, match=f"PID {process.pid}"):
+                lake.migrate("1.1", dry_run=dry_run)
+        assert process.communicate("go on\n", timeout=240)[0] == "written\n"
+    lake.migrate("1.1")
+    found = everything(lake)
+    assert {key: rows for key, rows in found.items() if key in before} == before
+    assert lake.table("t").scan(where="a >= 5000").count() == 50
+    if "1.1" not in READS:
+        with subprocess.Popen([sys.executable, "-c", _HOLD, attach], stderr=subprocess.PIPE, text=True) as process:
+            assert "catalog version is 1.1" in process.communicate(timeout=240)[1]
+    assert everything(lake) == found
     assert faults(lake) == []

@@ -13,6 +13,7 @@ from sqlalchemy import column, select, table, text
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.inlined.nested_text import parse_leaf
+from ducklake_core.catalog.inlined.variants import join_variant
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.types.arrow_types import VARIANT_STORAGE
 from ducklake_core.format.types.data_types import BLOB, VARIANT
@@ -157,14 +158,111 @@ def test_lakes_of_1_0_keep_variants_in_files_until_they_are_migrated(lake_addres
     assert faults(lake) == []
 
 
-def test_nested_variants_of_others_are_read_and_ours_go_to_files(both: LakeAddress) -> None:
-    """DuckDB writes no variants inside of other values to files, so it could not flush them."""
-    lake, values = new_lake(both), _variants()
-    lake.create_table("n", {"a": "int64", "l": "list<variant>", "s": "struct<v: variant, x: varchar>"})
+_NESTED = {
+    "l": "list<variant>",
+    "s": "struct<v: variant, x: varchar>",
+    "m": "map<varchar, variant>",
+    "d": "list<struct<v: variant, l: list<variant>>>",
+}
+_IN_DUCKDB = {
+    "l": "BLOB[]",
+    "s": "STRUCT(v BLOB, x VARCHAR)",
+    "m": "MAP(VARCHAR, BLOB)",
+    "d": "STRUCT(v BLOB, l BLOB[])[]",
+}
+
+
+def _nested_lake(address: LakeAddress) -> DuckLake:
+    lake = new_lake(address)
+    lake.set_option("data_inlining_row_limit", 100)
+    lake.create_table("n", {"a": "int64", **_NESTED})
+    return lake
+
+
+def _nested_rows(lake: DuckLake) -> pa.Table:
+    """Every variant at every depth, and texts with all that the text of a nested value has a meaning for."""
+    (odd,) = _duckdb().execute("SELECT variant_to_parquet_variant(']}[{,:=\\''\" NULL()'::VARIANT)").fetchall()[0]
+    values = [*_variants(), odd]
     schema = lake.table("n").scan().to_arrow().schema
-    data = [[1], [values[20:22]], [{"v": values[0], "x": "it's"}]]
-    rows = pa.Table.from_arrays([pa.array(one, field.type) for one, field in zip(data, schema, strict=True)], schema=schema)
-    assert lake.write("n", rows).files_added == 1
+    columns: list[list[Any]] = [
+        list(range(len(values) + 1)),
+        [*([value, None, value] for value in values), None],
+        [*({"v": value, "x": "it's"} for value in values), None],
+        [*([("k", value), ("l]", value)] for value in values), None],
+        [*([{"v": value, "l": [value, value]}, None] for value in values), []],
+    ]
+    arrays = [pa.array(one, field.type) for one, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _shown(value: object) -> object:
+    """A nested value with variants as DuckDB shows them."""
+    if isinstance(value, dict):
+        return _texts(_together([value]))[0] if value.keys() == {"metadata", "value"} else {k: _shown(v) for k, v in value.items()}
+    return [_shown(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _read_nested(lake: DuckLake, at: int | None = None) -> list[object]:
+    return [_shown(row) for row in lake.table("n", at=at).scan().to_arrow().sort_by("a").to_pylist()]
+
+
+@pytest.mark.takes_seconds
+def test_nested_variants_stay_in_the_catalog(lake_address: LakeAddress) -> None:
+    """As DuckDB 2.0 has them: the text of the bytes, in the text of what is around them (in DuckDB files its own variants)."""
+    lake = _nested_lake(lake_address)
+    rows = _nested_rows(lake)
+    written = lake.write("n", rows)
+    assert (written.rows_inlined, written.files_added) == (rows.num_rows, 0)
+    wanted = [_shown(row) for row in rows.to_pylist()]
+    assert _read_nested(lake) == wanted
+    lake.table("n").update({"a": "a + 1000"}, where="a = 20")
+    lake.table("n").delete("a in (0, 1)")
+    lake.table("n").add_column("later", "int32")
+    lake.table("n").drop_column("later")
+    lake.write("n", rows.slice(0, 2))
+    assert stored(lake, "data_file", "data_file_id") == []
+    earlier = {snapshot.id: _read_nested(lake, snapshot.id) for snapshot in lake.snapshots()[-4:]}
+    lake.flush_inlined_data()
+    assert len(stored(lake, "data_file", "data_file_id")) > 0
+    assert {at: _read_nested(lake, at) for at in earlier} == earlier
+    assert faults(lake) == []
+
+
+@pytest.mark.takes_seconds
+def test_both_read_nested_variants(both: LakeAddress) -> None:
+    """And DuckDB turns the stored texts into what was written."""
+    lake = _nested_lake(both)
+    rows = _nested_rows(lake)
+    lake.write("n", rows)
+    wanted = [_shown(row) for row in rows.to_pylist()]
+    with second_implementation(both) as catalog:
+        assert [_shown(row) for row in catalog.load_table("main.n").to_arrow().sort_by("a").to_pylist()] == wanted
+    ((name,),) = stored(lake, "inlined_data_tables", "table_name")
+    source = table(name, *(column(one) for one in ("a", *_NESTED)), schema=lake.database.tables.schema)
+    with lake.database.read() as connection:
+        cells = connection.execute(select(source).order_by(source.c.a)).all()
+    for place, (one, data_type) in enumerate(_IN_DUCKDB.items(), start=1):
+        query = f"SELECT CAST(t AS {data_type}) FROM (SELECT unnest(CAST(? AS VARCHAR[])) AS t)"
+        found = [value for (value,) in _duckdb().execute(query, [[cell[place] for cell in cells]]).fetchall()]
+        assert [_of_bytes(value) for value in found] == [_bytes_of(row[one]) for row in rows.to_pylist()], one
+
+
+def _of_bytes(value: object) -> object:
+    """What DuckDB made of a text: maps as pairs."""
+    return list(value.items()) if isinstance(value, dict) and {"k", "l]"} == set(value) else value
+
+
+def _bytes_of(value: object) -> object:
+    """A nested value with the bytes of its variants."""
+    if isinstance(value, dict):
+        return join_variant(value) if value.keys() == {"metadata", "value"} else {k: _bytes_of(v) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_bytes_of(item) for item in value)
+    return [_bytes_of(item) for item in value] if isinstance(value, list) else value
+
+
+def test_nested_variants_of_others_are_read(both: LakeAddress) -> None:
+    lake, values = _nested_lake(both), _variants()
     ((name,),) = stored(lake, "inlined_data_tables", "table_name")
     texts = [to_cast_text(one, BLOB) for one in _together(values)[20:22]]
     cells = {
@@ -173,17 +271,45 @@ def test_nested_variants_of_others_are_read_and_ours_go_to_files(both: LakeAddre
     }
     with lake.database.write() as connection:
         where = f'"{lake.database.tables.schema}".' if lake.database.tables.schema else ""
-        connection.execute(text(f'INSERT INTO {where}"{name}" VALUES (1, 2, NULL, 2, :l, :s)'), cells)
+        row = f'INSERT INTO {where}"{name}" VALUES (1, {lake.snapshot().id}, NULL, 2, :l, :s, NULL, NULL)'
+        connection.execute(text(row), cells)
     with second_implementation(both) as catalog:
-        theirs = catalog.load_table("main.n").to_arrow().sort_by("a").to_pylist()
-    ours = DuckLake.connect(both.url).table("n").scan().to_arrow().sort_by("a").to_pylist()
-    assert [row["a"] for row in ours] == [row["a"] for row in theirs] == [1, 2]
-    for found in (ours, theirs):
-        assert _texts(_together(found[1]["l"])) == _texts(_together(found[0]["l"])) == _texts(_together(values[20:22]))
-        assert found[1]["s"]["x"] == "it's"
-        assert _texts(_together([found[1]["s"]["v"]])) == ["7"]
+        theirs = catalog.load_table("main.n").to_arrow().to_pylist()
+    ours = DuckLake.connect(both.url).table("n").scan().to_arrow().to_pylist()
+    for (found,) in (ours, theirs):
+        assert _texts(_together(found["l"])) == _texts(_together(values[20:22]))
+        assert found["s"]["x"] == "it's"
+        assert _texts(_together([found["s"]["v"]])) == ["7"]
     lake.flush_inlined_data()
-    assert lake.table("n").scan().to_arrow().sort_by("a").to_pylist() == ours
+    assert lake.table("n").scan().to_arrow().to_pylist() == ours
+
+
+def test_nested_variants_that_duckdb_would_not_read_go_to_files(sqlite_address: LakeAddress) -> None:
+    lake = _nested_lake(sqlite_address)
+    schema = lake.table("n").scan().to_arrow().schema
+    for number, variant in enumerate(_UNREADABLE):
+        columns: list[list[Any]] = [[number], [[variant]], [None], [None], [None]]
+        arrays = [pa.array(one, field.type) for one, field in zip(columns, schema, strict=True)]
+        assert lake.write("n", pa.Table.from_arrays(arrays, schema=schema)).rows_inlined == 0
+    assert lake.table("n").scan().to_arrow().sort_by("a")["l"].to_pylist() == [[variant] for variant in _UNREADABLE]
+
+
+def test_the_table_knows_no_bounds_of_inlined_variants(lake_address: LakeAddress) -> None:
+    """DuckDB writes the least and the greatest text and reads neither; what it does read, the fields' statistics, it clears as we do."""
+    lake, values = _lake(lake_address), _variants()
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.write("t", _rows(lake, values[:3]))
+    columns = ("column_id", "contains_null", "min_value", "max_value", "min_is_exact", "max_is_exact")
+    with lake.database.write() as connection:
+        stats = lake.database.tables["table_column_stats"]
+        connection.execute(stats.update().where(stats.c.column_id == 2).values(min_value="-300", max_value="70000"))
+    lake.set_option("data_inlining_row_limit", 10)
+    lake = DuckLake.connect(lake_address.url)
+    assert lake.write("t", _rows(lake, [values[13]], first=10)).rows_inlined == 1
+    assert stored(lake, "table_column_stats", *columns)[1] == (2, False, None, None, None, None)
+    assert stored(lake, "table_column_stats", "column_id", "extra_stats")[1] == (2, None)
+    assert lake.table("t").scan(where="v IS NOT NULL").count() == 4
+    assert faults(lake) == []
 
 
 _BROKEN = [b"", b"\x01", b"\x02\0\0\x0c\x07", b"\x01\0\0", b"\x01\x01\0\x05a", b"\x41\xff\xff\0\0", b"\x01\x01\0\x01\xff\x04"]

@@ -25,6 +25,7 @@ from tests.property.histories.comparison import compare_listing, compare_table, 
 from tests.property.histories.divergences import ReferenceBrokeError, reference_failure
 from tests.property.histories.sketch import TableSketch, look
 from tests.property.histories.steps import first_steps, next_in_transaction, next_step
+from tests.support.lakes import held_open
 from tests.support.oracle import LakeAddress, Oracle, attached, quoted
 from tests.support.scans import counted
 
@@ -241,23 +242,24 @@ class Lake:
 def shown(lake: DuckLake) -> dict[tuple[int, str], Counter[str]]:
     """What every snapshot that is left shows of every table, row ids included."""
     found: dict[tuple[int, str], Counter[str]] = {}
-    snapshots = lake.snapshots()
-    for snapshot in snapshots:
-        for info in lake.tables(at=snapshot.id):
-            table = lake.table(info.table, at=snapshot.id)
-            rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
-            found[snapshot.id, info.table] = counted(rows)
+    with held_open(lake):
+        for snapshot in lake.snapshots():
+            for info in lake.tables(at=snapshot.id):
+                table = lake.table(info.table, at=snapshot.id)
+                rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
+                found[snapshot.id, info.table] = counted(rows)
     return found
 
 
 def told(lake: DuckLake, until: int) -> dict[str, Counter[str]]:
     """What the change feed tells of every table up to a snapshot, of those about which it can."""
     found: dict[str, Counter[str]] = {}
-    first = lake.snapshots()[0].id
-    for info in lake.tables(at=until):
-        with suppress(DuckLakeError):
-            rows = lake.table(info.table, at=until).changes(first, until).to_arrow()
-            found[info.table] = counted(rows)
+    with held_open(lake):
+        first = lake.snapshots()[0].id
+        for info in lake.tables(at=until):
+            with suppress(DuckLakeError):
+                rows = lake.table(info.table, at=until).changes(first, until).to_arrow()
+                found[info.table] = counted(rows)
     return found
 
 

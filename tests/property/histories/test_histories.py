@@ -87,12 +87,13 @@ def test_short_histories(places: Places, kind: str, version: Version) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("part", range(3))
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql", "duckdb"])
-def test_long_histories(places: Places, kind: str, version: Version) -> None:
+def test_long_histories(places: Places, kind: str, version: Version, part: int) -> None:
     """New ones in every run; a failure prints the seeds, the actions, and how to see it again."""
 
-    @profile(6, random=True)
+    @profile(2, random=True)
     @given(seeds=histories(30, 60), limit=LIMITS)
     def check(seeds: list[int], limit: int) -> None:
         live_through(places, kind, version, seeds, limit)

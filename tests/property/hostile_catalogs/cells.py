@@ -6,6 +6,7 @@ catalog has whose metadata tables somebody else made.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -43,6 +44,14 @@ class Cell:
             yield f"ALTER TABLE {self.table} ALTER COLUMN {self.column} TYPE {wanted} USING {using}"
         yield str(Cell(self.table, self.column, value, self.where))
 
+    def in_duckdb(self, declared: str) -> Iterator[str]:
+        """Statements of DuckDB, likewise."""
+        wanted, value = _in_duckdb(self.value, declared)
+        if wanted != declared:
+            using = f"CAST(CAST({self.column} AS VARCHAR) AS {wanted})"
+            yield f"ALTER TABLE {self.table} ALTER COLUMN {self.column} SET DATA TYPE {wanted} USING {using}"
+        yield str(Cell(self.table, self.column, value, self.where))
+
 
 Edit = str | Cell
 
@@ -60,6 +69,21 @@ def _in_postgresql(value: str, declared: str) -> tuple[str, str]:
         return "numeric", value
     if declared == "boolean" and number.isdigit():
         return ("boolean", f"'{value}'") if value in "01" else ("bigint", value)
+    return declared, value
+
+
+def _in_duckdb(value: str, declared: str) -> tuple[str, str]:
+    """The type that holds a value, which is the column's own if it can be, and the value as DuckDB takes it."""
+    if value.startswith("x'"):
+        return "BLOB", "'{}'::BLOB".format(re.sub("(..)", r"\\x\1", value[2:-1]))
+    if declared == "VARCHAR":
+        return declared, value
+    if value.startswith("'"):
+        return "VARCHAR", value
+    if "." in value:
+        return "DOUBLE", value
+    if declared in ("BOOLEAN", '"NULL"') and value.lstrip("-").isdigit() and value not in ("0", "1"):
+        return "BIGINT", value
     return declared, value
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from ducklake_core import DuckLake
-from tests.property.hostile_catalogs.spoiled import SpoiledLake, build, sqlite_copy
+from tests.property.hostile_catalogs.spoiled import SpoiledLake, build, file_copy, sqlite_copy
 from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer
 
@@ -51,9 +50,7 @@ def duckdb_template(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
 @pytest.fixture
 def spoiled_duckdb(duckdb_template: LakeAddress, tmp_path: Path) -> SpoiledLake:
     """The copy in a DuckDB file."""
-    address = file_lake("duckdb", tmp_path)
-    shutil.copy(duckdb_template.url.removeprefix("duckdb:///"), address.url.removeprefix("duckdb:///"))
-    return SpoiledLake(address).moved_from(duckdb_template)
+    return file_copy(duckdb_template, file_lake("duckdb", tmp_path))
 
 
 @pytest.fixture(scope="session")

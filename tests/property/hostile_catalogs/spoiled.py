@@ -84,6 +84,9 @@ class SpoiledLake:
 
     def value(self, query: str) -> Any:
         """The first value of a query on the catalog database."""
+        if self.address.backend == "duckdb":
+            with duckdb.connect(self.address.url.removeprefix("duckdb:///")) as file:
+                return (file.execute(query).fetchone() or (None,))[0]
         engine = create_engine(self.address.url)
         with engine.connect() as connection:
             found = connection.exec_driver_sql(query).scalar()
@@ -126,6 +129,10 @@ class SpoiledLake:
 
 def sqlite_copy(template: LakeAddress, folder: Path) -> SpoiledLake:
     """A copy of a lake with a SQLite catalog."""
-    address = sqlite_lake(folder)
-    shutil.copy(template.url.removeprefix("sqlite:///"), address.url.removeprefix("sqlite:///"))
+    return file_copy(template, sqlite_lake(folder))
+
+
+def file_copy(template: LakeAddress, address: LakeAddress) -> SpoiledLake:
+    """A copy of a lake whose catalog is a file."""
+    shutil.copy(*(one.url.partition(":///")[2] for one in (template, address)))
     return SpoiledLake(address).moved_from(template)

@@ -11,8 +11,8 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
 from tests.property.hostile_catalogs.cells import EDITS, INLINED, TABLES, TYPED_EDITS, Cell, Edit, build, rows
-from tests.property.hostile_catalogs.spoiled import SpoiledLake, sqlite_copy
-from tests.support.oracle import LakeAddress, sqlite_lake
+from tests.property.hostile_catalogs.spoiled import SpoiledLake, file_copy, sqlite_copy
+from tests.support.oracle import LakeAddress, file_lake, sqlite_lake
 from tests.support.postgres import PostgresServer
 
 ROWS = sorted([*range(0, 60, 2), 100, 101, 102])
@@ -26,6 +26,7 @@ FILTERS: dict[str | None, Callable[[int], bool]] = {
 _ANY = object()
 _OWNER = "SELECT min(table_id) FROM ducklake_table WHERE table_name = 't'"
 _TYPE = "SELECT data_type FROM information_schema.columns WHERE table_schema = 'public' AND table_name = '{}' AND column_name = '{}'"
+_TYPE_IN_DUCKDB = "SELECT data_type FROM duckdb_columns() WHERE table_name = '{}' AND column_name = '{}'"
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,27 @@ def test_cells_in_postgresql(edit: Edit, in_postgresql: LakeAddress, postgres: P
     inlined = _inlined(lake)
     statements = (
         [edit] if isinstance(edit, str) else edit.typed(lake.value(_TYPE.format(edit.table.replace(INLINED, inlined), edit.column)))
+    )
+    lake.edit(*(statement.replace(INLINED, inlined) for statement in statements))
+    _check(lake.address)
+
+
+@pytest.fixture(scope="module")
+def in_duckdb(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
+    """The untouched lake, its catalog in a DuckDB file."""
+    return build(file_lake("duckdb", tmp_path_factory.mktemp("cells-duckdb")))
+
+
+@pytest.mark.some(4)
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("edit", TYPED_EDITS, ids=str)
+def test_cells_in_duckdb(edit: Edit, in_duckdb: LakeAddress, tmp_path: Path) -> None:
+    lake = file_copy(in_duckdb, file_lake("duckdb", tmp_path))
+    inlined = _inlined(lake)
+    statements = (
+        [edit]
+        if isinstance(edit, str)
+        else edit.in_duckdb(lake.value(_TYPE_IN_DUCKDB.format(edit.table.replace(INLINED, inlined), edit.column)))
     )
     lake.edit(*(statement.replace(INLINED, inlined) for statement in statements))
     _check(lake.address)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.property.machine.machine import LakeMachine
@@ -15,11 +15,11 @@ _PLACES = [(backend, version) for version in ("1.0", "1.1") for backend in ("sql
 _PHASES = (Phase.explicit, Phase.generate)
 
 
-def _run(backend: str, version: str, request: pytest.FixtureRequest, **how: int) -> None:
+def _run(backend: str, version: str, request: pytest.FixtureRequest, number: int = 0, **how: int) -> None:
     server: PostgresServer | None = request.getfixturevalue("postgres") if backend == "postgresql" else None
     machine = type("Machine", (LakeMachine,), {"server": server, "backend": backend, "version": version})
     run_state_machine_as_test(
-        machine, settings=settings(deadline=None, suppress_health_check=_QUIET, database=None, derandomize=True, **how)
+        seed(number)(machine), settings=settings(deadline=None, suppress_health_check=_QUIET, database=None, derandomize=True, **how)
     )
 
 
@@ -32,6 +32,7 @@ def test_short_runs(backend: str, version: str, request: pytest.FixtureRequest) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("number", range(1, 7))
 @pytest.mark.parametrize(("backend", "version"), _PLACES)
-def test_long_runs(backend: str, version: str, request: pytest.FixtureRequest) -> None:
-    _run(backend, version, request, max_examples=60, stateful_step_count=40)
+def test_long_runs(backend: str, version: str, number: int, request: pytest.FixtureRequest) -> None:
+    _run(backend, version, request, number, max_examples=10, stateful_step_count=30)

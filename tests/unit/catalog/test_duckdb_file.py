@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,7 +17,7 @@ import duckdb
 import pytest
 from sqlalchemy import func, insert, select
 
-from ducklake_core.catalog.database import file_access
+from ducklake_core.catalog.database import drivers, file_access
 from ducklake_core.catalog.database.bootstrap import create_catalog, open_catalog
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.new_file import create_file
@@ -92,6 +92,31 @@ def test_the_file_is_free_between_transactions(database: Database, file: Path) -
     assert sorted(path.name for path in file.parent.iterdir()) == ["main.ducklake"]
     with duckdb.connect(str(file)) as alone:
         assert alone.execute("SELECT count(*) FROM ducklake_snapshot").fetchone() == (2,)
+
+
+def test_an_interrupted_statement_is_an_interruption(database: Database) -> None:
+    """DuckDB would make an error of its own of it."""
+
+    def ask() -> None:
+        with database.read() as connection:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            connection.exec_driver_sql("SELECT sum(range) FROM range(100000000000)")
+
+    with pytest.raises(KeyboardInterrupt):
+        ask()
+    assert count(database) == 1
+
+
+def test_an_instance_serves_many_transactions(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To make one takes three times as long as to attach the file."""
+    assert count(database) == 1
+
+    def another(*_: object, **__: object) -> None:
+        raise AssertionError("a second instance")
+
+    monkeypatch.setattr(duckdb, "connect", another)
+    add(database, 1)
+    assert count(database) == 2
 
 
 @pytest.mark.takes_seconds
@@ -221,14 +246,10 @@ def test_creating_is_exclusive(database: Database, tmp_path: Path) -> None:
 
 
 def test_without_the_package_the_extra_is_named(file: Path, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = builtins.__import__
+    def without(name: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {name!r}")
 
-    def without(name: str, *arguments: Any, **options: Any) -> Any:
-        if name == "duckdb":
-            raise ModuleNotFoundError("No module named 'duckdb'")
-        return before(name, *arguments, **options)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(drivers, "import_module", without)
     other = Database(parse_catalog_url(f"duckdb:///{file}"))
     with pytest.raises(UnsupportedFeatureError, match=r"ducklake-dagster\[duckdb\]"):
         count(other)
