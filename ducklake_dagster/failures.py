@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import dagster as dg
 
 from ducklake_core.errors import CommitOutcomeUnknownError, CorruptFileError, DuckLakeError, StorageError
+
+SITE = "DUCKLAKE_DOCUMENTATION"
+"""Variable of the environment with the address of the documentation, such as a site that ``make docs`` has built."""
 
 
 @contextmanager
@@ -42,10 +46,20 @@ def final_failure(error: DuckLakeError, table: str) -> dg.Failure:
     metadata: dict[str, dg.MetadataValue] = {
         "table": dg.MetadataValue.text(about),
         "error_code": dg.MetadataValue.text(error.code),
-        "documentation": dg.MetadataValue.text("docs/errors.md"),
+        "documentation": documentation("dagster/troubleshooting"),
     }
     snapshot = error.details.get("snapshot_id")
     if isinstance(snapshot, int):
         metadata["snapshot"] = dg.MetadataValue.int(snapshot)
     text = str(error) if named else f"table {about}: {error}"
     return dg.Failure(description=text, metadata=metadata, allow_retries=False)
+
+
+def documentation(page: str) -> dg.MetadataValue:
+    """A page of the documentation: a link where the environment says where the site is, otherwise the page's path in the sources.
+
+    Args:
+        page: Path of the page below ``docs/``, without its suffix.
+    """
+    site = os.environ.get(SITE, "").strip().rstrip("/")
+    return dg.MetadataValue.url(f"{site}/{page}.html") if site else dg.MetadataValue.text(f"docs/{page}.md")
