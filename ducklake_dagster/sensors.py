@@ -16,7 +16,7 @@ from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.commit_events import CommitEvents, Place, commit_events, wanted_columns
 from ducklake_dagster.downstream_runs import run_requests
 from ducklake_dagster.read_points import lake_identity
-from ducklake_dagster.setting_values import is_number
+from ducklake_dagster.setting_values import is_count, is_number
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, LakeChanges
@@ -143,10 +143,11 @@ def build_commit_sensor(
 def _refuse_nothing(name: str, tables: Sequence[AssetTable], limits: _Limits) -> None:
     if not tables:
         raise UsageError(f"sensor {name} has no assets to report on")
-    if not all(is_number(number) for number in (limits.snapshots, limits.events, limits.seconds)) or limits.seconds < 0:
-        raise UsageError(f"sensor {name}: what a tick does at most must be numbers, not {limits}")
-    if min(limits.snapshots, limits.events) < 1:
-        raise UsageError(f"sensor {name} must look at one snapshot and report one event per tick at least")
+    for setting, count in (("max_snapshots_per_tick", limits.snapshots), ("max_events_per_tick", limits.events)):
+        if not is_count(count):
+            raise UsageError(f"sensor {name}: {setting} must be a whole number from 1 on, not {count!r}", parameter=setting)
+    if not is_number(limits.seconds) or limits.seconds < 0:
+        raise UsageError(f"sensor {name}: max_seconds_per_tick must be seconds, not {limits.seconds!r}", parameter="max_seconds_per_tick")
 
 
 def _evaluate(

@@ -12,6 +12,11 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - NaN differs from itself
 
 
+def is_count(value: object) -> bool:
+    """Whether it is a whole number from 1 on."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def refuse_no_text(what: str, value: object) -> None:
     """Refuse what is no text, or has nothing in it.
 

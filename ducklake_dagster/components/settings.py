@@ -44,7 +44,7 @@ ResolvedCatalog: TypeAlias = Annotated[
     dg.Resolver(
         _resolve_catalog,
         model_field_type=str | dict[str, Any],
-        description="Address, or a mapping with kind sqlite, duckdb or postgres and the fields of that catalog.",
+        description="Address, or a mapping with kind sqlite, duckdb, postgres or mysql and the fields of that catalog.",
         examples=[{"kind": "postgres", "host": "{{ env.PGHOST }}", "database": "lake", "password": "{{ env.PGPASSWORD }}"}],
     ),
 ]

@@ -163,6 +163,10 @@ def test_what_makes_no_sense_is_refused(judged: Judged) -> None:
         lambda: ColumnBounds(bounds={"a": (NAN, 1)}),
         lambda: Freshness(max_age=5),  # type: ignore[arg-type]
         lambda: Triggers(delete_ratio=NAN),
+        lambda: Triggers(small_files=8, small_file_bytes=0),
+        lambda: Triggers(small_files=8, minimum_interval_seconds=0.5),  # type: ignore[arg-type]
+        lambda: build_commit_sensor(assets=[SPEC], max_snapshots_per_tick=1.5),  # type: ignore[arg-type]
+        lambda: build_commit_sensor(assets=[SPEC], max_events_per_tick=0),
         lambda: build_commit_sensor(assets=[SPEC], max_events_per_tick="5"),  # type: ignore[arg-type]
         lambda: build_commit_sensor(assets=[SPEC], max_seconds_per_tick=-1),
         lambda: build_lake_checks(assets=[], checks=[UniqueKey(key="a")]),
