@@ -63,6 +63,19 @@ def test_the_documentation_is_a_link_where_its_address_is_known(
     assert page == dg.MetadataValue.url("https://docs.example/lake/dagster/troubleshooting.html")
 
 
+@pytest.mark.parametrize("name", ["t", "data", "things"])
+def test_the_table_is_named_whatever_it_is_called(run: Run, lake_resource: DuckLakeResource, name: str) -> None:
+    @dg.asset(name=name)
+    def build() -> pa.Table:
+        return pa.table({"n": ["text"]})
+
+    lake_resource.connect().write(name, pa.table({"n": [1]}))
+    failure = run([build], raise_on_error=False).failure_data_for_node(name)
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    assert str(failure.user_failure_data.description).count(f"main.{name}") == 1
+
+
 def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:
     @dg.asset
     def upstream() -> None: ...
