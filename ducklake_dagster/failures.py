@@ -44,7 +44,7 @@ def may_pass(error: DuckLakeError) -> bool:
 
 
 def _final_failure(error: DuckLakeError, about: str, kind: Kind) -> dg.Failure:
-    if "table" in error.details:
+    if error.details.get("table"):
         about, kind = str(error.details["table"]), "table"
     named = re.search(rf"(?<![\w.]){re.escape(about)}(?!\w|\.\w)", error.message)
     metadata: dict[str, dg.MetadataValue] = {

@@ -7,10 +7,11 @@ workers take Dagster's own launcher.
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from dagster import DagsterInstance
+from dagster import DagsterInstance, DagsterRunStatus
 from dagster._config import Field, UserConfigSchema
 from dagster._core.execution.api import execute_run
 from dagster._core.instance import InstanceRef
@@ -18,6 +19,7 @@ from dagster._core.launcher import LaunchRunContext, RunLauncher
 from dagster._core.origin import JobPythonOrigin
 from dagster._serdes import ConfigurableClass, ConfigurableClassData
 from dagster._utils.hosted_user_process import recon_job_from_origin
+from sqlalchemy.exc import OperationalError
 
 
 class ForkRunLauncher(RunLauncher, ConfigurableClass):
@@ -57,6 +59,15 @@ class ForkRunLauncher(RunLauncher, ConfigurableClass):
 
 def _run(ref: InstanceRef, run_id: str, origin: JobPythonOrigin) -> None:
     with DagsterInstance.from_ref(ref) as instance:
-        run = instance.get_run_by_id(run_id)
-        assert run is not None
-        execute_run(recon_job_from_origin(origin), run, instance, raise_on_error=False)
+        for pause in (1, 2, 4, 8, None):
+            run = instance.get_run_by_id(run_id)
+            assert run is not None
+            try:
+                execute_run(recon_job_from_origin(origin), run, instance, raise_on_error=False)
+            except OperationalError:
+                # Dagster's own SQLite file was locked for longer than it waits, which a starved machine is enough for.
+                if pause is None or run.status is not DagsterRunStatus.STARTING:
+                    raise
+                time.sleep(pause)
+            else:
+                return
