@@ -254,6 +254,11 @@ def _refuse_no_places(data: Mapping[str, Any]) -> None:
         UsageError: It is one of these.
     """
     catalog, storage = data.get("catalog"), data.get("storage")
+    for given, kinds in ((catalog, get_args(Catalog)), (storage, get_args(Storage))):
+        if isinstance(given, Mapping):
+            # Here, as pydantic would repeat what it was given, secrets too.
+            for kind in (one for one in kinds if one.model_fields["kind"].default == given.get("kind")):
+                refuse_unknown_fields(kind, given)
     # Dagster itself gives mappings, and a resource that is set up at launch has neither.
     if "catalog" in data and not isinstance(catalog, (str, dg.EnvVar, Mapping, *get_args(Catalog))):
         raise UsageError(

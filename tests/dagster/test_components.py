@@ -106,7 +106,10 @@ def test_a_lake(project: Any) -> None:
     [
         ({"catalog": {"kind": "postgres", "password": "hunter2"}}, r"catalog of a DuckLakeComponent .*postgres\.database: "),
         ({"catalog": {"kind": "oracle"}}, "catalog of a DuckLakeComponent is not understood"),
-        ({"storage": {"kind": "s3", "bucket": "x", "secret_access_key": "hunter2"}}, "storage of a DuckLakeComponent .*s3 has no bucket"),
+        (
+            {"storage": {"kind": "s3", "bucket": "x", "secret_access_key": "hunter2"}},
+            "storage of a DuckLakeComponent .*S3Storage has no bucket",
+        ),
         ({"catalog": "oracle://root:hunter2@db/lake"}, "none that a resource understands"),
     ],
 )

@@ -291,6 +291,7 @@ def test_other_addresses_are_refused_without_their_secrets(address: str) -> None
         (lambda: resource_of(LocalStorage(), create_if_mising=True), "no create_if_mising (did you mean 'create_if_missing'?)"),
         (lambda: DuckLakeIOManager(lake=resource_of(LocalStorage()), write_mod="append"), "(did you mean 'write_mode'?)"),  # type: ignore[call-arg]
         (lambda: DuckLakeResource(catalog=None, storage=LocalStorage()), "catalog must be SqliteCatalog,"),  # type: ignore[arg-type]
+        (lambda: resource_of({"kind": "s3", "bucket": "b", "secret_access_key": SECRET}), "S3Storage has no bucket"),
         (lambda: resource_of("files/"), "storage must be LocalStorage,"),
         (lambda: DuckLakeResource(catalog="sqlite:///l"), "LocalStorage() where the lake exists"),  # type: ignore[arg-type,call-arg]
         (lambda: resource_of(S3Storage(data_path="/files/")).connect(), "data_path of S3Storage must be s3://, not a directory"),
@@ -301,6 +302,7 @@ def test_what_a_resource_does_not_have_is_refused(make: Callable[[], object], me
     with pytest.raises(UsageError) as caught:
         make()
     assert message in str(caught.value)
+    assert SECRET not in str(caught.value)
 
 
 def resource_of(storage: Any, **settings: Any) -> DuckLakeResource:
