@@ -56,8 +56,8 @@ class Triggers:
             raise UsageError("Triggers must be numbers above 0, or None for never")
         if self.small_file_bytes is not None and not is_count(self.small_file_bytes):
             raise UsageError(f"Triggers: small_file_bytes must be bytes from 1 on, or None, not {self.small_file_bytes!r}")
-        if not is_count(self.minimum_interval_seconds):
-            raise UsageError(f"Triggers: minimum_interval_seconds must be seconds from 1 on, not {self.minimum_interval_seconds!r}")
+        if self.minimum_interval_seconds != 0 and not is_count(self.minimum_interval_seconds):
+            raise UsageError(f"Triggers: minimum_interval_seconds must be whole seconds, not {self.minimum_interval_seconds!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
