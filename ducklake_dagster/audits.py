@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import dagster as dg
 
 from ducklake_core.errors import UsageError
+from ducklake_dagster.failures import documentation
 from ducklake_dagster.provenance import dagster_facts
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def refuse_failed(context: dg.OutputContext, results: Sequence[AuditResult], tab
     raise dg.Failure(
         f"asset {subject}: the rows for {table} did not pass {', '.join(result.text for result in failed)}. Nothing was committed: the "
         "table is as it was",
-        metadata={"table": table, RESULTS: audit_metadata(results), "documentation": "docs/dagster/checks.md"},
+        metadata={"table": table, RESULTS: audit_metadata(results), "documentation": documentation("dagster/checks.md")},
         allow_retries=False,
     )
 

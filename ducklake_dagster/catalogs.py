@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+from typing import Any, ClassVar, Literal, TypeAlias
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from pydantic import Field
 
@@ -161,37 +162,43 @@ def catalog_of(address: str) -> PlainCatalog:
     try:
         parts = urlsplit(address)
         parameters = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-        port = parts.port
+        found = _of_file(kind, rest, parameters) or _of_server(kind, parts, parameters)
     except ValueError:
         raise UsageError(f"the address of the catalog, which begins with {scheme}, is not well formed") from None
-    if kind in ("sqlite", "duckdb") and rest.startswith("/") and len(rest) > 1:
-        path = unquote(rest[1:].partition("?")[0])
-        if kind == "duckdb" and not parameters.keys() - {"metadata_schema"}:
-            return DuckDBCatalog(path=path, metadata_schema=parameters.get("metadata_schema"))
-        if kind == "sqlite" and not parameters:
-            return SqliteCatalog(path=path)
-    elif kind in ("postgresql", "postgres") and parts.path.strip("/"):
-        options = {name: value for name, value in parameters.items() if name not in ("host", "port", "metadata_schema")}
+    if found is None:
+        raise UsageError(
+            "the address of the catalog is none that a resource understands: give sqlite:///file, duckdb:///file, "
+            "postgresql+psycopg://user@host/database or mysql+pymysql://user@host/database, or SqliteCatalog, DuckDBCatalog, "
+            "PostgresCatalog or MySQLCatalog"
+        )
+    return found
+
+
+def _of_file(kind: str, rest: str, parameters: Mapping[str, str]) -> PlainCatalog | None:
+    if not rest.startswith("/") or len(rest) == 1:
+        return None
+    path = unquote(rest[1:].partition("?")[0])
+    if kind == "duckdb" and not parameters.keys() - {"metadata_schema"}:
+        return DuckDBCatalog(path=path, metadata_schema=parameters.get("metadata_schema"))
+    return SqliteCatalog(path=path) if kind == "sqlite" and not parameters else None
+
+
+def _of_server(kind: str, parts: SplitResult, parameters: Mapping[str, str]) -> PlainCatalog | None:
+    if not parts.path.strip("/"):
+        return None
+    login: dict[str, Any] = {
+        "database": unquote(parts.path[1:]),
+        "user": None if parts.username is None else unquote(parts.username),
+        "password": None if parts.password is None else unquote(parts.password),
+    }
+    if kind in ("postgresql", "postgres"):
         return PostgresCatalog(
             host=parameters.get("host") or parts.hostname or "localhost",
-            port=int(parameters.get("port") or port or 5432),
-            database=unquote(parts.path[1:]),
-            user=None if parts.username is None else unquote(parts.username),
-            password=None if parts.password is None else unquote(parts.password),
+            port=int(parameters.get("port") or parts.port or 5432),
             metadata_schema=parameters.get("metadata_schema"),
-            options=options,
+            options={name: value for name, value in parameters.items() if name not in ("host", "port", "metadata_schema")},
+            **login,
         )
-    elif kind in ("mysql", "mariadb") and parts.path.strip("/") and "metadata_schema" not in parameters:
-        return MySQLCatalog(
-            host=parts.hostname or "localhost",
-            port=port or 3306,
-            database=unquote(parts.path[1:]),
-            user=None if parts.username is None else unquote(parts.username),
-            password=None if parts.password is None else unquote(parts.password),
-            options=parameters,
-        )
-    raise UsageError(
-        "the address of the catalog is none that a resource understands: give sqlite:///file, duckdb:///file, "
-        "postgresql+psycopg://user@host/database or mysql+pymysql://user@host/database, or SqliteCatalog, DuckDBCatalog, PostgresCatalog "
-        "or MySQLCatalog"
-    )
+    if kind in ("mysql", "mariadb") and "metadata_schema" not in parameters:
+        return MySQLCatalog(host=parts.hostname or "localhost", port=parts.port or 3306, options=dict(parameters), **login)
+    return None

@@ -138,6 +138,16 @@ class LakeCheck(ABC):
         if all(bound is None for bound in bounds.values()):
             raise UsageError(f"{type(self).__name__} needs at least one of {', '.join(bounds)}")
 
+    def refuse_above_all(self, **fractions: float | None) -> None:
+        """Refuse fractions above 1, which nothing is above.
+
+        Raises:
+            UsageError: Which one.
+        """
+        for setting, fraction in fractions.items():
+            if fraction is not None and fraction > 1:
+                raise UsageError(f"{type(self).__name__}: {setting} is a fraction, 0.3 for 30 %, not {fraction}", parameter=setting)
+
 
 def verdict_of(check: LakeCheck, subject: Subject) -> Verdict:
     """The verdict of a check on one asset.

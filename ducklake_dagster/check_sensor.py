@@ -94,20 +94,25 @@ def build_check_sensor(
         description="Checks DuckLake tables by the statistics of their catalog whenever somebody changed them.",
     )
     def check_tables(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        lake: DuckLake = getattr(context.resources, lake_key).connect()
-        cursor = _Cursor.parse(context.cursor)
-        state = read_lake(lake, tables, checks)
-        judge = Judge(state, context.instance)
-        passed = dict(cursor.passed)
-        events = [event for table in tables for event in _evaluations(judge, table, checks, cursor.snapshot, passed)]
-        failed = sum(not event.passed for event in events)
-        return dg.SensorResult(
-            asset_events=events,
-            cursor=_Cursor(snapshot=state.snapshot_id, passed=passed).text(),
-            skip_reason=f"reported {len(events)} checks, {failed} of which failed, at snapshot {state.snapshot_id}",
-        )
+        return _evaluate(context, getattr(context.resources, lake_key).connect(), tables, checks)
 
     return check_tables
+
+
+def _evaluate(
+    context: dg.SensorEvaluationContext, lake: DuckLake, tables: Sequence[AssetTable], checks: Sequence[LakeCheck]
+) -> dg.SensorResult:
+    cursor = _Cursor.parse(context.cursor)
+    state = read_lake(lake, tables, checks)
+    judge = Judge(state, context.instance)
+    passed = dict(cursor.passed)
+    events = [event for table in tables for event in _evaluations(judge, table, checks, cursor.snapshot, passed)]
+    failed = sum(not event.passed for event in events)
+    return dg.SensorResult(
+        asset_events=events,
+        cursor=_Cursor(snapshot=state.snapshot_id, passed=passed).text(),
+        skip_reason=f"reported {len(events)} checks, {failed} of which failed, at snapshot {state.snapshot_id}",
+    )
 
 
 def _evaluations(

@@ -269,14 +269,20 @@ def run_partitions(context: dg.AssetCheckExecutionContext, table: AssetTable) ->
 
 
 def refuse_names(checks: Sequence[LakeCheck]) -> None:
-    """Refuse no checks, and two of one name.
+    """Refuse no checks, what is none, and two of one name.
 
     Raises:
         UsageError: There are.
     """
+    if not _are_checks(checks):
+        raise UsageError(f"checks must be a list such as [Freshness(max_age='26 hours')], not {checks!r}", parameter="checks")
     if not checks:
         raise UsageError("no checks are given: name some, such as checks=[Freshness(max_age='26 hours')]")
     names = [check.name for check in checks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UsageError(f"several checks are called {', '.join(map(repr, twice))}: give them names with name=", checks=tuple(twice))
+
+
+def _are_checks(given: object) -> bool:
+    return isinstance(given, Sequence) and all(isinstance(one, LakeCheck) for one in given)

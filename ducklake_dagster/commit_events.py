@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -98,8 +99,10 @@ def commit_events(
             assets.append(_AssetChanges(keys=keys, table=table, changed=found, columns=places, unknown=found.unknown or everything))
     until = _collect(assets, changes, foreign, deadline)
     _settle(lake, assets, foreign, until, deadline)
-    names = table_names(changes)
-    events = [event for asset in assets for event in asset.events(_Facts(changes=changes, asset=asset, until=until, names=names), foreign)]
+    commits = _Commits(table_names(changes))
+    events = [
+        event for asset in assets for event in asset.events(_Facts(changes=changes, asset=asset, until=until, commits=commits), foreign)
+    ]
     events.sort(key=lambda event: event[0].order)
     return CommitEvents(until=until, foreign=sum(number <= until for number in foreign), events=events)
 
@@ -211,7 +214,7 @@ class _AssetChanges:
 
 def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dict[int, Snapshot], deadline: float) -> int:
     """Hand every foreign change to its asset, in the order of commits; the last snapshot of which all changes were handed over."""
-    pieces: list[tuple[int, int, _AssetChanges, ChangedRows]] = []
+    pieces: list[tuple[int, int, _AssetChanges, ChangedRows, list[int]]] = []
     for asset in assets:
         if asset.unknown is not None:
             asset.touch_all(changes.until)
@@ -219,17 +222,17 @@ def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dic
         for rows in asset.changed.rows:
             by = [number for number in rows.snapshots if number in foreign]
             if by or not rows.snapshots:
-                pieces.append((rows.first_snapshot, by[-1] if by else rows.last_snapshot, asset, rows))
+                pieces.append((rows.first_snapshot, by[-1] if by else rows.last_snapshot, asset, rows, by))
     pieces.sort(key=lambda piece: piece[:2])
     begun = pieces[0][0] if pieces else 0
-    for position, (first, newest, asset, rows) in enumerate(pieces):
+    for position, (first, newest, asset, rows, by) in enumerate(pieces):
         if first > begun and time.monotonic() > deadline:
             # Whole commits only: those before this change, of which every change was handed over.
             reached = [snapshot.id for snapshot in changes.snapshots if snapshot.id < first]
             if reached and position:
                 return reached[-1]
         asset.touch(rows, newest)
-        asset.by.update(number for number in rows.snapshots if number in foreign)
+        asset.by.update(by)
     return changes.until
 
 
@@ -248,16 +251,26 @@ def _width(box: Box | None) -> int:
     return prod(max(last - first, 0) for first, last in box) if box is not None else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@lru_cache(maxsize=4096)
+def _number(value: int) -> dg.IntMetadataValue:
+    """Most numbers of many events are the same, and Dagster takes a while to look at each."""
+    return dg.MetadataValue.int(value)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Facts:
     """The metadata that all events of one asset share."""
 
     changes: LakeChanges
     asset: _AssetChanges
     until: int
-    names: Mapping[int, str]
+    commits: _Commits
 
     def metadata(self, snapshot: Snapshot | None) -> dict[str, Any]:
+        return {**self._common, **(self.commits.metadata(snapshot) if snapshot else {})}
+
+    @cached_property
+    def _common(self) -> Mapping[str, Any]:
         changed = self.asset.changed
         facts: dict[str, Any] = {"ducklake/reported_until": self.until, "dagster/table_name": str(self.asset.table.address)}
         if self.asset.unknown is None:
@@ -269,20 +282,36 @@ class _Facts:
             facts["ducklake/table"] = changed.change
         if self.changes.expired:
             facts["ducklake/expired_snapshots"] = ", ".join(f"{first}-{last}" for first, last in self.changes.expired)
-        told = snapshot_metadata(snapshot, self.names) if snapshot else {}
-        return {name: fact for name, fact in facts.items() if fact is not None} | told
+        return {name: _number(fact) if isinstance(fact, int) else fact for name, fact in facts.items() if fact is not None}
 
 
-def snapshot_metadata(snapshot: Snapshot, names: Mapping[int, str]) -> dict[str, Any]:
-    """Metadata about a commit for its events; long texts are cut."""
-    facts = {
-        "ducklake/snapshot_id": snapshot.id,
-        "ducklake/committed_at": dg.MetadataValue.timestamp(snapshot.time),
-        "ducklake/changes": changes_text(snapshot, names)[:_LONGEST_TEXT],
-        "ducklake/author": snapshot.author and snapshot.author[:_LONGEST_TEXT],
-        "ducklake/message": snapshot.message and snapshot.message[:_LONGEST_TEXT],
-    }
-    return {name: fact for name, fact in facts.items() if fact is not None}
+class _Commits:
+    """What events say about commits, made once for each commit: it may have changed a thousand tables.
+
+    Args:
+        names: Tables by id.
+    """
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        self._names = names
+        self._told: dict[int, dict[str, Any]] = {}
+
+    def metadata(self, snapshot: Snapshot) -> Mapping[str, Any]:
+        """Metadata about a commit for its events; long texts are cut."""
+        if snapshot.id not in self._told:
+            facts = {
+                "ducklake/snapshot_id": _number(snapshot.id),
+                "ducklake/committed_at": dg.MetadataValue.timestamp(snapshot.time),
+                "ducklake/changes": changes_text(snapshot, self._names)[:_LONGEST_TEXT],
+                "ducklake/author": snapshot.author and snapshot.author[:_LONGEST_TEXT],
+                "ducklake/message": snapshot.message and snapshot.message[:_LONGEST_TEXT],
+            }
+            self._told[snapshot.id] = {name: fact for name, fact in facts.items() if fact is not None}
+        return self._told[snapshot.id]
+
+    def text(self, snapshot: Snapshot) -> str:
+        """What a commit did, in words."""
+        return str(self.metadata(snapshot)["ducklake/changes"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +330,7 @@ class _Materialization:
         if reason is not None:
             metadata["ducklake/partitions"] = f"all of them, because which ones changed is unknown: {reason}"[:_LONGEST_TEXT]
         if asset.by:
-            metadata["ducklake/commits"] = len(asset.by)
+            metadata["ducklake/commits"] = _number(len(asset.by))
         if self.last and asset.changed.schema.columns:
             # Dagster shows that of the last event; on thousands of them it would be megabytes.
             changed = asset.changed
@@ -321,7 +350,7 @@ class _Observation:
     note: str | None = None
 
     def __call__(self) -> dg.AssetObservation:
-        told = changes_text(self.snapshot, self.facts.names)[:_LONGEST_TEXT] if self.snapshot is not None else None
+        told = self.facts.commits.text(self.snapshot) if self.snapshot is not None else None
         return dg.AssetObservation(
             asset_key=self.facts.asset.table.key, description=self.note or told, metadata=self.facts.metadata(self.snapshot)
         )

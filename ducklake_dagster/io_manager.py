@@ -19,6 +19,7 @@ from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbe
 from ducklake_dagster.provenance import output_subject
 from ducklake_dagster.read_points import BRANCH
 from ducklake_dagster.resources import DuckLakeResource
+from ducklake_dagster.setting_values import refuse_no_text, refuse_unknown_fields
 from ducklake_dagster.slice_predicate import SlicePredicate
 from ducklake_dagster.table_input import TableInput, plan_input
 from ducklake_dagster.table_output import TableOutput, plan_output, without_keys
@@ -78,6 +79,12 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     # A lake of the branch's own; without it the branch is schemas called schema__branch in the lake of production.
     branch_lake: dg.ResourceDependency[DuckLakeResource] = None  # type: ignore[assignment]
 
+    if not TYPE_CHECKING:
+        # Type checkers go by the fields. Dagster passes over fields that are not there.
+        def __init__(self, **data: Any) -> None:
+            refuse_unknown_fields(type(self), data)
+            super().__init__(**data)
+
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write one output as one commit and attach the metadata of its snapshot.
 
@@ -86,7 +93,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
                 column, or a row lies outside of them.
             CommitConflictError: Other writers kept winning; a retry policy may run the step again.
         """
-        with final_failures(output_subject(context)):
+        with final_failures(output_subject(context), "asset"):
             self._write(context, obj)
 
     def _write(self, context: dg.OutputContext, obj: Any) -> None:
@@ -122,7 +129,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             dg.Failure: The table, a column or the snapshot does not exist, the annotated type is none of these, or the partitions cannot be
                 matched with a column.
         """
-        with final_failures(context.name if context.has_input_name else context.asset_key.to_user_string()):
+        with final_failures(context.name if context.has_input_name else context.asset_key.to_user_string(), "asset"):
             planned = plan_input(context, self._default_frame(), self.schema_)
             with final_failures(str(planned.address)):
                 lake, planned = self._source(context, planned)
@@ -200,7 +207,10 @@ def _add_partition_metadata(context: dg.OutputContext, output: TableOutput, numb
 
 def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
     """The branch that a manager's outputs go to, None for production."""
-    return Branch(name=manager.branch, own_lake=manager.branch_lake is not None) if manager.branch else None
+    if not manager.branch:
+        return None
+    refuse_no_text("branch", manager.branch)
+    return Branch(name=manager.branch, own_lake=manager.branch_lake is not None)
 
 
 def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:

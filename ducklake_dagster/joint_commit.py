@@ -58,7 +58,7 @@ def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str 
 
     Args:
         context: Of the step.
-        frames: Frames by asset key, each of an asset that the run materialises.
+        frames: Frames by asset key, one of each asset that the run materialises.
 
     Raises:
         dg.Failure: What no retry can mend; nothing is committed.
@@ -68,7 +68,7 @@ def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str 
     step = context.get_step_execution_context()
     found = {dg.AssetKey.from_coercible(key): frame for key, frame in frames.items()}
     subject = ", ".join(sorted(key.to_user_string() for key in found))
-    with final_failures(subject):
+    with final_failures(subject, "asset"):
         _refuse_assets(context, found)
         contexts = {key: _output_context(context, key) for key in found}
         manager = _manager(contexts, step)
@@ -158,11 +158,14 @@ def _manager(contexts: Mapping[dg.AssetKey, dg.OutputContext], step: Any) -> Duc
 def _refuse_assets(context: dg.AssetExecutionContext, frames: Mapping[dg.AssetKey, Any]) -> None:
     selected = context.selected_asset_keys
     strange = sorted(key.to_user_string() for key in frames if key not in selected)
-    if not frames or strange:
+    missing = sorted(key.to_user_string() for key in selected if key not in frames)
+    if strange or missing:
         names = ", ".join(sorted(key.to_user_string() for key in selected))
-        what = f"not {', '.join(strange)}" if strange else "and there is none"
+        # Dagster would report an asset that the function does not yield as materialised.
+        fault = f"not {', '.join(strange)}" if strange else f"and there is none of {', '.join(missing)}"
         raise UsageError(
-            f"materialize_together needs frames of assets that this step materialises ({names}), {what}", assets=tuple(strange)
+            f"materialize_together needs a frame of each asset that this step materialises ({names}), {fault}",
+            assets=tuple(strange or missing),
         )
 
 

@@ -159,6 +159,8 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about on
     Raises:
         UsageError: An unknown step or one twice, an age that is none, a limit of Spark without a ``spark_key``.
     """
+    _refuse_others("limits", limits, MaintenanceLimits)
+    _refuse_others("triggers", triggers, Triggers)
     ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than, "orphans_older_than": orphans_older_than}
     plan = _plan(
         steps,
@@ -333,6 +335,11 @@ def _checked_steps(steps: Sequence[MaintenanceVerb]) -> tuple[MaintenanceVerb, .
     if isinstance(steps, str) or unknown or not steps or len(set(steps)) != len(steps):
         raise UsageError(f"steps must be some of {', '.join(VERBS)}, each once, not {steps!r}", parameter="steps")
     return tuple(steps)
+
+
+def _refuse_others(name: str, value: object, kind: type) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise UsageError(f"{name} must be {kind.__name__}(...), not {value!r}", parameter=name)
 
 
 def _refuse_zone(zone: object) -> None:

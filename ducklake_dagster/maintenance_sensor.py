@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.setting_values import is_number
+from ducklake_dagster.setting_values import is_count, is_number
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, LakeHealth, TableHealth
@@ -54,6 +54,10 @@ class Triggers:
             raise UsageError("Triggers need at least one of small_files, delete_ratio, inlined_rows, snapshots, scheduled_files")
         if not all(number is None or (is_number(number) and number > 0) for number in numbers):
             raise UsageError("Triggers must be numbers above 0, or None for never")
+        if self.small_file_bytes is not None and not is_count(self.small_file_bytes):
+            raise UsageError(f"Triggers: small_file_bytes must be bytes from 1 on, or None, not {self.small_file_bytes!r}")
+        if self.minimum_interval_seconds != 0 and not is_count(self.minimum_interval_seconds):
+            raise UsageError(f"Triggers: minimum_interval_seconds must be whole seconds, not {self.minimum_interval_seconds!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,18 +134,28 @@ def statistics_sensor(
         cursor = _Cursor.parse(context.cursor)
         wanted = [one for one in health.tables if not patterns or any(pattern.matches(one.schema, one.name) for pattern in patterns)]
         requests = [*_of_tables(lake, wanted, triggers, cursor), *_of_lake(health, triggers)]
-        runs = []
-        for request in requests:
-            found = request.steps & set(steps)
-            state_key = f"{request.name}:{request.state}"
-            run_key = next_run_key(context.instance, state_key, timedelta(seconds=triggers.minimum_interval_seconds)) if found else None
-            if run_key is not None:
-                tags = {_STATE: state_key, **({"ducklake/table": request.tables[0]} if request.tables else {})}
-                runs.append(dg.RunRequest(run_key=run_key, run_config=run_config(found, request.tables), tags=tags))
+        possible = [replace(request, steps=request.steps & set(steps)) for request in requests]
+        pause = timedelta(seconds=triggers.minimum_interval_seconds)
+        runs = list(_runs(context.instance, [request for request in possible if request.steps], pause, run_config))
         reason = None if runs else f"nothing to do for {len(wanted)} tables at snapshot {health.snapshot_id}, or it was asked for"
         return dg.SensorResult(run_requests=runs, skip_reason=reason, cursor=cursor.text())
 
     return sensor
+
+
+def _runs(
+    instance: dg.DagsterInstance,
+    requests: Iterable[_Request],
+    pause: timedelta,
+    run_config: Callable[[Collection[MaintenanceVerb], Sequence[str]], dg.RunConfig],
+) -> Iterator[dg.RunRequest]:
+    """Runs of what was not asked for yet, or failed long enough ago."""
+    for request in requests:
+        state_key = f"{request.name}:{request.state}"
+        run_key = next_run_key(instance, state_key, pause)
+        if run_key is not None:
+            tags = {_STATE: state_key, **({"ducklake/table": request.tables[0]} if request.tables else {})}
+            yield dg.RunRequest(run_key=run_key, run_config=run_config(request.steps, request.tables), tags=tags)
 
 
 def _of_tables(lake: DuckLake, tables: Sequence[TableHealth], triggers: Triggers, cursor: _Cursor) -> Iterator[_Request]:

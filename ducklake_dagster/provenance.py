@@ -123,8 +123,10 @@ def writer_of(snapshot: Snapshot, table: str) -> str | None:
 
 def dagster_facts(snapshot: Snapshot) -> Mapping[str, Any]:
     """Metadata about the run that made a commit; empty when no run made it."""
+    if not snapshot.extra_info:
+        return {}
     try:
-        facts = json.loads(snapshot.extra_info or "{}")
+        facts = json.loads(snapshot.extra_info)
     except (ValueError, RecursionError):
         # Anybody may commit any text, such as JSON nested deeper than the parser goes.
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -15,6 +15,7 @@ from ducklake_dagster.catalogs import AddressCatalog, Catalog, catalog_of
 from ducklake_dagster.open_lakes import open_lake
 from ducklake_dagster.secrets import SECRET as _SECRET
 from ducklake_dagster.secrets import SecretiveConfig, hide_in_text, reveal, revealed
+from ducklake_dagster.setting_values import refuse_unknown_fields
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake
@@ -160,6 +161,8 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     if not TYPE_CHECKING:
         # Type checkers go by the fields. Dagster looks at what it is given before pydantic does, and repeats it in its errors.
         def __init__(self, **data: Any) -> None:
+            refuse_unknown_fields(type(self), data)
+            _refuse_no_places(data)
             if isinstance(data.get("catalog"), dg.EnvVar):
                 data["catalog"] = AddressCatalog(address=data["catalog"])
             elif isinstance(data.get("catalog"), str):
@@ -229,11 +232,44 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         )
 
     def _data_path(self) -> str | None:
-        path = self.storage.data_path
-        return None if path is None else reveal(path)
+        if self.storage.data_path is None:
+            return None
+        path = reveal(self.storage.data_path)
+        scheme = path.partition("://")[0] if "://" in path else ""
+        wanted = self.storage.protocols() or ("", "file")
+        if scheme not in wanted:
+            shown = " or ".join(f"{one}://" if one else "a directory" for one in wanted)
+            given = f"{scheme}://" if scheme else "a directory"
+            raise UsageError(f"data_path of {type(self.storage).__name__} must be {shown}, not {given}", parameter="data_path")
+        return path
 
     def _allowed_paths(self) -> list[str]:
         return [reveal(path) for path in self.allowed_paths]
+
+
+def _refuse_no_places(data: Mapping[str, Any]) -> None:
+    """Refuse what is no catalog and no storage, of which Dagster says little.
+
+    Raises:
+        UsageError: It is one of these.
+    """
+    catalog, storage = data.get("catalog"), data.get("storage")
+    for given, kinds in ((catalog, get_args(Catalog)), (storage, get_args(Storage))):
+        if isinstance(given, Mapping):
+            # Here, as pydantic would repeat what it was given, secrets too.
+            for kind in (one for one in kinds if one.model_fields["kind"].default == given.get("kind")):
+                refuse_unknown_fields(kind, given)
+    # Dagster itself gives mappings, and a resource that is set up at launch has neither.
+    if "catalog" in data and not isinstance(catalog, (str, dg.EnvVar, Mapping, *get_args(Catalog))):
+        raise UsageError(
+            f"catalog must be SqliteCatalog, DuckDBCatalog, PostgresCatalog, MySQLCatalog or an address, not {catalog!r}",
+            parameter="catalog",
+        )
+    if ("storage" in data or data) and not isinstance(storage, (Mapping, *get_args(Storage))):
+        raise UsageError(
+            f"storage must be LocalStorage, S3Storage, GCSStorage or AzureStorage, not {storage!r}; LocalStorage() where the lake exists",
+            parameter="storage",
+        )
 
 
 def _plain(value: Any) -> Any:

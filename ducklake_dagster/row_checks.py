@@ -40,8 +40,10 @@ class RowCount(LakeCheck):
     judges_changes: ClassVar[bool] = True
 
     def refuse_nonsense(self) -> None:
-        """Refuse bounds below 0, or none."""
+        """Refuse bounds below 0, or none, and bounds that no number is within."""
         self.refuse_negative(minimum=self.minimum, maximum=self.maximum)
+        if self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            raise UsageError(f"RowCount: no number of rows is from {self.minimum} to {self.maximum}", parameter="minimum")
 
     def text(self) -> str:
         """What holds."""
@@ -84,6 +86,7 @@ class RowCountChange(LakeCheck):
     def refuse_nonsense(self) -> None:
         """Refuse bounds below 0, or none."""
         self.refuse_negative(max_drop=self.max_drop, max_growth=self.max_growth, min_rows=self.min_rows)
+        self.refuse_above_all(max_drop=self.max_drop)
 
     def text(self) -> str:
         """What holds."""
@@ -216,6 +219,9 @@ def _mapping(value: object) -> Mapping[Any, Any]:
 def _is_pair(value: object) -> bool:
     """Whether it is a least and a greatest value, one of which may be missing, and none of which is NaN."""
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        return False
+    least, greatest = value
+    if type(least) is type(greatest) and least is not None and least > greatest:
         return False
     return any(bound is not None for bound in value) and all(bound == bound for bound in value)  # noqa: PLR0124 - NaN differs from itself
 

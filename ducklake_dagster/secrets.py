@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from pydantic import model_validator
 
 from ducklake_core.errors import UsageError
+from ducklake_dagster.setting_values import refuse_unknown_fields
 
 SECRET: dict[str, Any] = {"dagster__is_secret": True}
 """Marks a field whose value is a secret."""
@@ -72,7 +73,13 @@ def hide_in_text(name: str, value: str) -> str:
 
 
 class SecretiveConfig(dg.Config):
-    """Configuration that holds placeholders in place of secrets, whatever it is made from."""
+    """Configuration that holds placeholders in place of secrets, whatever it is made from, and refuses fields that it does not have."""
+
+    if not TYPE_CHECKING:
+        # Type checkers go by the fields. Dagster passes over fields that are not there.
+        def __init__(self, **data: Any) -> None:
+            refuse_unknown_fields(type(self), data)
+            super().__init__(**data)
 
     @model_validator(mode="before")
     @classmethod

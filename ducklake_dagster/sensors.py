@@ -16,7 +16,7 @@ from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.commit_events import CommitEvents, Place, commit_events, wanted_columns
 from ducklake_dagster.downstream_runs import run_requests
 from ducklake_dagster.read_points import lake_identity
-from ducklake_dagster.setting_values import is_number
+from ducklake_dagster.setting_values import is_count, is_number
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, LakeChanges
@@ -88,7 +88,7 @@ def build_commit_sensor(
     max_seconds_per_tick: float = 15,
     report_history: bool = False,
     minimum_interval_seconds: int = 30,
-    request_runs: dg.AssetSelection | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None = None,
+    request_runs: dg.AssetSelection | str | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None = None,
 ) -> dg.SensorDefinition:
     """Build a sensor that reports changes which no run of this Dagster instance made.
 
@@ -115,9 +115,9 @@ def build_commit_sensor(
             on an evaluation after 60 seconds.
         report_history: Whether the first evaluation starts at the oldest snapshot instead of the newest.
         minimum_interval_seconds: Seconds between evaluations.
-        request_runs: Assets that a run is requested of when what they read has changed: one for each of their partitions that reads a
-            changed partition, directly or through a view. Runs of assets after those are for automation conditions. Without it the
-            events alone are reported, which ``AutomationCondition.eager()`` answers to.
+        request_runs: Assets, or a selection such as ``"group:daily"``, that a run is requested of when what they read has changed: one
+            for each of their partitions that reads a changed partition, directly or through a view. Runs of assets after those are for
+            automation conditions. Without it the events alone are reported, which ``AutomationCondition.eager()`` answers to.
     """
     tables = asset_tables(assets, schema)
     selection = _selection(request_runs)
@@ -143,10 +143,11 @@ def build_commit_sensor(
 def _refuse_nothing(name: str, tables: Sequence[AssetTable], limits: _Limits) -> None:
     if not tables:
         raise UsageError(f"sensor {name} has no assets to report on")
-    if not all(is_number(number) for number in (limits.snapshots, limits.events, limits.seconds)) or limits.seconds < 0:
-        raise UsageError(f"sensor {name}: what a tick does at most must be numbers, not {limits}")
-    if min(limits.snapshots, limits.events) < 1:
-        raise UsageError(f"sensor {name} must look at one snapshot and report one event per tick at least")
+    for setting, count in (("max_snapshots_per_tick", limits.snapshots), ("max_events_per_tick", limits.events)):
+        if not is_count(count):
+            raise UsageError(f"sensor {name}: {setting} must be a whole number from 1 on, not {count!r}", parameter=setting)
+    if not is_number(limits.seconds) or limits.seconds < 0:
+        raise UsageError(f"sensor {name}: max_seconds_per_tick must be seconds, not {limits.seconds!r}", parameter="max_seconds_per_tick")
 
 
 def _evaluate(
@@ -186,9 +187,13 @@ def _changes_since(lake: DuckLake, cursor: _Cursor | None, tables: Sequence[Asse
     return lake.changed_tables(-1, tables=wanted_columns(tables)), _Cursor(catalog=catalog, snapshot=-1, lost=lost)
 
 
-def _selection(request_runs: dg.AssetSelection | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None) -> dg.AssetSelection | None:
+def _selection(
+    request_runs: dg.AssetSelection | str | Sequence[dg.AssetKey | str | dg.AssetsDefinition] | None,
+) -> dg.AssetSelection | None:
     if request_runs is None or isinstance(request_runs, dg.AssetSelection):
         return request_runs
+    if isinstance(request_runs, str):
+        return dg.AssetSelection.from_string(request_runs)
     keys = [
         key
         for one in request_runs

@@ -86,6 +86,7 @@ class SmallFiles(LakeCheck):
     def refuse_nonsense(self) -> None:
         """Refuse negative numbers."""
         self.refuse_negative(max_ratio=self.max_ratio, below_bytes=self.below_bytes, min_files=self.min_files)
+        self.refuse_above_all(max_ratio=self.max_ratio)
 
     def text(self) -> str:
         """What holds."""
@@ -115,8 +116,9 @@ class DeleteRatio(_StorageCheck):
     maximum: float
 
     def refuse_nonsense(self) -> None:
-        """Refuse a negative number."""
+        """Refuse what is no fraction."""
         self.refuse_negative(maximum=self.maximum)
+        self.refuse_above_all(maximum=self.maximum)
 
     def text(self) -> str:
         """What holds."""

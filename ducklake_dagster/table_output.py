@@ -260,19 +260,19 @@ def plan_output(
         settings=settings,
         partition_keys=keys,
         table_slice=TableSlice(schema=address.schema, table=address.table, boxes=boxes),
-        asset=AssetTable(
-            key=context.asset_key,
-            address=address,
-            partitions_def=context.asset_partitions_def if context.has_asset_partitions else None,
-            partition_expr=definition.get("partition_expr"),
-        )
-        if context.has_asset_key
-        else None,
+        asset=_asset(context, address, definition),
         provenance=provenance(context, keys, branch=branch.name if branch is not None else None, audits=list(audits)),
         texts=table_texts(context, definition) if comments else TableTexts(),
         audits=audits,
         branch=branch.name if branch is not None else None,
     )
+
+
+def _asset(context: dg.OutputContext, address: TableAddress, definition: Mapping[str, Any]) -> AssetTable | None:
+    if not context.has_asset_key:
+        return None
+    partitions = context.asset_partitions_def if context.has_asset_partitions else None
+    return AssetTable(key=context.asset_key, address=address, partitions_def=partitions, partition_expr=definition.get("partition_expr"))
 
 
 def schema_lookup(schema: Schema) -> Callable[[str], tuple[str, str] | None]:

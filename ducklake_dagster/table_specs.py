@@ -40,9 +40,12 @@ def load_table_specs(
         UsageError: A name that neither a table nor a view has, or two tables that get the same asset key.
         CatalogUnavailableError: The catalog cannot be reached.
     """
+    from ducklake_core.errors import UsageError
     from ducklake_dagster.resources import DuckLakeResource
 
     opened = lake.process_config_and_initialize().connect() if isinstance(lake, DuckLakeResource) else lake
+    if not hasattr(opened, "tables"):
+        raise UsageError(f"lake must be a DuckLake or a DuckLakeResource, not {lake!r}", parameter="lake")
     return table_specs(read_lake_tables(opened, include, exclude), translator or DuckLakeTranslator())
 
 

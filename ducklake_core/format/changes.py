@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import lru_cache
 
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.types.names import dotted, quoted_path, split_path
@@ -147,8 +148,17 @@ def parse_changes(text: str | None) -> Changes:
     Raises:
         CatalogCorruptError: Text that is not a list of entries, or a known kind with a value of the wrong form.
     """
+    text = text or ""
+    # Most commits of a lake say one of few things: that rows went into this table, or into that.
+    return _parse_again(text) if len(text) <= _SHORT else _parse(text)
+
+
+_SHORT = 200
+
+
+def _parse(text: str) -> Changes:
     found: dict[str, list[object]] = {}
-    for kind, value in _entries(text or ""):
+    for kind, value in _entries(text):
         folded = kind.lower()
         known = _ALIASES.get(folded, folded)
         if known in _KINDS:
@@ -157,6 +167,9 @@ def parse_changes(text: str | None) -> Changes:
             found.setdefault("unknown", []).append(f"{kind}:{value}")
     # The values under each kind have the type of its field: _parse_value goes by kind.
     return Changes(**{kind: tuple(values) for kind, values in found.items()})  # type: ignore[arg-type]
+
+
+_parse_again = lru_cache(maxsize=4096)(_parse)
 
 
 def _created_relations(changes: Changes) -> Iterable[str]:

@@ -7,7 +7,7 @@ which files only hold what others held before.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from ducklake_core.errors import CatalogCorruptError
@@ -17,6 +17,7 @@ from ducklake_core.results import LakeChanges
 
 _ADDING = ("inserted_into_table", "inlined_insert")
 _DELETING = ("deleted_from_table", "inlined_delete")
+_OF_ROWS = frozenset({*_ADDING, *_DELETING})
 _OTHER = ("altered_table", "inline_flush", "merge_adjacent", "rewrite_delete")
 
 
@@ -36,18 +37,27 @@ class ChangeLog:
         self.until = snapshots[-1].id
         self._ids = [snapshot.id for snapshot in snapshots]
         self._next_files = [snapshot.next_file_id for snapshot in snapshots]
-        self._changes = {snapshot.id: _readable(snapshot) for snapshot in snapshots}
+        # Many commits say the same.
+        said = {text: _readable(text) for text in {snapshot.changes for snapshot in snapshots}}
+        self._changes = {snapshot.id: said[snapshot.changes] for snapshot in snapshots}
         self._unreadable = [number for number in self._ids if self._changes[number] is None]
         self._kinds: dict[str, dict[int, list[int]]] = {}
-        for snapshot in snapshots:
-            self._index(snapshot.id)
+        self._row_changes: dict[int, list[int]] = {}
+        self._index({text: _named_tables(changes) for text, changes in said.items() if changes is not None})
 
-    def _index(self, snapshot_id: int) -> None:
-        changes = self._changes[snapshot_id]
-        if changes is not None:
-            for kind in (*_ADDING, *_DELETING, *_OTHER):
-                for table_id in getattr(changes, kind):
-                    self._kinds.setdefault(kind, {}).setdefault(table_id, []).append(snapshot_id)
+    def _index(self, named: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+        """Note for each kind and table the snapshots that name it.
+
+        Args:
+            named: Kinds and tables by the text that names them.
+        """
+        for snapshot in self.snapshots:
+            for kind, table_id in named.get(snapshot.changes, ()):
+                self._kinds.setdefault(kind, {}).setdefault(table_id, []).append(snapshot.id)
+                if kind in _OF_ROWS:
+                    found = self._row_changes.setdefault(table_id, [])
+                    if not found or found[-1] != snapshot.id:
+                        found.append(snapshot.id)
 
     @property
     def base(self) -> Snapshot:
@@ -60,8 +70,14 @@ class ChangeLog:
         edges = zip([self.after, *self._ids], self._ids, strict=False)
         return tuple((left + 1, right - 1) for left, right in edges if right > left + 1)
 
+    @cached_property
+    def _is_complete(self) -> bool:
+        return not self.expired and not self._unreadable
+
     def unclear(self, first: int, last: int) -> bool:
         """Whether a snapshot from first to last was expired, or says nothing that can be read."""
+        if self._is_complete and self.after < first and last <= self.until:
+            return False
         inside = bisect_right(self._ids, last) - bisect_left(self._ids, first)
         return inside < last - first + 1 or bisect_left(self._unreadable, first) < bisect_right(self._unreadable, last)
 
@@ -87,7 +103,9 @@ class ChangeLog:
 
     def says(self, table_id: int, kind: str, snapshot_id: int) -> bool:
         """Whether the snapshot names the table under a kind."""
-        return bool(self.logged(table_id, (kind,), snapshot_id, snapshot_id))
+        ids = self._kinds.get(kind, {}).get(table_id, ())
+        place = bisect_left(ids, snapshot_id)
+        return place < len(ids) and ids[place] == snapshot_id
 
     def made_by(self, file_id: int) -> tuple[int, int]:
         """First and last snapshot that can have made a data or delete file: the same one unless some between were expired."""
@@ -122,7 +140,9 @@ class ChangeLog:
             return ()
         if any(self.unclear(number, number) for number in named):
             return ()
-        return tuple(sorted({*self.logged(table_id, (*_ADDING, *_DELETING), first, last), *named}))
+        ids = self._row_changes.get(table_id, [])
+        found = ids[bisect_left(ids, first) : bisect_right(ids, last)]
+        return tuple(sorted({*found, *named})) if named else tuple(found)
 
     def without_rows(self, table_id: int) -> tuple[int, ...]:
         """Snapshots that name the table for columns, layout or files, and say nothing of its rows.
@@ -130,6 +150,8 @@ class ChangeLog:
         A flush says that it deleted rows where it only moves deletes into a file.
         """
         other = self.logged(table_id, _OTHER, self.after + 1, self.until)
+        if not other:
+            return ()
         rows = set(self.logged(table_id, (*_ADDING, "inlined_delete"), self.after + 1, self.until))
         deleting = set(self.logged(table_id, ("deleted_from_table",), self.after + 1, self.until))
         flushing = set(self.logged(table_id, ("inline_flush",), self.after + 1, self.until))
@@ -155,10 +177,14 @@ class ChangeLog:
         return LakeChanges(after=self.after, until=self.until, before=self.before, snapshots=self.snapshots, expired=self.expired)
 
 
-def _readable(snapshot: Snapshot) -> Changes | None:
+def _readable(text: str) -> Changes | None:
     """The parsed log of a snapshot; None when it says nothing, or something that this library does not understand."""
     try:
-        changes = parse_changes(snapshot.changes)
+        changes = parse_changes(text)
     except CatalogCorruptError:
         return None
-    return None if changes.unknown or not snapshot.changes else changes
+    return None if changes.unknown or not text else changes
+
+
+def _named_tables(changes: Changes) -> list[tuple[str, int]]:
+    return [(kind, table_id) for kind in (*_ADDING, *_DELETING, *_OTHER) for table_id in dict.fromkeys(getattr(changes, kind))]

@@ -92,7 +92,11 @@ class FileChanges:
 
     def of(self, table_id: int) -> Iterator[FileChange]:
         """Changes of a table that has its name at both ends."""
+        rewritten = bool(self._log.logged(table_id, ("rewrite_delete",), self._edges.after + 1, self._edges.until))
         for row in self._by_table.get(table_id, ()):
+            if not rewritten and self._is_only_added(row):
+                yield self._change("added", row, max(row.begin_snapshot, self._edges.after + 1), min(_newest(row), self._edges.until))
+                continue
             yield from self._added(row)
             yield from self._removed(row)
             yield from self._deleted(row)
@@ -117,6 +121,12 @@ class FileChanges:
 
     def _holds_old_rows(self, row: Any) -> bool:
         return bool(row.data_file_id >= self._edges.next_file_id and _newest(row) <= self._edges.after)
+
+    def _is_only_added(self, row: Any) -> bool:
+        """Whether a file, of a table without rewrites, came with new rows and lost none: so are nearly all."""
+        if row.end_snapshot is not None or row.data_file_id in self._inlined or row.data_file_id in self._deletes:
+            return False
+        return _newest(row) > self._edges.after
 
     def _added(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log

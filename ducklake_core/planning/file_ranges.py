@@ -47,6 +47,8 @@ class FileRanges:
     def of(self, table_id: int, data_file_id: int) -> tuple[ValueRange, ...]:
         """Bounds in a file, one for each wanted column of its table; a file that is not known has none."""
         fields = self._columns.get(table_id, ())
+        if not fields:
+            return ()
         row = self._files.get(data_file_id)
         if row is None or not any(fields):
             return tuple(ValueRange() for _ in fields)

@@ -15,6 +15,7 @@ from ducklake_core.catalog.changed_files import Definition, Edges, NamedTable
 from ducklake_core.catalog.changed_inlined import InlinedGroup
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import NotFoundError
+from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.expressions.value_range import ValueRange
 from ducklake_core.format.state import TableListing
 from ducklake_core.format.types.data_types import Field
@@ -29,6 +30,7 @@ Wanted = Mapping[str, Sequence[str]]
 _NO_COLUMNS = Schema(columns=())
 
 
+@paused_collector()
 def plan_lake_changes(
     reader: CatalogReader, after: int, until: int | None = None, *, tables: Wanted | None = None, most: int | None = None
 ) -> LakeChanges:
@@ -107,7 +109,9 @@ class _Comparison:
 
     def _columns(self, name: _Name, known: Mapping[int, Definition]) -> dict[int, tuple[Field | None, ...]]:
         """The wanted columns of the tables behind a name, by table id, each as it is at the end where the table has the name."""
-        found = {}
+        found: dict[int, tuple[Field | None, ...]] = {}
+        if not name.columns:
+            return found
         for named, snapshot_id in ((name.before, self._log.base.id), (name.now, self._log.until)):
             if named is not None and named.table_id in known:
                 schema = known[named.table_id].schema_at(snapshot_id)
@@ -279,11 +283,12 @@ class _Evidence:
     ) -> ChangedRows:
         first, last = span
         snapshots = self.log.makers(table_id, first, last, *named)
-        ends = snapshots or ((*named, first, last) if first <= last else named)
+        # Those of the log ascend.
+        ends = snapshots or tuple(sorted((*named, first, last) if first <= last else named))
         return ChangedRows(
             change=change,
-            first_snapshot=min(ends),
-            last_snapshot=max(ends),
+            first_snapshot=ends[0],
+            last_snapshot=ends[-1],
             snapshots=snapshots,
             row_count=row_count,
             ranges=ranges,

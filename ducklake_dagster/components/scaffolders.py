@@ -8,7 +8,7 @@ import dagster as dg
 from dagster.components.component_scaffolding import scaffold_component
 from pydantic import BaseModel, Field
 
-_CATALOGS: dict[str, dict[str, Any]] = {
+CATALOGS: dict[str, dict[str, Any]] = {
     "sqlite": {"kind": "sqlite", "path": "lake.sqlite"},
     "duckdb": {"kind": "duckdb", "path": "lake.ducklake"},
     "postgres": {
@@ -18,14 +18,23 @@ _CATALOGS: dict[str, dict[str, Any]] = {
         "user": "{{ env.PGUSER }}",
         "password": "{{ env.PGPASSWORD }}",
     },
+    "mysql": {
+        "kind": "mysql",
+        "host": "{{ env.MYSQL_HOST }}",
+        "database": "lake",
+        "user": "{{ env.MYSQL_USER }}",
+        "password": "{{ env.MYSQL_PASSWORD }}",
+    },
 }
+"""Catalogs by kind, with a password by the environment."""
+
 _STORAGES = {"s3": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
 
 
 class LakeScaffoldParams(BaseModel):
     """Choices for a new lake component."""
 
-    catalog: Literal["sqlite", "duckdb", "postgres"] = Field(default="sqlite", description="Kind of the catalog database.")
+    catalog: Literal["sqlite", "duckdb", "postgres", "mysql"] = Field(default="sqlite", description="Kind of the catalog database.")
     data_path: str = Field(default="lake_files/", description="Directory or s3:// prefix of the lake's files.")
 
 
@@ -42,7 +51,7 @@ class LakeScaffolder(dg.Scaffolder[LakeScaffoldParams]):
         params = request.params
         scheme = params.data_path.partition("://")[0] if "://" in params.data_path else ""
         attributes = {
-            "catalog": _CATALOGS[params.catalog],
+            "catalog": CATALOGS[params.catalog],
             "storage": {
                 "kind": _STORAGES.get(scheme, "local"),
                 "data_path": params.data_path,
@@ -82,5 +91,5 @@ class MaintenanceScaffolder(dg.Scaffolder[LakePathParams]):
 
     def scaffold(self, request: dg.ScaffoldRequest[LakePathParams]) -> None:
         """Write the file."""
-        attributes = {"lake": request.params.lake, "cron_schedule": "0 3 * * *", "expire_older_than": "7 days", "keep_last": 20}
+        attributes = {"lake": request.params.lake, "cron_schedule": "H 3 * * *", "expire_older_than": "7 days", "keep_last": 20}
         scaffold_component(request, attributes)

@@ -27,16 +27,17 @@ def _resolve_storage(context: dg.ResolutionContext, value: Any) -> Any:
 
 def _checked(adapter: TypeAdapter[Any], what: str, value: object) -> Any:
     try:
-        found = adapter.validate_python(value)
+        return adapter.validate_python(value)
     except ValidationError as error:
         # The inputs are not repeated: they may be secrets.
-        faults = [f"{'.'.join(map(str, fault['loc'])) or what}: {fault['msg']}" for fault in error.errors(include_input=False)]
-    else:
-        unknown = sorted(set(value) - set(type(found).model_fields)) if isinstance(value, Mapping) else []
-        if not unknown:
-            return found
-        faults = [f"{found.kind} has no {', '.join(unknown)}; it has {', '.join(type(found).model_fields)}"]
+        faults = [_text(fault) for fault in error.errors(include_input=False)]
     raise UsageError(f"the {what} of a DuckLakeComponent is not understood: {'; '.join(faults)}", parameter=what)
+
+
+def _text(fault: Mapping[str, Any]) -> str:
+    refused = fault.get("ctx", {}).get("error")
+    text = refused.message if isinstance(refused, UsageError) else fault["msg"]
+    return ": ".join(part for part in (".".join(map(str, fault["loc"])), text) if part)
 
 
 ResolvedCatalog: TypeAlias = Annotated[
@@ -44,7 +45,7 @@ ResolvedCatalog: TypeAlias = Annotated[
     dg.Resolver(
         _resolve_catalog,
         model_field_type=str | dict[str, Any],
-        description="Address, or a mapping with kind sqlite, duckdb or postgres and the fields of that catalog.",
+        description="Address, or a mapping with kind sqlite, duckdb, postgres or mysql and the fields of that catalog.",
         examples=[{"kind": "postgres", "host": "{{ env.PGHOST }}", "database": "lake", "password": "{{ env.PGPASSWORD }}"}],
     ),
 ]

@@ -33,6 +33,22 @@ def audits(demo: Demo) -> None:
     planes.delete("tailnum = 'N00000'", author="somebody", message="a mistake")
 
 
+def checks(demo: Demo) -> None:
+    """A check that fails, and what waits for it."""
+    demo.title("A blocking check: what reads the table waits until it passes")
+    asked = [fleet.charters, fleet.charter_names]
+    for what in ("nobody flies charters", "somebody does"):
+        if what == "somebody does":
+            demo.lake.table("airlines").append(pa.table({"carrier": ["YY"], "name": ["Charters & Co."]}), author="somebody")
+        result = demo.run(asked)
+        (found,) = result.get_asset_check_evaluations()
+        verdict = "passed" if found.passed else "failed"
+        after = "was made" if result.asset_materializations_for_node("charter_names") else "was not made"
+        demo.console.print(f"  {what}: charters.{found.check_name} {verdict} ({found.description}), charter_names {after}")
+        if found.passed != (what == "somebody does") or result.success != found.passed:
+            raise RuntimeError("a blocking check did not stop what comes after")
+
+
 def changes(demo: Demo) -> None:
     """An asset that reads what changed since it last ran."""
     demo.title("Only what changed since the last run")
@@ -77,6 +93,8 @@ def branch(demo: Demo) -> None:
     demo.run([fleet.fleet], resources={**demo.project.resources, "io_manager": manager}, raise_on_error=True)
     for info in demo.lake.tables("main__trial"):
         demo.console.print(f"  {info.table}: {info.row_count:,} rows; production has its {before.row_count:,} as before")
+    demo.lake.write("fleet", demo.lake.table("main__trial.fleet"), mode="overwrite", author="somebody", message="publish the branch trial")
+    demo.console.print(f"  published in one commit, snapshot {demo.lake.snapshot().id}: the branch's rows are production's")
     demo.lake.drop_schema("main__trial", cascade=True, author="dagster", message="the branch is over")
 
 

@@ -14,14 +14,14 @@ from ducklake_dagster import (
     DuckLakeIOManager,
     DuckLakeResource,
     LocalStorage,
+    RowCount,
     SnapshotBacklog,
     SqliteCatalog,
+    Triggers,
     build_audit_checks,
     build_commit_sensor,
-    build_compaction_sensor,
     build_lake_checks,
-    build_maintenance_job,
-    build_maintenance_schedule,
+    build_maintenance_defs,
     build_null_fraction_checks,
     build_row_count_change_checks,
     with_table_metadata,
@@ -52,7 +52,8 @@ spark = LazyPySparkResource(spark_config=SPARK_CONFIG)
 
 reference = [flight_assets.airlines, flight_assets.airports, flight_assets.planes, flight_assets.weather]
 partitioned = [flight_assets.flights, flight_assets.carrier_delays, flight_assets.flights_weather]
-all_assets = [*reference, *partitioned, flight_assets.routes, fleet.fleet, fleet.carrier_changes, fleet.booking_report]
+fleet_assets = [fleet.fleet, fleet.carrier_changes, fleet.charters, fleet.charter_names, fleet.booking_report]
+all_assets = [*reference, *partitioned, flight_assets.routes, *fleet_assets]
 
 # The report is no table.
 stored = [asset for asset in all_assets if asset is not fleet.booking_report]
@@ -61,23 +62,26 @@ checks = [
     *build_row_count_change_checks(assets=partitioned, max_drop=0.1),
     *build_null_fraction_checks(assets=[flight_assets.flights], columns={"day": 0.0, "carrier": 0.0, "dep_delay": 0.05}),
     *build_lake_checks(assets=partitioned, checks=[DeleteRatio(maximum=0.5), SnapshotBacklog(maximum=1000)]),
+    *build_lake_checks(assets=[fleet.charters], checks=[RowCount(minimum=1, severity=dg.AssetCheckSeverity.ERROR, blocking=True)]),
     *build_audit_checks(assets=[fleet.fleet]),
 ]
 resources = {"io_manager": DuckLakeIOManager(lake=lake, spark=spark), "lake": lake, "spark": spark}
 
-maintenance = build_maintenance_job(expire_older_than=timedelta(days=7), keep_last=20, assets=stored)
+maintenance = build_maintenance_defs(
+    expire_older_than=timedelta(days=7), keep_last=20, triggers=Triggers(small_files=3, inlined_rows=2), assets=stored
+)
 commit_sensor = build_commit_sensor(assets=stored)
-compaction_sensor = build_compaction_sensor(min_files=3, assets=stored)
 
 defs = with_table_metadata(
-    dg.Definitions(
-        assets=all_assets,
-        asset_checks=checks,
-        jobs=[maintenance],
-        schedules=[build_maintenance_schedule(maintenance)],
-        sensors=[commit_sensor, compaction_sensor],
-        resources=resources,
-        # One process, so that all steps of a run share one Spark session.
-        executor=dg.in_process_executor,
+    dg.Definitions.merge(
+        maintenance,
+        dg.Definitions(
+            assets=all_assets,
+            asset_checks=checks,
+            sensors=[commit_sensor],
+            resources=resources,
+            # One process, so that all steps of a run share one Spark session.
+            executor=dg.in_process_executor,
+        ),
     )
 )

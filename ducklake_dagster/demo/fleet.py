@@ -1,8 +1,9 @@
-"""Assets beside the flights, with Arrow: one that is audited before it is committed, and two that follow what others write."""
+"""Assets beside the flights, with Arrow: audited before the commit, checked after it, or made of what others write."""
 
 # No `from __future__ import annotations`: Dagster compares the annotation of `context` with its classes.
 import dagster as dg
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ducklake_dagster import ducklake_input, ducklake_metadata
 
@@ -26,6 +27,18 @@ def fleet(planes: pa.Table) -> pa.Table:
 def carrier_changes(airlines: pa.Table) -> pa.Table:
     """What happened to the carriers, as it is found out: each change once."""
     return airlines.select(["change_type", "carrier", "name"])
+
+
+@dg.asset(group_name="fleet", kinds={"ducklake"})
+def charters(airlines: pa.Table) -> pa.Table:
+    """Carriers that fly charters, of which there must be some."""
+    return airlines.filter(pc.equal(airlines["carrier"], "YY"))
+
+
+@dg.asset(group_name="fleet", kinds={"ducklake"})
+def charter_names(charters: pa.Table) -> pa.Table:
+    """Waits for the check of the charters."""
+    return charters.select(["name"])
 
 
 @dg.asset(group_name="fleet", deps=[dg.AssetKey(["partner", "bookings"])])

@@ -42,7 +42,7 @@ def maintenance_lines(console: Console, result: ExecuteInProcessResult, seconds:
             if output.event_type_value == "STEP_OUTPUT":
                 report = output.step_output_data.metadata.get("report")
                 lines = str(report.value).splitlines() if report is not None else []
-                for line in [line for line in lines if ": merged" in line] + lines[-1:]:
+                for line in [line for line in lines if ": merged" in line or line.startswith("done flush")] + lines[-1:]:
                     console.print(f"    {step:<21} {line}")
 
 
@@ -66,7 +66,8 @@ def events(console: Console, tick: Any) -> None:
 def requests(console: Console, tick: Any) -> None:
     """Runs that a sensor asks for."""
     for request in tick.run_requests or ():
-        console.print(f"  the compaction sensor asks for a run over {request.tags['ducklake/table']}")
+        steps = [step.replace("_", " ") for step, how in request.run_config["ops"].items() if how["config"].get("enabled")]
+        console.print(f"  the maintenance sensor asks to {' and '.join(steps)} of {request.tags.get('ducklake/table', 'the lake')}")
 
 
 def tables(console: Console, lake: DuckLake) -> None:

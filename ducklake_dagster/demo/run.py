@@ -62,7 +62,7 @@ class Demo:
         report.run_line(self.console, what, result, time.monotonic() - started)
 
     def run(self, assets: Sequence[dg.AssetsDefinition], **how: Any) -> dg.ExecuteInProcessResult:
-        """One run over some assets, which may fail; nothing is printed."""
+        """One run over some assets and their checks, which may fail; nothing is printed."""
         silent = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         settings = {"resources": self.project.resources, "instance": self.instance, "run_config": silent, "raise_on_error": False, **how}
         selection = dg.AssetSelection.assets(*assets)
@@ -75,7 +75,7 @@ class Demo:
     def maintain(self, config: Mapping[str, Mapping[str, object]]) -> None:
         """One run of the maintenance job."""
         started = time.monotonic()
-        job = self.project.defs.resolve_job_def(self.project.maintenance.name)
+        job = self.project.defs.resolve_job_def("ducklake_maintenance")
         ops = {op: {"config": dict(values)} for op, values in config.items()}
         result = job.execute_in_process(instance=self.instance, run_config={**QUIET, "ops": ops})
         report.maintenance_lines(self.console, result, time.monotonic() - started)
@@ -134,16 +134,17 @@ def _story(demo: Demo) -> None:
     report.events(demo.console, demo.tick(demo.project.commit_sensor, seen))
 
     chapters.audits(demo)
+    chapters.checks(demo)
     chapters.changes(demo)
     chapters.partner(demo)
     chapters.branch(demo)
     chapters.component(demo)
 
-    demo.title("Maintenance: merge small files, expire old snapshots, delete what nothing needs")
-    report.requests(demo.console, demo.tick(demo.project.compaction_sensor))
+    demo.title("Maintenance: flush what is inlined, merge small files, expire old snapshots, delete what nothing needs")
+    report.requests(demo.console, demo.tick(demo.project.defs.resolve_sensor_def("ducklake_maintenance_sensor")))
     # Nothing else works on this lake, so the age floors that protect readers and writers may be zero.
     now = {"older_than_days": 0.0, "min_age_hours": 0.0}
-    demo.maintain({"merge_adjacent_files": {}, "expire_snapshots": {**now, "keep_last": 5}, "cleanup_old_files": now})
+    demo.maintain({"expire_snapshots": {**now, "keep_last": 5}, "cleanup_old_files": now, "delete_orphaned_files": {"enabled": False}})
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import dagster as dg
 import pyarrow as pa
@@ -19,10 +19,13 @@ import pytest
 import yaml
 from dagster.components.core.component_tree import ComponentTree
 from dagster.components.testing import create_defs_folder_sandbox
+from pydantic import Field, TypeAdapter
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_dagster import DuckLakeComponent, DuckLakeIOManager, DuckLakeMaintenanceComponent, DuckLakeResource, DuckLakeTablesComponent
+from ducklake_dagster.catalogs import PlainCatalog
+from ducklake_dagster.components.scaffolders import CATALOGS, LakeScaffoldParams
 from ducklake_dagster.maintenance_steps import MaintenanceVerb
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +106,10 @@ def test_a_lake(project: Any) -> None:
     [
         ({"catalog": {"kind": "postgres", "password": "hunter2"}}, r"catalog of a DuckLakeComponent .*postgres\.database: "),
         ({"catalog": {"kind": "oracle"}}, "catalog of a DuckLakeComponent is not understood"),
-        ({"storage": {"kind": "s3", "bucket": "x", "secret_access_key": "hunter2"}}, "storage of a DuckLakeComponent .*s3 has no bucket"),
+        (
+            {"storage": {"kind": "s3", "bucket": "x", "secret_access_key": "hunter2"}},
+            "storage of a DuckLakeComponent .*S3Storage has no bucket",
+        ),
         ({"catalog": "oracle://root:hunter2@db/lake"}, "none that a resource understands"),
     ],
 )
@@ -209,6 +215,14 @@ def dg_project(tmp_path: Path) -> Path:
         "    return load_from_defs_folder(path_within_project=Path(__file__).parent)\n"
     )
     return home
+
+
+def test_every_catalog_can_be_scaffolded() -> None:
+    kinds = {kind.model_fields["kind"].default for kind in get_args(PlainCatalog)}
+    assert set(get_args(LakeScaffoldParams.model_fields["catalog"].annotation)) == set(CATALOGS) == kinds
+    understood: TypeAdapter[Any] = TypeAdapter(Annotated[PlainCatalog, Field(discriminator="kind")])
+    for attributes in CATALOGS.values():
+        assert set(attributes) <= set(type(understood.validate_python(attributes)).model_fields)
 
 
 @pytest.mark.slow

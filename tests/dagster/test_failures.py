@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -22,6 +23,7 @@ from ducklake_core.errors import (
 from ducklake_dagster import DuckLakeResource
 from ducklake_dagster.failures import may_pass
 
+ROOT = Path(__file__).parents[2]
 Run = Callable[..., dg.ExecuteInProcessResult]
 
 
@@ -42,6 +44,36 @@ def test_what_no_retry_can_mend_is_not_tried_again_and_says_what_to_do(run: Run,
     assert failure.description.splitlines()[0].startswith("table main.things") or "main.things" in failure.description
     metadata = {key: value.value for key, value in failure.metadata.items()}
     assert (metadata["table"], metadata["error_code"]) == ("main.things", "schema")
+    assert (ROOT / metadata["documentation"]).is_file()
+
+
+def test_the_documentation_is_a_link_where_its_address_is_known(
+    run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @dg.asset
+    def things() -> pa.Table:
+        return pa.table({"n": ["text"]})
+
+    lake_resource.connect().write("things", pa.table({"n": [1]}))
+    monkeypatch.setenv("DUCKLAKE_DOCUMENTATION", "https://docs.example/lake/")
+    failure = run([things], raise_on_error=False).failure_data_for_node("things")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    page = failure.user_failure_data.metadata["documentation"]
+    assert page == dg.MetadataValue.url("https://docs.example/lake/dagster/troubleshooting.html")
+
+
+@pytest.mark.parametrize("name", ["t", "data", "things"])
+def test_the_table_is_named_whatever_it_is_called(run: Run, lake_resource: DuckLakeResource, name: str) -> None:
+    @dg.asset(name=name)
+    def build() -> pa.Table:
+        return pa.table({"n": ["text"]})
+
+    lake_resource.connect().write(name, pa.table({"n": [1]}))
+    failure = run([build], raise_on_error=False).failure_data_for_node(name)
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    assert str(failure.user_failure_data.description).count(f"main.{name}") == 1
 
 
 def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:

@@ -26,6 +26,8 @@ KEY = re.compile(r"(?:ducklake|dagster)/[a-z_]+(?:/[a-z_]*)?")
 pytestmark = [
     pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning"),
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20"),
+    # In Dagster's Pipes client.
+    pytest.mark.filterwarnings("ignore:AssetExecutionContext:DeprecationWarning"),
 ]
 
 

@@ -146,7 +146,8 @@ def test_what_cannot_be_is_refused_by_name(run: Run, lake_resource: DuckLakeReso
         return cause(run([together(**how)], raise_on_error=False))
 
     assert "(lines, orders), not strangers" in text_of({"strangers": numbers(1)})
-    assert "and there is none" in text_of({})
+    assert "and there is none of lines, orders" in text_of({})
+    assert "and there is none of lines" in text_of({"orders": numbers(1)})
     same = ducklake_metadata(table="sales")
     both = {"orders": numbers(1), "lines": numbers(2)}
     assert "orders and lines are one table, main.sales" in text_of(both, orders=same, lines=same)

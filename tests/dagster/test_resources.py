@@ -283,6 +283,32 @@ def test_other_addresses_are_refused_without_their_secrets(address: str) -> None
     assert "hush-hush" not in f"{caught.value!r} {caught.value.__cause__!r}"
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: S3Storage(data_path="s3://b/", bucket="b"), "S3Storage has no bucket; it has access_key_id, data_path"),  # type: ignore[call-arg]
+        (lambda: SqliteCatalog(path="l", pth="x"), "SqliteCatalog has no pth (did you mean 'path'?)"),  # type: ignore[call-arg]
+        (lambda: resource_of(LocalStorage(), create_if_mising=True), "no create_if_mising (did you mean 'create_if_missing'?)"),
+        (lambda: DuckLakeIOManager(lake=resource_of(LocalStorage()), write_mod="append"), "(did you mean 'write_mode'?)"),  # type: ignore[call-arg]
+        (lambda: DuckLakeResource(catalog=None, storage=LocalStorage()), "catalog must be SqliteCatalog,"),  # type: ignore[arg-type]
+        (lambda: resource_of({"kind": "s3", "bucket": "b", "secret_access_key": SECRET}), "S3Storage has no bucket"),
+        (lambda: resource_of("files/"), "storage must be LocalStorage,"),
+        (lambda: DuckLakeResource(catalog="sqlite:///l"), "LocalStorage() where the lake exists"),  # type: ignore[arg-type,call-arg]
+        (lambda: resource_of(S3Storage(data_path="/files/")).connect(), "data_path of S3Storage must be s3://, not a directory"),
+        (lambda: resource_of(LocalStorage(data_path="s3://b/")).connect(), "data_path of LocalStorage must be a directory or file://, not s3://"),
+    ],
+)  # fmt: skip
+def test_what_a_resource_does_not_have_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        make()
+    assert message in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def resource_of(storage: Any, **settings: Any) -> DuckLakeResource:
+    return DuckLakeResource(catalog=SqliteCatalog(path="l"), storage=storage, **settings)
+
+
 @pytest.mark.takes_seconds
 @pytest.mark.slow_on("sqlite", "postgresql")
 def test_a_lake_by_address_in_a_run(every_lake_address: LakeAddress) -> None:

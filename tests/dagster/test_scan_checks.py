@@ -13,6 +13,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_dagster import (
     ColumnBounds,
+    DeleteRatio,
     DuckLakeResource,
     Freshness,
     NullFraction,
@@ -20,6 +21,7 @@ from ducklake_dagster import (
     RowCondition,
     RowCount,
     RowCountChange,
+    SmallFiles,
     Triggers,
     UniqueKey,
     build_audit_checks,
@@ -156,6 +158,13 @@ def test_what_makes_no_sense_is_refused(judged: Judged) -> None:
         lambda: Reference(key="a", table=""),
         lambda: RowCount(minimum="5"),  # type: ignore[arg-type]
         lambda: RowCountChange(max_drop=NAN),
+        lambda: RowCountChange(max_drop=30),
+        lambda: RowCount(minimum=5, maximum=1),
+        lambda: ColumnBounds(bounds={"a": (5, 1)}),
+        lambda: SmallFiles(max_ratio=50),
+        lambda: DeleteRatio(maximum=50),
+        lambda: build_lake_checks(assets=[SPEC], checks=UniqueKey(key="a")),  # type: ignore[arg-type]
+        lambda: build_lake_checks(assets=[SPEC], checks=["row_count"]),  # type: ignore[list-item]
         lambda: NullFraction(limits={"a": None}),  # type: ignore[dict-item]
         lambda: NullFraction(limits=["a"]),  # type: ignore[arg-type]
         lambda: ColumnBounds(bounds={"a": 1}),  # type: ignore[dict-item]
@@ -163,6 +172,10 @@ def test_what_makes_no_sense_is_refused(judged: Judged) -> None:
         lambda: ColumnBounds(bounds={"a": (NAN, 1)}),
         lambda: Freshness(max_age=5),  # type: ignore[arg-type]
         lambda: Triggers(delete_ratio=NAN),
+        lambda: Triggers(small_files=8, small_file_bytes=0),
+        lambda: Triggers(small_files=8, minimum_interval_seconds=0.5),  # type: ignore[arg-type]
+        lambda: build_commit_sensor(assets=[SPEC], max_snapshots_per_tick=1.5),  # type: ignore[arg-type]
+        lambda: build_commit_sensor(assets=[SPEC], max_events_per_tick=0),
         lambda: build_commit_sensor(assets=[SPEC], max_events_per_tick="5"),  # type: ignore[arg-type]
         lambda: build_commit_sensor(assets=[SPEC], max_seconds_per_tick=-1),
         lambda: build_lake_checks(assets=[], checks=[UniqueKey(key="a")]),

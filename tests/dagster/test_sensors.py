@@ -13,7 +13,8 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeResource, build_commit_sensor
+from ducklake_dagster import DuckLakeResource, build_commit_sensor, commit_events
+from ducklake_dagster.read_points import lake_identity
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -331,3 +332,22 @@ def test_a_thousand_foreign_commits_on_ten_years_of_days(lake_resource: DuckLake
         assert evaluated < 20
     assert sorted(found) == days.get_partition_keys()
     assert max(seconds) < 15
+
+
+def test_a_commit_of_many_tables_is_told_in_words_once(
+    lake_resource: DuckLakeResource, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    real = commit_events.changes_text
+    monkeypatch.setattr(commit_events, "changes_text", lambda snapshot, names: told.append(snapshot.id) or real(snapshot, names))
+    specs = [dg.AssetSpec(f"t{number}") for number in range(30)]
+    lake = lake_resource.connect()
+    before = lake.snapshot().id
+    with lake.transaction() as tx:
+        for spec in specs:
+            tx.write(spec.key.path[-1], pa.table({"n": [1]}))
+    cursor = json.dumps({"v": 2, "catalog": lake_identity(lake), "snapshot": before})
+    context = dg.build_sensor_context(instance=instance, cursor=cursor, resources={"lake": lake_resource})
+    found = build_commit_sensor(assets=specs).evaluate_tick(context).asset_events
+    assert len(found) == 30
+    assert told == [lake.snapshot().id]

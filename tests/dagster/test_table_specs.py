@@ -181,6 +181,6 @@ def test_a_foreign_commit_requests_runs_of_exactly_the_partitions_that_read_it(
 @pytest.mark.takes_seconds
 def test_requests_need_the_definitions(lake: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     specs = load_table_specs(lake, include="plain")
-    sensor = build_commit_sensor(assets=specs, request_runs=["child"], report_history=True)
+    sensor = build_commit_sensor(assets=specs, request_runs="child", report_history=True)
     with pytest.raises(UsageError, match="needs the project's definitions"):
         sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources={"lake": lake}))

@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 _FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"# (\w+\.py)\n")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -19,6 +20,8 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def run_python(page: Path, names: Mapping[str, object] | None = None, replaced: Mapping[str, str] | None = None) -> dict[str, object]:
     """Run the Python of a page; its line numbers are those of the page, for whoever reads a failure.
+
+    A block that begins with the name of a file, as in ``# far_side.py``, becomes that file of the working directory.
 
     Args:
         page: The page.
@@ -34,6 +37,9 @@ def run_python(page: Path, names: Mapping[str, object] | None = None, replaced: 
         for old, new in (replaced or {}).items():
             used |= {old} if old in code else set()
             code = code.replace(old, new)
+        if (named := _FILE.match(code)) is not None:
+            Path(named[1]).write_text(code)
+            continue
         exec(compile("\n" * before + code, str(page), "exec", dont_inherit=True), module.__dict__)
     assert used == set(replaced or {}), set(replaced or {}) - used
     return module.__dict__

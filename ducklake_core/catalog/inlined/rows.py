@@ -107,6 +107,7 @@ class TableVersions:
         self._snapshots = versions
         self._history = history
         self._table_id = table_id
+        self._schemas: dict[tuple[int, ...], Schema] = {}
 
     @classmethod
     def read(cls, reader: CatalogReader, table_id: int) -> TableVersions:
@@ -133,8 +134,15 @@ class TableVersions:
         return max(begun) if begun else min((row.begin_snapshot for row, _ in self._history), default=0)
 
     def schema_of(self, snapshot_id: int) -> Schema:
-        """The columns that the table had at a snapshot."""
-        return build_schema(row for row, end in self._history if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id))
+        """The columns that the table had at a snapshot; the same schema for snapshots with the same columns."""
+        places = tuple(
+            place
+            for place, (row, end) in enumerate(self._history)
+            if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id)
+        )
+        if places not in self._schemas:
+            self._schemas[places] = build_schema(self._history[place][0] for place in places)
+        return self._schemas[places]
 
 
 def stored_batches(

@@ -74,7 +74,10 @@ class CatalogReader:
             query = query.where(self.catalog["snapshot"].c.snapshot_id <= until)
         if most is not None:
             query = query.limit(most)
-        return [self.snapshot_of(row) for row in self.connection.execute(query)]
+        rows = self.connection.execute(query).all()
+        if rows:
+            check_same_version(rows[-1].version, self.catalog.version)
+        return [snapshot_of(row) for row in rows]
 
     def snapshot_times(self) -> list[tuple[int, datetime | None]]:
         """Id and time in UTC of every snapshot, by id ascending; None for a time that is missing in a catalog that was edited.

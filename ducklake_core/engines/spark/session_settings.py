@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -25,25 +25,47 @@ def users_setting(session: SparkSession, name: str) -> str | None:
 
 @contextmanager
 def held_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set these; once the last of several threads is through, each is set to what the user had set, or unset."""
-    with _lock:
-        held = _held.setdefault(session, {})
-        for name, value in settings.items():
-            count = held[name][0] if name in held else 0
-            held[name] = (count + 1, _users_setting(session, name))
-            session.conf.set(name, value)
+    """Set these; once the last of several threads is through, each is set to what the user had set, or unset.
+
+    An error of the block is the one that is raised, even where a session that was lost takes no settings any more.
+    """
+    taken: list[str] = []
     try:
+        for name, value in settings.items():
+            _take(session, name, value)
+            taken.append(name)
         yield
-    finally:
-        with _lock:
-            for name in settings:
-                count, before = held.pop(name)
-                if count > 1:
-                    held[name] = (count - 1, before)
-                elif before is None:
-                    session.conf.unset(name)
-                else:
-                    session.conf.set(name, before)
+    except BaseException:
+        with suppress(Exception):
+            _release(session, taken)
+        raise
+    _release(session, taken)
+
+
+def _take(session: SparkSession, name: str, value: str) -> None:
+    with _lock:
+        before = _users_setting(session, name)
+        session.conf.set(name, value)
+        held = _held.setdefault(session, {})
+        count = held[name][0] if name in held else 0
+        held[name] = (count + 1, before)
+
+
+def _release(session: SparkSession, names: Iterable[str]) -> None:
+    """Count all of them down before the first is put back, which a session that was stopped refuses."""
+    with _lock:
+        held, free = _held.get(session, {}), {}
+        for name in names:
+            count, before = held.pop(name)
+            if count > 1:
+                held[name] = (count - 1, before)
+            else:
+                free[name] = before
+        for name, value in free.items():
+            if value is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, value)
 
 
 def _users_setting(session: SparkSession, name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,10 @@ concurrency:
   runs: {max_concurrent_runs: 8}
   pools: {default_limit: 1, granularity: op}
 run_retries: {enabled: true, max_retries: 0}
+"""
+# For the backfills of a whole year on few cores: DEPLOYMENT_FORKS=1, with which lost workers stay lost.
+FORKS = """
+run_launcher: {module: tests.support.fork_launcher, class: ForkRunLauncher, config: {module: tests.dagster.deployment.project}}
 """
 
 
@@ -96,5 +101,6 @@ def deployment(postgres: PostgresServer, s3: S3Server, tmp_path_factory: pytest.
             "LAKE_ENDPOINT": f"http://127.0.0.1:{store.port}",
         }
         module = "tests.dagster.deployment.project"
-        with dagster_dev(module, home, environment, SETTINGS, secrets=(PASSWORD, SECRET)) as server:
+        settings = SETTINGS + (FORKS if "DEPLOYMENT_FORKS" in os.environ else "")
+        with dagster_dev(module, home, environment, settings, secrets=(PASSWORD, SECRET)) as server:
             yield Deployment(dagster=server, catalog=catalog, store=store, address=address, s3=s3, faults=faults)
