@@ -40,5 +40,6 @@ def test_with_arrow(lake: DuckLake) -> None:
     check(lake, lambda rows: pa.table({"k": pa.array([k for k, _ in rows], pa.int32()), "v": [v for _, v in rows]}))
 
 
+@pytest.mark.slow
 def test_with_spark(lake: DuckLake, spark: SparkSession) -> None:
     check(lake, lambda rows: spark.createDataFrame(rows, "k int, v string"))

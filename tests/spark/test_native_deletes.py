@@ -103,6 +103,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow_on("join", "executors")
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_leave_rows_out(
     oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, way: str

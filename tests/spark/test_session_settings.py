@@ -150,3 +150,15 @@ def test_settings_held_by_several_end_with_the_last(spark: Any) -> None:
         assert spark.conf.get(name) == "200"
         second.__exit__(None, None, None)
         assert spark.conf.get(name) == "7"
+
+
+def test_reading_in_a_session_leaves_the_active_one_alone(spark: Any, tmp_path: Any) -> None:
+    lake = DuckLake.create(sqlite_lake(tmp_path).url, data_path=str(tmp_path / "files"))
+    lake.write("t", pa.table({"a": [1, 2, 3]}))
+    lake.set_option("data_inlining_row_limit", 0)
+    lake.write("t", pa.table({"a": list(range(4, 100))}))
+    lake.table("t").delete("a IN (2, 50)")
+    other = spark.newSession()
+    spark.createDataFrame([(1,)], "a int")
+    assert lake.table("t").to_spark(other).count() == 97
+    assert type(spark).getActiveSession() is spark

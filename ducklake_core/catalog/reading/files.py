@@ -1,9 +1,9 @@
 """The data files of a table at a snapshot, with everything that hides rows of them, pruned by a predicate.
 
-At most seven statements whatever the number of files, each on one table of the catalog, each ordered by the id of the data file. They are
+At most eight statements whatever the number of files, each on one table of the catalog, each ordered by the id of the data file. They are
 read side by side and merged, as in the last step of a merge sort, so that no stream is held in memory and the database joins nothing::
 
-    totals            files_total; excluded by partition           one row each, and proof that the snapshot is there
+    totals            files_total; excluded by partition; ids      one row each, and proof that the snapshot is there; what is left
     data_file         7: a.parquet      9: b.parquet      ...      pruned in SQL, see bounds.py
     delete_file       7: [begin 3]      -                          what belongs to a file is taken when its row is there;
     partition_values  7: (0, '2024')    9: (0, '2025')             rows of files that were pruned are passed over

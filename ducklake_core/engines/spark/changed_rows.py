@@ -36,6 +36,7 @@ from ducklake_core.engines.arrow.row_request import ChangeRequest
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.spark.arrow_form import to_spark_form
 from ducklake_core.engines.spark.attempts import ATTEMPT_COLUMNS, attempt_columns, may_have_lost
+from ducklake_core.engines.spark.local_frames import local_frame
 from ducklake_core.engines.spark.positions import INLINED, exact_name, inlined_by_table, target_rows
 from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.engines.spark.running import awaiting_tasks
@@ -195,7 +196,7 @@ class _Join:
             wanted = wanted.add(exact_name(columns[place].name), exact[place].dataType)
         form = arrow_form(wanted)
         parts = [to_spark_form(batch, form, again) for batch in rows.rename_columns([c.name for c in columns]).to_batches()]
-        return self.session.createDataFrame(pa.Table.from_batches(parts, form), wanted)
+        return local_frame(self.session, pa.Table.from_batches(parts, form), wanted)
 
     def _evaluated(self, letter: str) -> list[int]:
         """Places of the flat columns of one side that Spark evaluates something on."""

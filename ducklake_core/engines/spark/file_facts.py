@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DecimalType
 
+from ducklake_core.engines.spark.local_frames import local_frame
 from ducklake_core.engines.spark.task_ids import task_ids
 from ducklake_core.format.files.paths import file_name
 from ducklake_core.planning.native import DELETED_BITS
@@ -130,7 +131,7 @@ def _local_facts(plan: ScanPlan, tasks: Sequence[FileTask], positions: Sequence[
     """One row a file, of what the driver knows; Spark broadcasts it without a job."""
     schema = _schema(plan)
     found = [_facts_of(file_name(task.file.path), task, deleted) for task, deleted in zip(tasks, positions, strict=True)]
-    return session.createDataFrame(pa.Table.from_pylist(found, schema=schema), _text(schema))
+    return local_frame(session, pa.Table.from_pylist(found, schema=schema), _text(schema))
 
 
 def _facts(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:

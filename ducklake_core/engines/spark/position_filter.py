@@ -18,6 +18,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as sf
 
+from ducklake_core.engines.spark.local_frames import local_frame
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
@@ -103,7 +105,7 @@ def visible_rows(bits: DeletedBits, name: Column, position: Column, session: Spa
         _ANYWHERE: pa.array([bits.anywhere], words),
         _BY_NAME: pa.array([list(zip(bits.names, bits.own, strict=True))], pa.map_(pa.string(), words)),
     }
-    constants = session.createDataFrame(pa.table(columns))
+    constants = local_frame(session, pa.table(columns))
     anywhere, by_name = (constants.select(column).scalar() for column in columns)
     word, bit = sf.shiftright(position, 6) - bits.first, position.bitwiseAND(63).cast("int")
     place = sf.when(word < len(bits.anywhere), word.cast("int"))

@@ -17,6 +17,7 @@ from ducklake_core.engines.arrow.read import read_inlined
 from ducklake_core.engines.spark.arrow_form import to_spark_form
 from ducklake_core.engines.spark.field_ids import wants_native
 from ducklake_core.engines.spark.hadoop_paths import native_schemes
+from ducklake_core.engines.spark.local_frames import local_frame
 from ducklake_core.engines.spark.native_read import needs_places, read_natively
 from ducklake_core.engines.spark.scan_schema import FilteredColumns, arrow_form, filtered_columns, wants_exact
 from ducklake_core.engines.spark.sessions import is_connect
@@ -145,7 +146,7 @@ def _local(plan: ScanPlan, by_arrow: _ArrowColumns, session: SparkSession) -> Da
         return None
     wanted = arrow_form(schema)
     batches = [to_spark_form(batch, wanted, by_arrow.columns.again) for batch in read_inlined(rows, by_arrow.shape)]
-    return by_arrow.result(session.createDataFrame(pa.Table.from_batches(batches, wanted), schema))
+    return by_arrow.result(local_frame(session, pa.Table.from_batches(batches, wanted), schema))
 
 
 def _arrow(by_arrow: _ArrowColumns, groups: list[TaskGroup], size: int, storage: Storage, session: SparkSession) -> DataFrame:

@@ -369,7 +369,7 @@ print("written", flush=True)
 """
 
 
-@pytest.mark.takes_seconds
+@pytest.mark.slow
 def test_a_process_of_duckdb_that_has_the_file_keeps_a_migration_out(
     tmp_path: Path, oracle: OracleFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,7 +69,7 @@ def in_duckdb(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
     return build(file_lake("duckdb", tmp_path_factory.mktemp("cells-duckdb")))
 
 
-@pytest.mark.some(4)
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("edit", TYPED_EDITS, ids=str)
 def test_cells_in_duckdb(edit: Edit, in_duckdb: LakeAddress, tmp_path: Path) -> None:
