@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -13,21 +13,21 @@ from sqlalchemy import select
 
 from ducklake_core import DuckLake
 from tests.support.carried_catalogs import carried
+from tests.support.mysql_copy import carried_from_mysql
 from tests.support.oracle import LakeAddress
 from tests.support.scans import counted
 
 BACKENDS = ("sqlite", "postgresql")
-"""Catalog databases that it knows, makes lakes in and migrates. Those in DuckDB files it gets in SQLite, and back they go."""
+"""Catalog databases that it knows, makes lakes in and migrates. Those in DuckDB files and MySQL it gets in SQLite, and back they go."""
 
 
 @contextmanager
 def second_implementation(address: LakeAddress, *, create: bool = False, migrate: bool = False) -> Iterator[DuckLakeCatalog]:
     """Open a lake with it; a lake that is made, or migrated, gets version 1.1."""
     version = "1.1" if create or migrate else None
-    in_file = address.backend == "duckdb"
-    assert not (in_file and version), "there it can neither make nor migrate a lake"
+    assert address.backend in BACKENDS or not version, "there it can neither make nor migrate a lake"
     with (
-        carried(address) if in_file else nullcontext(address) as place,
+        _where_it_can(address) as place,
         DuckLakeCatalog("lake", url=place.url, data_path=place.data_path, spec_version=version, automatic_migration=migrate) as catalog,
     ):
         if create:
@@ -35,6 +35,16 @@ def second_implementation(address: LakeAddress, *, create: bool = False, migrate
         # It opens, and migrates, a lake only when somebody asks.
         assert catalog.spec_version() in ("1.0", "1.1")
         yield catalog
+
+
+def _where_it_can(address: LakeAddress) -> AbstractContextManager[LakeAddress]:
+    match address.backend:
+        case "duckdb":
+            return carried(address)
+        case "mysql":
+            return carried_from_mysql(address)
+        case _:
+            return nullcontext(address)
 
 
 def new_lake(address: LakeAddress) -> DuckLake:

@@ -23,6 +23,7 @@ from ducklake_core.catalog.database.connections import Database
 from tests.support.oracle import Attachment, LakeAddress
 
 _TYPES = {"bigint": "BIGINT", "longtext": "VARCHAR", "longblob": "BLOB"}
+_ENDING = re.compile(r"(?<=_\d)_[0-9a-f]{12}$")
 _KEYS = {"snapshot": "snapshot_id", "snapshot_changes": "snapshot_id", "schema": "schema_id"}
 _KEYS |= {"data_file": "data_file_id", "delete_file": "delete_file_id"}
 _copies: list[CopiedAttachment] = []
@@ -95,6 +96,17 @@ class CopiedAttachment(Attachment):
             copy.commit()
         self.mark = self._look()
 
+    def _shorten_names(self) -> None:
+        """Tables of inlined rows under the names that those of other catalogs have; not every reader looks up how they are called."""
+        with closing(sqlite3.connect(self.file)) as copy:
+            for (name,) in copy.execute("SELECT table_name FROM ducklake_inlined_data_tables").fetchall():
+                short = _ENDING.sub("", name)
+                if short != name:
+                    copy.execute(f"ALTER TABLE {name} RENAME TO {short}")
+                    copy.execute("UPDATE ducklake_inlined_data_tables SET table_name = ? WHERE table_name = ?", [short, name])
+            copy.commit()
+        self.mark = self._look()
+
     def _tables(self) -> set[str]:
         with self._session() as session, session.cursor() as cursor:
             cursor.execute("SHOW TABLES")
@@ -114,7 +126,7 @@ class CopiedAttachment(Attachment):
 
 
 def _definition(name: str, columns: list[tuple[str, str]]) -> str:
-    kinds = {theirs: ours for ours, theirs in _TYPES.items()}
+    kinds = {"INTEGER": "bigint"} | {theirs: ours for ours, theirs in _TYPES.items()}
     key = _KEYS.get(name.removeprefix("ducklake_"))
     text = "{} {}{}"
     own = []
@@ -136,6 +148,21 @@ def copied(connection: duckdb.DuckDBPyConnection, address: LakeAddress, options:
     made = CopiedAttachment(connection, statement, socket=str(url.query["unix_socket"]), database=str(url.database), file=file)
     _copies.append(made)
     return made
+
+
+@contextmanager
+def carried_from_mysql(address: LakeAddress) -> Iterator[LakeAddress]:
+    """The lake with its catalog in SQLite, for programs that know no MySQL; what they make of it goes back."""
+    with duckdb.connect() as connection:
+        copy = copied(connection, address, "")
+        try:
+            if copy._tables():
+                copy._copy_in()
+                copy._shorten_names()
+            copy.is_stale = False
+            yield LakeAddress(url=f"sqlite:///{copy.file}", attach=f"sqlite:{copy.file}", data_path=address.data_path, backend="sqlite")
+        finally:
+            copy.end()
 
 
 _transaction_alone = Database._transaction

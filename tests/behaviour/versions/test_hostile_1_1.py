@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import CorruptFileError, DuckLakeError, UnsupportedFeatureError
@@ -35,7 +35,7 @@ _EDITS = {
     "UPDATE ducklake_schema SET parent_schema_id = 77": "no table main.t",
     "DROP TABLE ducklake_view_column_tag": None,
     "INSERT INTO ducklake_view_column_tag VALUES (99, NULL, NULL, NULL, NULL, NULL)": None,
-    "ALTER TABLE ducklake_inlined_data_1_1 RENAME COLUMN _ducklake_end_snapshot TO end_snapshot": "_ducklake_end_snapshot",
+    "ALTER TABLE {inlined} RENAME COLUMN _ducklake_end_snapshot TO end_snapshot": "_ducklake_end_snapshot",
 }
 
 
@@ -61,7 +61,9 @@ def _check_edited(address: LakeAddress, edit: str, error: str | None) -> None:
     lake.write("t", pa.table({"a": list(range(100, 200)), "f": [float("nan")] * 100}))
     lake.table("t").delete("a % 7 = 1")
     with lake.database.write() as connection:
-        connection.execute(text(edit))
+        registered = lake.database.tables["inlined_data_tables"].c.table_name
+        name = connection.execute(select(func.min(registered))).scalar_one()
+        connection.execute(text(edit.format(inlined=name)))
     again = DuckLake.connect(address.url)
     if error is not None:
         with pytest.raises(DuckLakeError, match=error):
