@@ -48,7 +48,8 @@ class Cell:
         """Statements of DuckDB, likewise."""
         wanted, value = _in_duckdb(self.value, declared)
         if wanted != declared:
-            using = f"CAST(CAST({self.column} AS VARCHAR) AS {wanted})"
+            cells = f"CAST({self.column} AS VARCHAR)" if wanted in ("VARCHAR", "BLOB") else self.column
+            using = f"CAST({cells} AS {wanted})"
             yield f"ALTER TABLE {self.table} ALTER COLUMN {self.column} SET DATA TYPE {wanted} USING {using}"
         yield str(Cell(self.table, self.column, value, self.where))
 
