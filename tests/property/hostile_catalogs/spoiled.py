@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -75,7 +76,7 @@ class SpoiledLake:
         if self.address.backend == "duckdb":
             with duckdb.connect(self.address.url.removeprefix("duckdb:///")) as file:
                 for statement in statements:
-                    file.execute(statement)
+                    edit_typed(file, statement)
             return self
         engine = create_engine(self.address.url)
         with engine.begin() as connection:
@@ -144,3 +145,18 @@ def file_copy(template: LakeAddress, address: LakeAddress) -> SpoiledLake:
     """A copy of a lake whose catalog is a file."""
     shutil.copy(*(one.url.partition(":///")[2] for one in (template, address)))
     return SpoiledLake(address).moved_from(template)
+
+
+_CELL = re.compile(r"UPDATE (\S+) SET (\w+) = '[^']*'")
+
+
+def edit_typed(file: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Run a statement; a column that cannot hold the value becomes one of texts first, as somebody else may have made it."""
+    try:
+        file.execute(statement)
+    except duckdb.ConversionException:
+        found = _CELL.match(statement)
+        assert found is not None, statement
+        table, column = found.groups()
+        file.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET DATA TYPE VARCHAR")
+        file.execute(statement)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from sqlalchemy import create_engine
 
 from ducklake_core import DuckLake
 from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
+from tests.property.hostile_catalogs.spoiled import edit_typed
 from tests.support.oracle import LakeAddress, attached
 
 
@@ -96,7 +96,7 @@ class Planted:
         if self.address.backend == "duckdb":
             with self._file() as file:
                 for statement in statements:
-                    _edit_typed(file, statement.format(**self.names))
+                    edit_typed(file, statement.format(**self.names))
             return self
         engine = create_engine(self.address.url)
         with engine.begin() as connection:
@@ -147,18 +147,3 @@ class Planted:
             return lake.check(level=level, repair=repair)
         finally:
             lake.close()
-
-
-_CELL = re.compile(r"UPDATE (\S+) SET (\w+) = '[^']*'")
-
-
-def _edit_typed(file: duckdb.DuckDBPyConnection, statement: str) -> None:
-    """Run a statement; a column that cannot hold the value becomes one of texts first, as somebody else may have made it."""
-    try:
-        file.execute(statement)
-    except duckdb.ConversionException:
-        found = _CELL.match(statement)
-        assert found is not None, statement
-        table, column = found.groups()
-        file.execute(f"ALTER TABLE {table} ALTER COLUMN {column} SET DATA TYPE VARCHAR")
-        file.execute(statement)
