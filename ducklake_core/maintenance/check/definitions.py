@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import combinations
+from itertools import pairwise
 
 from ducklake_core.catalog.reading.every_row import BadCell
 from ducklake_core.catalog.reading.holds import HOLD_PREFIX
@@ -14,7 +14,7 @@ from ducklake_core.format.changes import parse_changes
 from ducklake_core.format.files.partitioning import parse_transform
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.names import dotted, folded, join_name
-from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live, overlap
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
 
 _LIVES = (
     *("schema", "table", "view", "column", "data_file", "delete_file", "partition_info", "sort_info", "macro"),
@@ -148,7 +148,8 @@ def _tables(facts: Facts) -> None:
     for row in facts.every.rows("table"):
         versions.setdefault(row.table_id, []).append(row)
     for table_id, rows in versions.items():
-        if any(overlap(one, other) for one, other in combinations(rows, 2)):
+        rows.sort(key=lambda row: (row.begin_snapshot, row.end_snapshot is None, row.end_snapshot or 0))
+        if any(one.end_snapshot is None or other.begin_snapshot < one.end_snapshot for one, other in pairwise(rows)):
             facts.report("table-twice", f"{len(rows)} rows of ducklake_table (table_id {table_id}) overlap", table=facts.tables[table_id])
     dropped = {number: table for number, table in facts.tables.items() if not table.is_live}
     for name in ("data_file", "column"):

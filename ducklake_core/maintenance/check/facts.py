@@ -52,13 +52,6 @@ def is_live(row: CatalogRow, snapshot_id: int) -> bool:
     return bool(row.begin_snapshot <= snapshot_id and (row.end_snapshot is None or row.end_snapshot > snapshot_id))
 
 
-def overlap(one: CatalogRow, other: CatalogRow) -> bool:
-    """Whether two rows are visible at the same time."""
-    return (one.end_snapshot is None or other.begin_snapshot < one.end_snapshot) and (
-        other.end_snapshot is None or one.begin_snapshot < other.end_snapshot
-    )
-
-
 @dataclass(slots=True)
 class TableFacts:
     """One table of the catalog, dropped or not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from ducklake_core.catalog.database.tables import inlined_data_name, inlined_owner, inlined_version
@@ -11,9 +11,10 @@ from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.files.locations import file_key, printable
 from ducklake_core.format.files.paths import has_writers_name, join
-from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live, overlap
+from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
 from ducklake_core.maintenance.check.mappings import check_mappings
 from ducklake_core.maintenance.check.repairs import DropInlinedTable, ForgetOrphans, Unschedule
+from ducklake_core.maintenance.check.row_ids import check_row_ids
 
 TRANSIENT_ROW_IDS = 10**18
 """DuckDB gives such ids to rows that one transaction inserts and updates; its next_row_id takes no notice of them."""
@@ -164,30 +165,6 @@ def _schema_versions(facts: Facts) -> None:
             facts.report(
                 "schema-version-unknown", f"a file begins at snapshot {begun}, the first version is of {first.get(table.id)}", table=table
             )
-
-
-def check_row_ids(facts: Facts, table: TableFacts, files: Iterable[CatalogRow]) -> None:
-    """Row ids of files that count them from ``row_id_start`` on: apart from each other, and below the next one of the table."""
-    every = [row for row in files if row.row_id_start is not None and row.record_count > 0]
-    every.sort(key=lambda row: (row.row_id_start, row.data_file_id))
-    open_ones: list[CatalogRow] = []
-    for other in every:
-        # What earlier files hold of the ids that follow, at any snapshot.
-        open_ones = [one for one in open_ones if other.row_id_start < one.row_id_start + one.record_count]
-        one = next((one for one in open_ones if overlap(one, other)), None)
-        open_ones.append(other)
-        if one is not None:
-            what = (
-                f"data files {one.data_file_id} and {other.data_file_id} begin at row ids {one.row_id_start} and {other.row_id_start}, the "
-                f"first has {one.record_count} rows"
-            )
-            facts.report("row-ids-overlap", what, table=table, path=printable(facts.path_of(other)), data_file_id=other.data_file_id)
-    following = facts.next_row_id(table)
-    live = [row for row in every if is_live(row, facts.newest)]
-    beyond = [row for row in live if following is not None and row.row_id_start + row.record_count > following]
-    for row in beyond:
-        what = f"data file {row.data_file_id} ends at row id {row.row_id_start + row.record_count - 1}, the next one is {following}"
-        facts.report("row-id-beyond-next", what, table=table, path=printable(facts.path_of(row)), data_file_id=row.data_file_id)
 
 
 def check_inlined(facts: Facts) -> None:

@@ -22,9 +22,9 @@ from ducklake_core.format.files.locations import file_key, printable
 from ducklake_core.format.files.paths import file_name, has_writers_name, join
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
-from ducklake_core.maintenance.check.files import check_row_ids
 from ducklake_core.maintenance.check.mappings import columns_of_mappings, misses_columns, wrong_mappings
 from ducklake_core.maintenance.check.repairs import ForgetFileStatistics
+from ducklake_core.maintenance.check.row_ids import check_row_ids
 from ducklake_core.maintenance.check.statistics import WITHOUT_BOUNDS, bounds_of, is_cut
 from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
 from ducklake_core.storage.external_columns import ForeignColumn, external_columns
@@ -73,11 +73,12 @@ class FooterChecks:
         """Look at all files, then at what else is below the data path."""
         self._data_files()
         self._delete_files()
+        known = len(self._facts.findings)
         for table_id, rows in self._counting.items():
-            known = len(self._facts.findings)
             check_row_ids(self._facts, self._facts.tables[table_id], rows)
-            earlier = set(self._facts.findings[:known])
-            self._facts.findings[known:] = [one for one in self._facts.findings[known:] if one not in earlier]
+        # The catalog alone has told some of them.
+        earlier = set(self._facts.findings[:known])
+        self._facts.findings[known:] = [one for one in self._facts.findings[known:] if one not in earlier]
         self._others()
 
     def _data_files(self) -> None:

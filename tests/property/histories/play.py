@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import duckdb
 import pyarrow as pa
@@ -30,6 +30,8 @@ from tests.support.oracle import LakeAddress, Oracle, attached, quoted
 from tests.support.scans import counted
 
 NOT_COMPARED = -1
+Shown: TypeAlias = dict[tuple[int, str], Counter[str]]
+"""Rows as texts, by snapshot and table."""
 
 
 class Lake:
@@ -239,11 +241,15 @@ class Lake:
             raise
 
 
-def shown(lake: DuckLake) -> dict[tuple[int, str], Counter[str]]:
-    """What every snapshot that is left shows of every table, row ids included."""
-    found: dict[tuple[int, str], Counter[str]] = {}
+def shown(lake: DuckLake, known: Shown | None = None) -> Shown:
+    """What every snapshot that is left shows of every table, row ids included; snapshots that are known are not read again."""
+    left = {snapshot.id for snapshot in lake.snapshots()}
+    found: Shown = {key: rows for key, rows in (known or {}).items() if key[0] in left}
+    read = {number for number, _ in found}
     with held_open(lake):
         for snapshot in lake.snapshots():
+            if snapshot.id in read:
+                continue
             for info in lake.tables(at=snapshot.id):
                 table = lake.table(info.table, at=snapshot.id)
                 rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()

@@ -24,11 +24,17 @@ def postgres_template(tmp_path_factory: pytest.TempPathFactory, postgres: Postgr
     return build(postgres.lake(tmp_path_factory.mktemp("hostile-postgres"), keep=True))
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session")
+def duckdb_template(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
+    """The untouched lake, its catalog in a DuckDB file."""
+    return build(file_lake("duckdb", tmp_path_factory.mktemp("hostile-duckdb")))
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "duckdb"])
 def spoiled(request: pytest.FixtureRequest, tmp_path: Path) -> SpoiledLake:
     """A copy of the lake that the test may spoil, on each catalog database."""
-    if request.param == "sqlite":
-        return sqlite_copy(request.getfixturevalue("sqlite_template"), tmp_path)
+    if request.param != "postgresql":
+        return file_copy(request.getfixturevalue(f"{request.param}_template"), file_lake(request.param, tmp_path))
     server: PostgresServer = request.getfixturevalue("postgres")
     template: LakeAddress = request.getfixturevalue("postgres_template")
     address = server.lake(tmp_path, template=template)
@@ -39,18 +45,6 @@ def spoiled(request: pytest.FixtureRequest, tmp_path: Path) -> SpoiledLake:
 def spoiled_sqlite(sqlite_template: LakeAddress, tmp_path: Path) -> SpoiledLake:
     """The copy in SQLite, for what only its untyped cells can hold."""
     return sqlite_copy(sqlite_template, tmp_path)
-
-
-@pytest.fixture(scope="session")
-def duckdb_template(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
-    """The untouched lake, its catalog in a DuckDB file."""
-    return build(file_lake("duckdb", tmp_path_factory.mktemp("hostile-duckdb")))
-
-
-@pytest.fixture
-def spoiled_duckdb(duckdb_template: LakeAddress, tmp_path: Path) -> SpoiledLake:
-    """The copy in a DuckDB file."""
-    return file_copy(duckdb_template, file_lake("duckdb", tmp_path))
 
 
 @pytest.fixture(scope="session")

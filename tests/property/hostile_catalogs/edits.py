@@ -44,7 +44,7 @@ def _set(table: str, changes: str, where: str = "") -> str:
     return f"UPDATE ducklake_{table} SET {changes}{' WHERE ' + where if where else ''}"
 
 
-# On both databases.
+# On every database.
 EDITS = (
     Edit("2: unknown tables and keys", ("CREATE TABLE ducklake_news (x BIGINT)", "INSERT INTO ducklake_metadata VALUES ('k', 'v', NULL, NULL)")),
     Edit("3: unknown scope", ("INSERT INTO ducklake_metadata VALUES ('k', 'v', 'galaxy', 1)",)),

@@ -35,7 +35,7 @@ def _hold(spoiled: SpoiledLake, edit: Edit) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
-def test_edits_of_either_database(edit: Edit, spoiled: SpoiledLake) -> None:
+def test_edits_of_any_database(edit: Edit, spoiled: SpoiledLake) -> None:
     _hold(spoiled, edit)
 
 

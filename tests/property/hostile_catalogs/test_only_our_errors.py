@@ -114,7 +114,7 @@ def test_hostile_catalogs(edit: Edit, spoiled: SpoiledLake) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)
-def test_every_edit_of_either_database(edit: Edit, spoiled: SpoiledLake) -> None:
+def test_every_edit_of_any_database(edit: Edit, spoiled: SpoiledLake) -> None:
     _hold(spoiled, edit)
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import create_engine
 
 from ducklake_core import DuckLake
 from ducklake_core.maintenance.check.findings import CheckLevel, CheckResult
+from tests.property.hostile_catalogs.spoiled import edit_typed
 from tests.support.oracle import LakeAddress, attached
 
 
@@ -72,8 +74,8 @@ class Planted:
 
     @classmethod
     def copy(cls, template: LakeAddress, address: LakeAddress) -> Planted:
-        """A SQLite catalog beside copies of the files."""
-        shutil.copy(template.url.removeprefix("sqlite:///"), address.url.removeprefix("sqlite:///"))
+        """A catalog in a file beside copies of the files."""
+        shutil.copy(*(one.url.partition(":///")[2] for one in (template, address)))
         shutil.copytree(template.data_path, address.data_path)
         lake = cls(address).edit(f"UPDATE ducklake_metadata SET value = '{address.data_path}' WHERE key = 'data_path'")
         for name, number in lake.query("SELECT table_name, table_id FROM ducklake_table"):
@@ -91,6 +93,11 @@ class Planted:
 
     def edit(self, *statements: str) -> Planted:
         """Run statements; ``{t}`` is the id of a table, ``{t0}`` of its first file, ``{del}`` of the delete file."""
+        if self.address.backend == "duckdb":
+            with self._file() as file:
+                for statement in statements:
+                    edit_typed(file, statement.format(**self.names))
+            return self
         engine = create_engine(self.address.url)
         with engine.begin() as connection:
             for statement in statements:
@@ -100,11 +107,17 @@ class Planted:
 
     def query(self, statement: str) -> list[Any]:
         """Rows of a query on the catalog itself."""
+        if self.address.backend == "duckdb":
+            with self._file() as file:
+                return file.execute(statement.format(**self.names)).fetchall()
         engine = create_engine(self.address.url)
         with engine.connect() as connection:
             rows = connection.exec_driver_sql(statement.format(**self.names)).fetchall()
         engine.dispose()
         return list(rows)
+
+    def _file(self) -> duckdb.DuckDBPyConnection:
+        return duckdb.connect(self.address.url.partition(":///")[2])
 
     def path(self, name: str) -> Path:
         """The place of a data file by ``t0``, or of the delete file by ``del``."""

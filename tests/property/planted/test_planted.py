@@ -11,7 +11,7 @@ from ducklake_core.maintenance.check.codes import CODES
 from ducklake_core.maintenance.check.findings import CheckLevel
 from tests.property.planted.lake import Planted, build
 from tests.property.planted.plants import PLANTS, Plant
-from tests.support.oracle import LakeAddress, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, attached, file_lake, sqlite_lake
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +61,32 @@ _BY_FILES = frozenset(
 
 @pytest.fixture
 def plant_in(template: LakeAddress, tmp_path: Path) -> Callable[[Plant], Planted]:
-    def make(plant: Plant) -> Planted:
-        lake = Planted.copy(template, sqlite_lake(tmp_path)).edit(*plant.statements)
-        if plant.change is not None:
-            plant.change(lake)
-        return lake
+    return lambda plant: _planted(plant, template, sqlite_lake(tmp_path))
 
-    return make
+
+def _planted(plant: Plant, template: LakeAddress, address: LakeAddress) -> Planted:
+    lake = Planted.copy(template, address).edit(*plant.statements)
+    if plant.change is not None:
+        plant.change(lake)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def template_in_duckdb(tmp_path_factory: pytest.TempPathFactory) -> LakeAddress:
+    return build(file_lake("duckdb", tmp_path_factory.mktemp("planted-duckdb")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_each_fault_is_found_in_a_duckdb_file(plant: Plant, template_in_duckdb: LakeAddress, tmp_path: Path) -> None:
+    """And mended, where it can be."""
+    lake = _planted(plant, template_in_duckdb, file_lake("duckdb", tmp_path))
+    found = lake.check(plant.level)  # type: ignore[arg-type]
+    assert set(found.by_code) == {plant.code, *plant.also}, str(found)
+    if plant in _MENDED and any(finding.is_repairable for finding in found):
+        assert lake.check(_level(plant), repair=True).repairs
+        after = lake.check(plant.level)  # type: ignore[arg-type]
+        assert after.by_code == {}, str(after)
 
 
 @pytest.mark.some(45)
