@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,16 @@ class _Floats:
     nan: bool = False
     bounds: tuple[float, float] | None = None
 
-    def add(self, array: pa.Array) -> None:
-        self.values += len(array) - array.null_count
-        nan = pc.is_nan(array)
-        if pc.any(nan).as_py():
-            self.nan = True
-            array = array.filter(pc.invert(nan))
-        found = pc.min_max(array)
+    def add(self, values: pa.ChunkedArray) -> None:
+        self.values += len(values) - values.null_count
+        total = pc.sum(values).as_py()
+        # The sum of values with a NaN is one, as is that of both infinities; a sum takes less than looking at each value.
+        if total is not None and math.isnan(total):
+            nan = pc.is_nan(values)
+            if pc.any(nan).as_py():
+                self.nan = True
+                values = values.filter(pc.invert(nan))
+        found = pc.min_max(values)
         low, high = found["min"].as_py(), found["max"].as_py()
         if low is None:
             return
@@ -85,19 +89,16 @@ class StatisticsCollector:
     def _observe_leaf(self, number: int, leaf: Field, parts: list[pa.Array]) -> None:
         """Look at one leaf of a row group, which is in one or more parts."""
         if leaf.type in FLOATS:
-            for array in parts:
-                self._floats.setdefault(leaf.id, _Floats()).add(array)
+            self._floats.setdefault(leaf.id, _Floats()).add(pa.chunked_array(parts))
         elif leaf.type == GEOMETRY:
             before = self._geometries.get(leaf.id, GeometryStatistics())
             self._geometries[leaf.id] = merged_geometry_statistics([before, *map(geometry_statistics, parts)])
         elif _is_bytes(leaf):
-            values = [array.storage if isinstance(array, pa.ExtensionArray) else array for array in parts]
-            if any(_has_untrusted(array) for array in values):
-                # Of the other parts too: the footer has bounds of the whole row group, or none.
-                found = [pc.min_max(array) for array in values]
-                low = min(one["min"].as_py() for one in found if one["min"].is_valid)
-                high = max(one["max"].as_py() for one in found if one["max"].is_valid)
-                self._long_bounds[(number, leaf.id)] = (low, high)
+            values = pa.chunked_array([array.storage if isinstance(array, pa.ExtensionArray) else array for array in parts])
+            if _has_untrusted(values):
+                # Of all values: the footer has bounds of the whole row group, or none.
+                found = pc.min_max(values)
+                self._long_bounds[(number, leaf.id)] = (found["min"].as_py(), found["max"].as_py())
 
     def finish(self, metadata: pq.FileMetaData, variants: VariantColumns | None = None) -> tuple[ColumnStatistics, ...]:
         """Statistics of all leaves of user columns, from the finished file's footer.
@@ -194,9 +195,9 @@ def _needs_a_look(leaf: Field) -> bool:
     return leaf.type in FLOATS or leaf.type == GEOMETRY or _is_bytes(leaf)
 
 
-def _has_untrusted(array: pa.Array) -> bool:
-    """Whether one of its values is so long that the footer may lack bounds."""
-    longest = pc.max(pc.binary_length(array)).as_py() if array.nbytes > _UNTRUSTED_LENGTH else None
+def _has_untrusted(values: pa.ChunkedArray) -> bool:
+    """Whether one of the values is so long that the footer may lack bounds."""
+    longest = pc.max(pc.binary_length(values)).as_py() if values.nbytes > _UNTRUSTED_LENGTH else None
     return longest is not None and longest > _UNTRUSTED_LENGTH
 
 

@@ -153,6 +153,10 @@ class Storage:
             NotFoundError: There is no such file.
             StorageError: It cannot be opened.
         """
+        if protocol_of(path) == "file":
+            # What tells errors takes as long as opening a file: where this fails it is done once more, and told, below.
+            with suppress(OSError, ValueError):
+                return pafs.LocalFileSystem().open_input_file(local_part(path))
         with self._reading("open", path):
             if protocol_of(path) == "file":
                 return pafs.LocalFileSystem().open_input_file(local_part(path))

@@ -70,6 +70,7 @@ class Twins:
             catalog.execute("UPDATE ducklake_metadata SET value = ? WHERE key = 'data_path'", (address.data_path,))
         catalog.close()
         os.sync()
+        self.address = address
         self.lake, self.duck = opened(self._stack, address)
 
     def compare(self, name: str, ours: Callable[[DuckLake], object], theirs: str, promised: float) -> Result:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from rich.console import Console
 from rich.table import Table
 
 from ducklake_core import DuckLake
+from tests.benchmarks.bench_maintenance import Twins, small_files
 from tests.benchmarks.bench_selective import processor_time
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))
 FILES = int(os.environ.get("BENCH_FILES", "10000"))
+MERGED = int(os.environ.get("BENCH_MERGED", "1000"))
 OURS = "ducklake_core"
 NAMES = (OURS, "ducklakepy", "DuckDB", "delta-rs", "pyiceberg")
 
@@ -160,6 +163,7 @@ def run() -> None:
         with attached(address) as duck:
             for call, ways in contenders(address, duck, Path(folder)).items():
                 found[call] = least(ways)
+        found[f"merge {MERGED:,} files of 1,000 rows"] = merges(Path(folder) / "merges")
         (our_rows, ours), (their_rows, others) = (_in_a_cold_process(address, side) for side in ("ours", "theirs"))
         assert our_rows == their_rows, (our_rows, their_rows)
         found[f"a cold process reads {ROWS:,} changed rows"] = {OURS: ours, "ducklakepy": others}
@@ -168,6 +172,30 @@ def run() -> None:
         print(json.dumps({"benchmark": "peers", "call": call, **seconds, "ratio to ducklakepy": ratio}), flush=True)
         table.add_row(call, *(f"{seconds[name] * 1000:.1f}" if name in seconds else "" for name in NAMES))
     Console(width=140).print(table)
+
+
+def merges(folder: Path, rounds: int = 5) -> dict[str, float]:
+    """The least processor seconds of merging small files, each time of a copy of a lake that DuckDB built."""
+    folder.mkdir()
+    twins = Twins(folder, small_files(MERGED, 1000))
+    ways: dict[str, Callable[[Any], object]] = {
+        OURS: lambda _: twins.lake.merge_adjacent_files(),
+        "ducklakepy": lambda peer: peer.merge_adjacent_files(),
+        "DuckDB": lambda _: twins.duck.run("CALL ducklake_merge_adjacent_files('lake')"),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds + 1):
+        for name, way in ways.items():
+            twins.renew()
+            peer = theirs(twins.address)
+            peer.snapshots()
+            taken = processor_time(partial(way, peer), 1)
+            if number:
+                seconds[name].append(taken)
+            peer.close()
+            assert len(twins.lake.table("t").scan().plan().plan.tasks) == 1, name
+    twins.close()
+    return {name: min(values) for name, values in seconds.items()}
 
 
 def least(ways: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:

@@ -48,9 +48,17 @@ class Handles:
             self._idle.append(parquet)
 
 
-def parquet_file(source: pa.NativeFile, metadata: pq.FileMetaData | None = None) -> pq.ParquetFile:
-    """An open Parquet file whose checksums are verified; with its footer when that was read before."""
-    return pq.ParquetFile(source, metadata=metadata, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+def parquet_file(source: pa.NativeFile, metadata: pq.FileMetaData | None = None, *, pre_buffer: bool = True) -> pq.ParquetFile:
+    """An open Parquet file whose checksums are verified.
+
+    Args:
+        source: The file.
+        metadata: Its footer, when that was read before.
+        pre_buffer: Whether other threads fetch all columns of a row group at once: not worth it for a small file of a disk.
+    """
+    return pq.ParquetFile(
+        source, metadata=metadata, coerce_int96_timestamp_unit="us", page_checksum_verification=True, pre_buffer=pre_buffer
+    )
 
 
 def decoded(
@@ -97,11 +105,12 @@ def decoded(
 
 def _next(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -> pa.RecordBatch | None:
     """The next batch; only what decoding raises is the file's fault, not what is done with a batch."""
-    with storage.reporting("read", file.path):
-        try:
-            return next(batches, None)
-        except (pa.ArrowInvalid, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
+    try:
+        return next(batches, None)
+    except Exception as error:
+        # Only now, as it takes some time, and there may be thousands of small files.
+        with storage.reporting("read", file.path):
+            if not isinstance(error, pa.ArrowInvalid | OSError) or (isinstance(error, OSError) and error.errno is not None):
                 # The store's own failure; the decoder's, such as a page header that is none, have no number.
                 raise
             where = printable(file.path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, assert_never
 
 import numpy as np
@@ -17,24 +17,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ducklake_core.engines.arrow.columns import Absent, InFile, InPath, find_columns
-from ducklake_core.engines.arrow.conform import conform, constant, field_id
-from ducklake_core.engines.arrow.decoding import Handles, decoded
+from ducklake_core.engines.arrow.columns import Absent, InFile, InPath
+from ducklake_core.engines.arrow.conform import conform, constant
+from ducklake_core.engines.arrow.decoding import BATCH_ROWS, Handles, decoded
+from ducklake_core.engines.arrow.file_layout import layout_of
 from ducklake_core.engines.arrow.found_rows import FoundAhead, FoundRows, Held
 from ducklake_core.engines.arrow.in_order import in_order
 from ducklake_core.engines.arrow.row_groups import row_group_runs
 from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.expressions import pruning
-from ducklake_core.format.expressions.predicates import Predicate
-from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID, DataFile
+from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.locations import protocol_of
 from ducklake_core.format.files.name_mapping import plain_text
-from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import Field
-from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import constant_array
 from ducklake_core.planning.plan import FileTask, ScanProjection
-from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
 from ducklake_core.storage.filesystems import Storage, printable
 
 _GROUP_ROWS = 1 << 18
@@ -48,8 +44,8 @@ _HELD_BYTES = 8 * 1024 * 1024
 """So many bytes of rows that were found in a row group are held before the columns of the second pass are decoded."""
 
 _MOST_READERS = 8
-_NOWHERE = np.int64(-1)
-"""The position of rows whose positions nobody asks for."""
+_NOWHERE = np.full(BATCH_ROWS, -1, dtype=np.int64)
+"""The positions of the rows of a batch, where nobody asks for them."""
 
 
 def readers_of(path: str) -> int:
@@ -71,27 +67,14 @@ class ChosenRows:
 
     def mask(self, start: int, count: int) -> np.ndarray | None:
         """Whether each of ``count`` rows from position ``start`` on is read; None when all of them are."""
+        if not self.wanted and not len(self.positions):
+            return None
         first, last = np.searchsorted(self.positions, [start, start + count])
         if last - first == (count if self.wanted else 0):
             return None
         mask = np.full(count, not self.wanted)
         mask[self.positions[first:last] - start] = self.wanted
         return mask
-
-
-@dataclass(frozen=True, slots=True)
-class _Decoded:
-    """Which columns of a file are decoded, by their places: first those that say which rows are wanted, then the others.
-
-    Attributes:
-        first: Columns of the first pass; all of them when there is no second.
-        rest: Columns of the second pass.
-        named: Whether columns are asked for by name; else all are decoded.
-    """
-
-    first: tuple[int, ...]
-    rest: tuple[int, ...]
-    named: bool
 
 
 class FileReader:
@@ -112,48 +95,45 @@ class FileReader:
         self._task = task
         self._shape = shape
         self._storage = storage
-        self._schema = parquet.schema_arrow
-        self._predicate = None if task.all_rows_match else shape.predicate
-        ids = [field_id(field) for field in self._schema]
-        by_id = {number: place for place, number in enumerate(ids) if number is not None}
-        self._row_id_place = by_id.get(ROW_ID_FIELD_ID)
-        self._snapshot_id_place = by_id.get(SNAPSHOT_ID_FIELD_ID)
+        self._layout = layout_of(parquet.schema_arrow, task, shape)
         self._check_rows_are_known()
-        sources = find_columns(self._schema, task.file, shape)
-        self._sources = {column.id: (column, source) for column, source in zip(shape.read_schema, sources, strict=True)}
-        self._asked = Schema(columns=tuple(_asked_columns(shape.read_schema, self._predicate)))
-        self._asked_virtual = needed_virtual(self._predicate)
-        self._decoded = self._passes()
-        self._output_schema = shape.arrow_schema()
-        by_place = self._predicate is not None or self._decoded.rest or shape.virtual
+        by_place = self._layout.predicate is not None or self._layout.passes.rest or any(map(self._is_made_of_positions, shape.virtual))
         self._needs_positions = bool(by_place) or task.snapshot_filter is not None
 
+    @property
+    def file(self) -> DataFile:
+        """What the catalog says of the file."""
+        return self._task.file
+
+    @property
+    def record_count(self) -> int:
+        """Rows by the file's own footer, visible or not."""
+        return int(self._parquet.metadata.num_rows)
+
+    @property
+    def stores_row_ids(self) -> bool:
+        """Whether each row has its row id in the file, so that the catalog says nothing of them."""
+        return self._layout.row_id_place is not None
+
+    def _is_made_of_positions(self, virtual: str) -> bool:
+        match virtual:
+            case "rowid":
+                return self._layout.row_id_place is None
+            case "snapshot_id":
+                return self._layout.snapshot_id_place is None and bool(self._task.file.row_counts)
+            case name:
+                return name == "file_row_number"
+
     def _check_rows_are_known(self) -> None:
-        task, where = self._task, printable(self._task.file.path)
-        if "rowid" in self._shape.read_virtual and self._row_id_place is None and task.file.row_id_start is None:
-            message = f"{where} of table {self._shape.table} has no row ids, neither in the file nor in the catalog"
-            raise CorruptFileError(message, path=where)
-        if task.snapshot_filter is not None and self._snapshot_id_place is None and not task.file.row_counts:
-            message = f"{where} of table {self._shape.table} holds rows of several snapshots, but not the snapshot id of each"
-            raise CorruptFileError(message, path=where)
+        task, layout = self._task, self._layout
+        if "rowid" in self._shape.read_virtual and layout.row_id_place is None and task.file.row_id_start is None:
+            raise self._unknown("has no row ids, neither in the file nor in the catalog")
+        if task.snapshot_filter is not None and layout.snapshot_id_place is None and not task.file.row_counts:
+            raise self._unknown("holds rows of several snapshots, but not the snapshot id of each")
 
-    def _passes(self) -> _Decoded:
-        names = self._schema.names
-        # With two columns of one name in the file, only reading all of them keeps the places right.
-        if len(set(names)) < len(names) or any("." in name for name in names):
-            return _Decoded(tuple(range(len(names))), (), named=False)
-        system = {"rowid": self._row_id_place, "snapshot_id": self._snapshot_id_place}
-        out = {self._place(column.id) for column in self._shape.schema} | {system.get(name) for name in self._shape.virtual}
-        asked = {self._place(column.id) for column in self._asked} | {system.get(name) for name in self._asked_virtual}
-        if self._task.snapshot_filter is not None:
-            asked.add(self._snapshot_id_place)
-        if self._predicate is None:
-            asked |= out
-        return _Decoded(_ascending(asked), _ascending(out - asked), named=True)
-
-    def _place(self, column_id: int) -> int | None:
-        _, source = self._sources[column_id]
-        return source.place if isinstance(source, InFile) else None
+    def _unknown(self, what: str) -> CorruptFileError:
+        where = printable(self._task.file.path)
+        return CorruptFileError(f"{where} of table {self._shape.table} {what}", path=where)
 
     def batches(self, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
         """The rows that are chosen and satisfy the predicate, in their order.
@@ -163,9 +143,10 @@ class FileReader:
             threads: Whether several threads may read.
         """
         metadata = self._parquet.metadata
-        places = [source.place if isinstance(source, InFile) else None for _, source in self._sources.values()]
-        only = chosen.positions if chosen.wanted else None
-        found = row_group_runs(metadata, self._schema, self._shape.read_schema, places, self._predicate, rows=self._task.rows, only=only)
+        layout, only = self._layout, chosen.positions if chosen.wanted else None
+        found = row_group_runs(
+            metadata, layout.schema, self._shape.read_schema, layout.places, layout.predicate, rows=self._task.rows, only=only
+        )
         runs = list(found)
         groups = [(start, group) for start, run in runs for start, group in _starts(metadata, start, run)]
         if threads and len(groups) > 1 and all(_is_usual(metadata.row_group(group)) for _, group in groups):
@@ -183,29 +164,29 @@ class FileReader:
 
     def _rows(self, parquet: pq.ParquetFile, start: int, run: list[int], chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
         """Wanted rows of neighbouring row groups, of which the first begins at a position."""
-        if self._decoded.rest:
+        if self._layout.passes.rest:
             for position, group in _starts(self._parquet.metadata, start, run):
                 yield from self._late(parquet, position, group, chosen, threads)
             return
-        for position, batch in self._decode(parquet, start, run, self._decoded.first, threads):
+        for position, batch in self._decode(parquet, start, run, self._layout.passes.first, threads):
             found = self._find(batch, position, chosen)
             if found is not None:
                 yield self._output(found)
 
     def _late(self, parquet: pq.ParquetFile, start: int, group: int, chosen: ChosenRows, threads: bool) -> Iterator[pa.RecordBatch]:
         """Wanted rows of a row group: the columns that only the result needs are decoded when there are such rows."""
-        first = self._decode(parquet, start, [group], self._decoded.first, threads)
+        first = self._decode(parquet, start, [group], self._layout.passes.first, threads)
         ahead = FoundAhead((position + batch.num_rows, self._find(batch, position, chosen)) for position, batch in first)
         if not ahead.look(_HELD_BYTES):
             return
-        for position, batch in self._decode(parquet, start, [group], self._decoded.rest, threads):
+        for position, batch in self._decode(parquet, start, [group], self._layout.passes.rest, threads):
             found = ahead.until(position + batch.num_rows)
             if found is None:
                 continue
             rest = batch
             if len(found.positions) < batch.num_rows:
                 rest = batch.filter(pa.array(_mask_of(found.positions - position, batch.num_rows)))
-            known = {**found.held, **dict(zip(self._decoded.rest, rest.columns, strict=True))}
+            known = {**found.held, **dict(zip(self._layout.passes.rest, rest.columns, strict=True))}
             yield self._output(FoundRows(found.positions, known))
             if ahead.is_done:
                 # What is left of the row group has no wanted rows, and is not decoded.
@@ -215,7 +196,7 @@ class FileReader:
         self, parquet: pq.ParquetFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Batches of some columns, each with the position of its first row."""
-        columns = [self._schema.names[place] for place in places] if self._decoded.named else None
+        columns = [self._layout.schema.names[place] for place in places] if self._layout.passes.named else None
         position = start
         for batch in decoded(parquet, groups, columns, self._task.file, self._storage, threads=threads):
             yield position, batch
@@ -232,12 +213,12 @@ class FileReader:
         if not self._needs_positions:
             mask = chosen.mask(start, batch.num_rows)
             batch = batch if mask is None else batch.filter(pa.array(mask))
-            return FoundRows(np.broadcast_to(_NOWHERE, batch.num_rows), self._by_place(batch)) if batch.num_rows else None
+            return FoundRows(_NOWHERE[: batch.num_rows], self._by_place(batch)) if batch.num_rows else None
         positions: npt.NDArray[np.int64] = np.arange(start, start + batch.num_rows, dtype=np.int64)
         mask = self._visible(batch, positions, chosen.mask(start, batch.num_rows))
         if mask is not None:
             batch, positions = batch.filter(pa.array(mask)), positions[mask]
-        if len(positions) and self._predicate is not None:
+        if len(positions) and self._layout.predicate is not None:
             outcome = self._outcome(FoundRows(positions, self._by_place(batch)))
             if outcome.true_count < len(positions):
                 batch = batch.filter(outcome)
@@ -245,12 +226,12 @@ class FileReader:
         return FoundRows(positions, self._by_place(batch)) if len(positions) else None
 
     def _by_place(self, batch: pa.RecordBatch) -> Held:
-        return dict(zip(self._decoded.first, batch.columns, strict=True))
+        return dict(zip(self._layout.passes.first, batch.columns, strict=True))
 
     def _visible(self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], mask: np.ndarray | None) -> np.ndarray | None:
         if self._task.snapshot_filter is not None:
-            if self._snapshot_id_place is not None:
-                snapshots = self._by_place(batch)[self._snapshot_id_place].to_numpy(zero_copy_only=False)
+            if self._layout.snapshot_id_place is not None:
+                snapshots = self._by_place(batch)[self._layout.snapshot_id_place].to_numpy(zero_copy_only=False)
             else:
                 snapshots = _counted_snapshots(self._task.file, positions)
             visible = snapshots <= self._task.snapshot_filter
@@ -260,24 +241,29 @@ class FileReader:
     def _outcome(self, rows: FoundRows) -> pa.BooleanArray:
         from ducklake_core.engines.arrow.evaluate import evaluate
 
-        assert self._predicate is not None
-        arrays = [self._column(column, rows) for column in self._asked]
-        arrays += [self._virtual(name, rows) for name in self._asked_virtual]
+        assert self._layout.predicate is not None
+        arrays = [self._column(column, rows) for column in self._layout.asked]
+        arrays += [self._virtual(name, rows) for name in self._layout.asked_virtual]
         # Arrow knows no number of rows without a column; a predicate without one is a constant.
         known = (
-            pa.RecordBatch.from_arrays(arrays, schema=_asked_schema(self._asked, self._asked_virtual))
+            pa.RecordBatch.from_arrays(arrays, schema=self._layout.asked_schema())
             if arrays
             else pa.RecordBatch.from_arrays([pa.array(rows.positions)], ["position"])
         )
-        return evaluate(self._predicate, known, filtering=True)
+        return evaluate(self._layout.predicate, known, filtering=True)
 
     def _output(self, rows: FoundRows) -> pa.RecordBatch:
         arrays = [self._column(column, rows) for column in self._shape.schema]
         arrays += [self._virtual(name, rows) for name in self._shape.virtual]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._output_schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._layout.output_schema)
 
     def _column(self, column: Field, rows: FoundRows) -> pa.Array[Any]:
-        _, source = self._sources[column.id]
+        unchanged = self._layout.unchanged.get(column.id)
+        if unchanged is not None:
+            array = rows.held[unchanged[0]]
+            if array.type.equals(unchanged[1], check_metadata=True):
+                return array
+        _, source = self._layout.sources[column.id]
         with self._naming(column):
             match source:
                 case InFile(place=place, field=held):
@@ -307,12 +293,12 @@ class FileReader:
     def _virtual(self, name: str, rows: FoundRows) -> pa.Array[Any]:
         file, positions = self._task.file, rows.positions
         match name:
-            case "rowid" if self._row_id_place is not None:
-                return rows.held[self._row_id_place].cast(pa.int64())
+            case "rowid" if self._layout.row_id_place is not None:
+                return rows.held[self._layout.row_id_place].cast(pa.int64())
             case "rowid":
                 return pa.array(positions + (file.row_id_start or 0))
-            case "snapshot_id" if self._snapshot_id_place is not None:
-                return rows.held[self._snapshot_id_place].cast(pa.int64())
+            case "snapshot_id" if self._layout.snapshot_id_place is not None:
+                return rows.held[self._layout.snapshot_id_place].cast(pa.int64())
             case "snapshot_id" if file.row_counts:
                 return pa.array(_counted_snapshots(file, positions))
             case "snapshot_id":
@@ -323,22 +309,6 @@ class FileReader:
                 return pa.repeat(pa.scalar(self._task.index, pa.uint64()), len(positions))
             case _:
                 return pa.array(positions)
-
-
-def _asked_columns(read_schema: Schema, predicate: Predicate | None) -> Iterator[Field]:
-    """Columns that the predicate reads, by any of their fields."""
-    needed = frozenset() if predicate is None else pruning.columns(predicate)
-    return (column for column in read_schema if any(node.id in needed for node in column.walk()))
-
-
-@lru_cache(maxsize=64)
-def _asked_schema(asked: Schema, virtual: tuple[str, ...]) -> pa.Schema:
-    fields = [*to_arrow_schema(asked), *to_arrow_schema(VIRTUAL_SCHEMA.select(virtual))]
-    return pa.schema([field.with_nullable(True) for field in fields])
-
-
-def _ascending(places: set[int | None]) -> tuple[int, ...]:
-    return tuple(sorted(place for place in places if place is not None))
 
 
 def _starts(metadata: pq.FileMetaData, start: int, run: list[int]) -> Iterator[tuple[int, int]]:

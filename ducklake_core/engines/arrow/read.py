@@ -6,10 +6,11 @@ are physical positions in the file, whatever else hides rows of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +25,11 @@ from ducklake_core.planning.inlined_columns import InlinedColumn, inlined_column
 from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
 from ducklake_core.storage.delete_files import deleted_positions
-from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.filesystems import Storage, printable, protocol_of
 from ducklake_core.storage.parquet_input import open_parquet
 from ducklake_core.storage.second_look import read_twice
+
+Opened: TypeAlias = Callable[[FileReader], None]
 
 _SMALL_ROWS = 1 << 18
 _SMALL_BYTES = 8 * 1024 * 1024
@@ -60,26 +63,53 @@ def read_plan(plan: ScanPlan, storage: Storage, *, ahead: bool = True) -> Iterat
         yield from read_inlined(plan.inlined, plan.shape)
 
 
-def read_tasks(tasks: Iterable[FileTask], shape: ScanProjection, storage: Storage, *, ahead: bool = True) -> Iterator[pa.RecordBatch]:
-    """The rows of data files, as :func:`read_task` gives them, file by file; small files are read ahead by threads if ``ahead``."""
+def read_tasks(
+    tasks: Iterable[FileTask], shape: ScanProjection, storage: Storage, *, ahead: bool = True, opened: Opened | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of data files, as :func:`read_task` gives them, file by file; small files are read ahead by threads if ``ahead``.
+
+    Args:
+        tasks: The files.
+        shape: What to return.
+        storage: How to open them.
+        ahead: Whether threads may read.
+        opened: Told of each file once it is open, by threads; what it raises ends the reading.
+    """
     for is_small, group in groupby(tasks, key=_is_small):
         if ahead and is_small:
             some = list(group)
-            yield from in_order((partial(_whole_file, task, shape, storage) for task in some), readers_of(some[0].file.path))
+            pieces = (partial(_whole_files, part, shape, storage, opened) for part in _parts(some))
+            yield from in_order(pieces, readers_of(some[0].file.path))
         else:
             for task in group:
-                yield from read_task(task, shape, storage, threads=ahead)
+                yield from read_task(task, shape, storage, threads=ahead, opened=opened)
 
 
 def _is_small(task: FileTask) -> bool:
     return task.file.record_count <= _SMALL_ROWS and task.file.file_size_bytes <= _SMALL_BYTES
 
 
-def _whole_file(task: FileTask, shape: ScanProjection, storage: Storage) -> list[pa.RecordBatch]:
-    return list(read_task(task, shape, storage, threads=False))
+def _parts(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
+    """Small files as threads take them: several of a disk, as handing out a piece of work takes time, and one of a store, which is slow."""
+    part: list[FileTask] = []
+    rows = size = 0
+    for task in tasks:
+        rows, size = rows + task.file.record_count, size + task.file.file_size_bytes
+        if part and (rows > BATCH_ROWS or size > _SMALL_BYTES or protocol_of(task.file.path) != "file"):
+            yield part
+            part, rows, size = [], task.file.record_count, task.file.file_size_bytes
+        part.append(task)
+    if part:
+        yield part
 
 
-def read_task(task: FileTask, shape: ScanProjection, storage: Storage, *, threads: bool = True) -> Iterator[pa.RecordBatch]:
+def _whole_files(tasks: Sequence[FileTask], shape: ScanProjection, storage: Storage, opened: Opened | None) -> list[pa.RecordBatch]:
+    return [batch for task in tasks for batch in read_task(task, shape, storage, threads=False, opened=opened)]
+
+
+def read_task(
+    task: FileTask, shape: ScanProjection, storage: Storage, *, threads: bool = True, opened: Opened | None = None
+) -> Iterator[pa.RecordBatch]:
     """The visible rows of one data file that satisfy the predicate, with the schema ``shape.arrow_schema()``.
 
     Args:
@@ -87,6 +117,7 @@ def read_task(task: FileTask, shape: ScanProjection, storage: Storage, *, thread
         shape: What to return.
         storage: How to open files.
         threads: Whether several threads may read; executors have one core for a task.
+        opened: Told of the file once it is open; what it raises ends the reading.
 
     Raises:
         NotFoundError: The file, or a delete file, is gone.
@@ -96,16 +127,24 @@ def read_task(task: FileTask, shape: ScanProjection, storage: Storage, *, thread
     """
     with naming_table(shape):
         deleted = deleted_positions(storage, task.file, shape.snapshot_id)
-    yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads)
+    yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads, opened=opened)
 
 
 def read_chosen(
-    task: FileTask, shape: ScanProjection, chosen: ChosenRows, storage: Storage, *, threads: bool = True
+    task: FileTask,
+    shape: ScanProjection,
+    chosen: ChosenRows,
+    storage: Storage,
+    *,
+    threads: bool = True,
+    opened: Opened | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one data file by their positions, whatever its delete files say; else like :func:`read_task`."""
     try:
         with ExitStack() as stack:
             reader = read_twice(lambda: _open_file(stack, task, shape, storage))
+            if opened is not None:
+                opened(reader)
             yield from reader.batches(chosen, threads)
     except UnicodeDecodeError as error:
         where = printable(task.file.path)
@@ -117,7 +156,7 @@ def _open_file(stack: ExitStack, task: FileTask, shape: ScanProjection, storage:
         source = stack.enter_context(open_parquet(storage, task.file.path, task.file.encryption_key))
     with storage.reporting("read the footer of", task.file.path):
         try:
-            parquet = parquet_file(source)
+            parquet = parquet_file(source, pre_buffer=not (_is_small(task) and protocol_of(task.file.path) == "file"))
         except (pa.ArrowInvalid, OSError) as error:
             where = printable(task.file.path)
             raise CorruptFileError(f"{where} of table {shape.table} is not a readable Parquet file: {error}", path=where) from error
@@ -184,16 +223,16 @@ def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int
 
     With ``most``, no more files are asked once there are so many.
     """
-    total = 0
+    total, shape = 0, plan.shape
     for task in plan.tasks:
         if most is not None and total >= most:
             break
         if task.snapshot_filter is None and (plan.predicate is None or task.all_rows_match):
             total += _visible_count(task.file, plan.snapshot_id, storage)
         else:
-            total += sum(batch.num_rows for batch in read_task(task, plan.shape, storage))
+            total += sum(batch.num_rows for batch in read_task(task, shape, storage))
     if plan.inlined is not None:
-        total += sum(batch.num_rows for batch in read_inlined(plan.inlined, plan.shape))
+        total += sum(batch.num_rows for batch in read_inlined(plan.inlined, shape))
     return total if most is None else min(total, most)
 
 

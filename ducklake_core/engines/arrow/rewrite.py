@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from ducklake_core.engines.arrow.clustering import sampled_curve
+from ducklake_core.engines.arrow.file_reader import FileReader
 from ducklake_core.engines.arrow.ordering import sorted_along, sorted_by
 from ducklake_core.engines.arrow.read import read_tasks
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
@@ -28,7 +29,7 @@ from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import INT64, Field
 from ducklake_core.format.types.schema import Schema
-from ducklake_core.format.values.arrow_cast import cast_to
+from ducklake_core.format.values.arrow_cast import cast_to, is_exact
 from ducklake_core.planning.plan import ColumnLifetime, FileTask, ScanProjection
 from ducklake_core.storage.parquet_writer import FileWriter
 
@@ -78,16 +79,26 @@ def merge_files(task: MergeTask, *, threads: bool = True, stopped: Stopped | Non
     task.state.check_version()
     if task.consecutive and not (task.state.sort or task.cluster_by):
         # Found out while the rows are read: asking each file first would take as long as opening it a second time.
-        with suppress(_OtherRowIdsError):
-            return _merge(task, (_SNAPSHOT_ID,), threads, stopped)
-    return _merge(task, (_ROW_ID, _SNAPSHOT_ID), threads, stopped)
+        for virtual in (("snapshot_id",), ("rowid", "snapshot_id")):
+            with suppress(_OtherRowIdsError):
+                return _merge(task, (_SNAPSHOT_ID,), virtual, threads, stopped)
+    return _merge(task, (_ROW_ID, _SNAPSHOT_ID), ("rowid", "snapshot_id"), threads, stopped)
 
 
 class _OtherRowIdsError(Exception):
-    """Rows have other ids than the catalog would give them in the order in which they stand in the sources."""
+    """Rows may have other ids than the catalog would give them in the order in which they stand in the sources."""
 
 
-def _merge(task: MergeTask, system: tuple[Field, ...], threads: bool, stopped: Stopped | None) -> WrittenFile:
+def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...], threads: bool, stopped: Stopped | None) -> WrittenFile:
+    """Make the file.
+
+    Args:
+        system: What is stored with each row beside the table's columns; without row ids, those of the catalog must be the same.
+        virtual: What is read with each row. Without row ids, no source may have any of its own.
+
+    Raises:
+        _OtherRowIdsError: Row ids would not be the same.
+    """
     state = task.state
     columns = _relaxed(state.schema)
     path = state.file_path(task.partition_values)
@@ -101,7 +112,7 @@ def _merge(task: MergeTask, system: tuple[Field, ...], threads: bool, stopped: S
         encrypted=state.encrypted,
     )
     try:
-        rows = until_stopped(_rows(task, columns, system, threads=threads), stopped)
+        rows = until_stopped(_rows(task, columns, system, virtual, threads=threads), stopped)
         for batch in _ordered(rows, task, columns, threads=threads):
             writer.write(batch)
     except (pa.ArrowException, OSError) as error:
@@ -124,7 +135,7 @@ def _ordered(rows: Iterator[pa.RecordBatch], task: MergeTask, columns: Schema, *
     state = task.state
     if len(task.cluster_by) > 1:
         chosen = Schema(columns=tuple(columns.column(name) for name in task.cluster_by))
-        curve = sampled_curve(_rows(task, chosen, (), threads=threads), chosen, sum(file.record_count for file in task.files))
+        curve = sampled_curve(_rows(task, chosen, (), (), threads=threads), chosen, sum(file.record_count for file in task.files))
         yield from sorted_along(rows, curve, encrypted=state.encrypted)
         return
     orders = tuple(SortOrder(expression=name, column=name, columns=(name,)) for name in task.cluster_by) or state.sort
@@ -136,8 +147,9 @@ def _relaxed(schema: Schema) -> Schema:
     return Schema(columns=tuple(replace(column, nullable=True) for column in schema))
 
 
-def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, threads: bool) -> Iterator[pa.RecordBatch]:
-    virtual = ("rowid", "snapshot_id") if system else ()
+def _rows(
+    task: MergeTask, columns: Schema, system: tuple[Field, ...], virtual: tuple[str, ...], *, threads: bool
+) -> Iterator[pa.RecordBatch]:
     shape = ScanProjection(
         table=task.state.table,
         snapshot_id=task.snapshot_id,
@@ -149,12 +161,26 @@ def _rows(task: MergeTask, columns: Schema, system: tuple[Field, ...], *, thread
     arrow_schema = to_arrow_schema(Schema(columns=(*columns.columns, *system)), physical=True)
     width, row_id = len(columns), task.files[0].row_id_start
     own_schema = pa.schema(list(shape.arrow_schema())[:width])
-    for batch in read_tasks((FileTask(file=file) for file in task.files), shape, task.state.storage, ahead=threads):
-        if system == (_SNAPSHOT_ID,):
-            row_id = _row_id_after(batch.column(width), row_id)
-        own = pa.RecordBatch.from_arrays(batch.columns[:width], schema=own_schema)
-        arrays = [*cast_to(own, columns).columns, *batch.columns[len(batch.columns) - len(system) :]]
-        yield pa.RecordBatch.from_arrays(arrays, schema=arrow_schema)
+    is_cast = not is_exact(own_schema, columns)
+    opened = _check_row_ids if virtual == ("snapshot_id",) else None
+    for batch in read_tasks((FileTask(file=file) for file in task.files), shape, task.state.storage, ahead=threads, opened=opened):
+        arrays = batch.columns
+        if system == (_SNAPSHOT_ID,) and opened is None:
+            row_id = _row_id_after(arrays[width], row_id)
+        own, beside = arrays[:width], arrays[len(arrays) - len(system) :]
+        if is_cast:
+            own = cast_to(pa.RecordBatch.from_arrays(own, schema=own_schema), columns).columns
+        yield pa.RecordBatch.from_arrays([*own, *beside], schema=arrow_schema)
+
+
+def _check_row_ids(reader: FileReader) -> None:
+    """Look whether the rows of a file have the row ids that the catalog gives them, one after the other.
+
+    Raises:
+        _OtherRowIdsError: The file stores them, or has not as many rows as the catalog says.
+    """
+    if reader.stores_row_ids or reader.record_count != reader.file.record_count:
+        raise _OtherRowIdsError
 
 
 def _row_id_after(row_ids: pa.Array, first: int | None) -> int:

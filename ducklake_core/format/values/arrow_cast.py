@@ -68,6 +68,14 @@ def cast_to(data: Data, schema: Schema, *, physical: bool = True) -> Data:
     return type(data).from_arrays(columns, schema=arrow_schema)
 
 
+def is_exact(arrow_schema: pa.Schema, schema: Schema, *, physical: bool = True) -> bool:
+    """Whether :func:`cast_to` passes data of an Arrow schema on as it is, without a look at its values."""
+    wanted = to_arrow_schema(schema, physical=physical)
+    if arrow_schema.names != wanted.names or arrow_schema.types != wanted.types:
+        return False
+    return not any(not column.nullable or (physical and _is_looked_at(column.type)) for column in schema)
+
+
 def cast_array(array: ArrowArray, field: Field, *, physical: bool = False) -> ArrowArray:
     """The same values in the Arrow type of a column or nested node; children are found by name.
 

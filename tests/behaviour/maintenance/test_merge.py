@@ -319,6 +319,8 @@ class InPairs(Storage):
 def test_small_files_are_read_ahead(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store's answers overlap: files are not opened one after another. Rows stay in their order all the same."""
     monkeypatch.setattr(read, "readers_of", lambda _path: 2)
+    # Of a disk, one thread takes several small files.
+    monkeypatch.setattr(read, "protocol_of", lambda _path: "s3")
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     for number in range(5):
         lake.write("t", pa.table({"a": range(number * 100, number * 100 + 100)}), inline=False)
