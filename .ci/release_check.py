@@ -117,15 +117,20 @@ def check_users(folder: Path, wheel: Path) -> None:
         run(python, "-c", program, cwd=place)
 
 
-def check_tests(folder: Path, name: str, *more: str) -> None:
+def check_tests(folder: Path, name: str, *more: str, ignore: tuple[str, ...] = ()) -> None:
     python = environment(folder / name, *more, f"{ROOT}[demo,dev]")
-    run(python, "-m", "pytest", "-m", "not slow", "--fast", "-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile")
+    ignored = [f"--ignore={path}" for path in ignore]
+    run(python, "-m", "pytest", "-m", "not slow", "--fast", "-p", "no:cacheprovider", "--numprocesses", "2", "--dist", "loadfile", *ignored)
+    place = Path(tempfile.mkdtemp(dir=folder))
+    for program in (IN_PROCESS, WITH_DAGSTER, WITH_SPARK):
+        run(python, "-c", program, cwd=place)
 
 
 def check_lowest(folder: Path) -> None:
     bounds = folder / "lowest.txt"
     bounds.write_text("".join(f"{name}=={version}\n" for name, version in lowest().items()))
-    check_tests(folder, "lowest", "--constraint", str(bounds))
+    # Spark 4.0 has no writers of streams that take Arrow: format("ducklake") refuses to write streams there.
+    check_tests(folder, "lowest", "--constraint", str(bounds), ignore=("ducklake_core/spark_source/stream_write.py",))
 
 
 def main(folder: Path, parts: list[str]) -> None:

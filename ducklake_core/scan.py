@@ -54,8 +54,8 @@ class Scan(Readable):
     <Scan of main.flights at snapshot 1: columns delay; where carrier = 'UA'>
     >>> scan.count(), scan.limit(1).count(), scan.to_arrow().to_pylist()
     (2, 1, [{'delay': 12}, {'delay': 7}])
-    >>> scan.to_pandas()["delay"].sum(), pa.table(scan).num_rows, scan.to_duckdb().max("delay").fetchall()
-    (np.int64(19), 2, [(12,)])
+    >>> int(scan.to_pandas()["delay"].sum()), pa.table(scan).num_rows, scan.to_duckdb().max("delay").fetchall()
+    (19, 2, [(12,)])
     >>> lake.close(); folder.cleanup()
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,6 +77,13 @@ def table_size(reader: CatalogReader, state: TableState) -> Size:
     keys = state.partition_spec.fields if state.partition_spec is not None else ()
     info = replace(_info(listing, inlined, state.snapshot_id), partition_by=tuple(key.expression for key in keys))
     return Size(info=info, plan=None if listing.is_exact else _count_plan(reader, state))
+
+
+def row_counts(reader: CatalogReader, snapshot_id: int, table_ids: Collection[int]) -> dict[int, int]:
+    """About how many rows some tables have, as engines plan with: deletes that the catalog itself holds are not counted."""
+    listings = reader.tables(snapshot_id, table_ids)
+    inlined = reader.inlined_row_counts(table_ids, snapshot_id)
+    return {one.id: max(one.record_count - one.delete_count, 0) + inlined.get(one.id, 0) for one in listings}
 
 
 def _count_plan(reader: CatalogReader, state: TableState) -> ScanPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -17,6 +17,7 @@ from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource
 from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, split_path
+from ducklake_core.planning.table_info import row_counts
 from ducklake_core.scan import Scan
 from ducklake_core.sql.schema_paths import SchemaPaths
 from ducklake_core.sql.time_travel import TableAt, identifiers, is_name, tokens_of, without_time_travel
@@ -37,12 +38,18 @@ ScanTable: TypeAlias = "Callable[[Sequence[str], Predicate | None], Scan]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTable:
-    """A table by its name; ``open`` gives what it can be read by, ``schema`` its columns."""
+    """A table by its name.
+
+    Attributes:
+        open: Gives its columns, and what it can be read by.
+        added_rows: How many rows it has that the catalog does not know of.
+    """
 
     id: int
     schema_name: str
     name: str
     open: Callable[[], tuple[Schema, ScanTable]]
+    added_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +131,9 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
             mentioned |= {name for one in macro.implementations for name in identifiers(one.sql)}
             bodies = tuple(replace(one, sql=paths.flattened(one.sql)) for one in macro.implementations)
             called[macro.id] = MacroSource(schema_name=macro.schema_name, name=macro.name, implementations=bodies)
-    tables = [_source(one) for one in names.tables if folded(one.name) in mentioned]
-    tables += [_source_then(lake, one) for one in then]
+    named = [one for one in names.tables if folded(one.name) in mentioned]
+    is_joined = len(named) + len(then) > 1 or bool(chosen) or any(_is_repeated(one.name, text) for one in named)
+    tables = [*_sources_now(lake, names.snapshot_id, named, is_joined=is_joined), *(_source_then(lake, one) for one in then)]
     return paths.flattened(text), Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
 
 
@@ -153,9 +161,19 @@ def _body(view: ViewState) -> str:
     return view.sql
 
 
-def _source(table: NamedTable) -> TableSource:
-    schema, scan = table.open()
-    return TableSource(schema_name=table.schema_name, name=table.name, columns=schema, read=reading(scan))
+def _is_repeated(name: str, text: str) -> bool:
+    return sum(is_name(token) and folded(token.text) == folded(name) for token in tokens_of(text)) > 1
+
+
+def _sources_now(lake: LakeContext, snapshot_id: int, named: Sequence[NamedTable], *, is_joined: bool) -> Iterator[TableSource]:
+    counts: dict[int, int] = {}
+    if is_joined and named:
+        with lake.reader() as reader:
+            counts = row_counts(reader, snapshot_id, [one.id for one in named])
+    for one in named:
+        schema, scan = one.open()
+        count = counts.get(one.id, 0) + one.added_rows if is_joined else None
+        yield TableSource(schema_name=one.schema_name, name=one.name, columns=schema, read=reading(scan), row_count=count)
 
 
 def reading(scan: ScanTable) -> ReadRows:
@@ -166,11 +184,13 @@ def reading(scan: ScanTable) -> ReadRows:
 def _source_then(lake: LakeContext, wanted: TableAt) -> TableSource:
     with lake.reader() as reader:
         state = table_then(reader, wanted)
+        count = row_counts(reader, state.snapshot_id, [state.id]).get(state.id, 0)
     return TableSource(
         schema_name=OTHER_SNAPSHOTS,
         name=wanted.key,
         columns=state.schema,
         read=reading(lambda columns, where: scan_of(lake, state, columns, where)),
+        row_count=count,
     )
 
 

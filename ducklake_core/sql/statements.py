@@ -127,7 +127,13 @@ class StagedQueries:
         staged = {one.state.id: one for one in catalog.tables}
         kept = [one for one in names.tables if one.id not in staged and not catalog.is_dropped(one.id)]
         own = [
-            NamedTable(id=one.state.id, schema_name=one.state.schema_name, name=one.state.name, open=self._opener(one.name))
+            NamedTable(
+                id=one.state.id,
+                schema_name=one.state.schema_name,
+                name=one.state.name,
+                open=self._opener(one.name),
+                added_rows=one.rows.row_count,
+            )
             for one in staged.values()
         ]
         views = {one.state.id: one.state for one in catalog.views}

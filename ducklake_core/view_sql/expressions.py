@@ -109,6 +109,8 @@ class Expressions:
                 return self._arithmetic(node)
             case _ if type(node) in _COMPARISONS:
                 return self._comparison(node)
+            case exp.ArrayOverlaps():
+                raise Refused(f"it has the operator &&: {shown(node)}")
             case _:
                 raise Refused(f"it has {type(node).__name__.upper()}: {shown(node)}")
 

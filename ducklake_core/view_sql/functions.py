@@ -15,6 +15,7 @@ from ducklake_core.format.types.data_types import (
     INT64,
     SIGNED_INTEGERS,
     VARCHAR,
+    VARIANT,
     DataType,
     DecimalType,
     ListType,
@@ -284,6 +285,8 @@ def element(subject: Typed, index: Typed) -> Typed:
         return Typed(sql=f"try_element_at({subject.sql}, {key.sql})", type=kind.value.type)
     if index.text is not None:
         return field(subject, index.text)
+    if kind == VARIANT:
+        raise Refused("it takes an element of a variant, which only DuckDB does")
     raise Refused(f"it takes a part of {kind} with brackets")
 
 
@@ -292,6 +295,8 @@ def field(subject: Typed, name: str) -> Typed:
     from ducklake_core.catalog.reading.visibility import same_name
     from ducklake_core.format.types.data_types import StructType
 
+    if subject.type == VARIANT:
+        raise Refused(f"it takes the part {name!r} of a variant, which only DuckDB does")
     fields = subject.type.fields if isinstance(subject.type, StructType) else ()
     found = [own for own in fields if same_name(own.name, name)]
     if len(found) != 1 or len([own for own in fields if own.name.casefold() == name.casefold()]) != 1:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ducklake_core.catalog.reading.visibility import same_name
-from ducklake_core.format.types.data_types import DataType, StructType
+from ducklake_core.format.types.data_types import VARIANT, DataType, StructType
 from ducklake_core.format.types.names import folded, split_path
 from ducklake_core.view_sql.functions import field as struct_field
 from ducklake_core.view_sql.typed import Refused, Typed
@@ -132,6 +132,9 @@ class Scope:
             return found[0]
         if alias is not None:
             return alias
+        variant = self._variant(parts)
+        if variant is not None:
+            raise Refused(f"{'.'.join(parts)!r} is a part of the variant {variant!r}, and only DuckDB takes parts of variants")
         if self.outer is not None:
             self.uses_outer = True
             return self.outer.column(parts)
@@ -170,6 +173,15 @@ class Scope:
             for relation in self.relations
             for reading in self._fields(relation, [c for c in relation.find(parts[0]) if c.sql not in self.hidden], parts[1:])
         ]
+
+    def _variant(self, parts: tuple[str, ...]) -> str | None:
+        """The variant of which a name is a part, None for none."""
+        for relation in self.relations:
+            for taken in (0, *self._qualified(relation, parts)):
+                inner = len(parts) > taken + 1
+                if inner and any(column.type == VARIANT for column in relation.find(parts[taken])):
+                    return parts[taken]
+        return None
 
     def _fields(self, relation: Relation | None, columns: list[OutputColumn], rest: tuple[str, ...]) -> list[Typed]:
         readings = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -21,6 +22,7 @@ _OWN_DIALECTS = {"duckdb": "duckdb+ducklake", "mysql": "mysql+ducklake"}
 """Databases that this library talks to by a dialect of its own, whatever else is installed."""
 _SECRET_WORDS = ("password", "passwd", "secret", "token")
 _MASK = "masked_secret"
+_NAMES_ARE_DECODED = make_url("sqlite:///%20").database == " "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +117,7 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
     if text.startswith("ducklake:") and "://" not in text:
         return _duckdb(text.removeprefix("ducklake:"), metadata_schema)
     try:
-        url = make_url(text.removeprefix("ducklake:"))
+        url = _decoded(make_url(text.removeprefix("ducklake:")))
     except (ArgumentError, ValueError):
         # The driver's own message repeats the whole text, password included.
         raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}") from None
@@ -130,6 +132,11 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
             return _duckdb_url(url, metadata_schema)
         case name:
             raise _unsupported(name)
+
+
+def _decoded(url: URL) -> URL:
+    """The URL with the name of its database as it is: SQLAlchemy 2.0 leaves ``%20`` in it, 2.1 does not."""
+    return url.set(database=unquote(url.database)) if url.database and not _NAMES_ARE_DECODED else url
 
 
 def _unsupported(name: str) -> UnsupportedFeatureError:

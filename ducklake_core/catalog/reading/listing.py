@@ -117,11 +117,13 @@ def table_listing(row: Row[Any]) -> TableListing:
     )
 
 
-def inlined_counts(connection: Connection, tables: CatalogTables, table_ids: Sequence[int], snapshot_id: int) -> dict[int, InlinedCounts]:
+def inlined_counts(
+    connection: Connection, tables: CatalogTables, table_ids: Sequence[int], snapshot_id: int, *, with_deletes: bool = True
+) -> dict[int, InlinedCounts]:
     """Visible inlined rows, and positions of live data files deleted through the catalog, of some tables."""
     wanted = set(table_ids)
     counts: dict[int, InlinedCounts] = {}
-    queries = list(_count_texts(connection, tables, wanted, snapshot_id))
+    queries = list(_count_texts(connection, tables, wanted, snapshot_id, with_deletes=with_deletes))
     for start in range(0, len(queries), _TABLES_PER_STATEMENT):
         # A colon in the name of a schema or table is no parameter.
         together = " UNION ALL ".join(queries[start : start + _TABLES_PER_STATEMENT]).replace(":", r"\:")
@@ -132,7 +134,7 @@ def inlined_counts(connection: Connection, tables: CatalogTables, table_ids: Seq
     return {table_id: found for table_id, found in counts.items() if found != InlinedCounts()}
 
 
-def _count_texts(connection: Connection, tables: CatalogTables, wanted: set[int], snapshot_id: int) -> Iterator[str]:
+def _count_texts(connection: Connection, tables: CatalogTables, wanted: set[int], snapshot_id: int, *, with_deletes: bool) -> Iterator[str]:
     """A statement for each table of inlined rows or deletes: as text, as a thousand selects of SQLAlchemy take a second to compile."""
     quote = connection.dialect.identifier_preparer
     prefix = f"{quote.quote_schema(tables.schema)}." if tables.schema else ""
@@ -143,7 +145,7 @@ def _count_texts(connection: Connection, tables: CatalogTables, wanted: set[int]
         yield f"SELECT 0 AS is_deletes, {table_id} AS table_id, (SELECT count(*) FROM {source} WHERE {is_live}) AS number"  # noqa: S608
     file = prefix + quote.quote(f"{PREFIX}data_file")
     is_live = f"f.begin_snapshot <= {at} AND (f.end_snapshot IS NULL OR f.end_snapshot > {at})"
-    for table_id in _with_inlined_deletes(connection, tables, wanted):
+    for table_id in _with_inlined_deletes(connection, tables, wanted) if with_deletes else ():
         source = prefix + quote.quote(inlined_delete_name(table_id))
         positions = (
             f"SELECT DISTINCT d.file_id, d.row_id FROM {source} d JOIN {file} f ON f.data_file_id = d.file_id "  # noqa: S608

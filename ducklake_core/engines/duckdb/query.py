@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ducklake_core.engines.duckdb.geometries import make_functions
 from ducklake_core.engines.duckdb.instance import new_instance
+from ducklake_core.engines.duckdb.join_order import FilterNotTakenError, Way, not_taken, ways
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
 from ducklake_core.engines.duckdb.variants import read_query
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
@@ -87,16 +88,87 @@ def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bo
         UsageError: DuckDB refuses the query, or fails while it runs; the message is its own.
         DuckLakeError: A table cannot be read.
     """
-    connection, failures = new_instance(), Failures()
-    try:
-        texts = [sql, *_texts(sources)]
-        make_functions(connection, texts, [one.name for one in sources.macros if folded(one.schema_name) == DEFAULT_SCHEMA])
-        prepared = _prepared(connection, sources, failures)
-        reader = _reader(connection, sql, prepared, target, by_name=by_name, with_variants=_may_have_variants(sources))
-    except BaseException as problem:
-        connection.close()
-        raise _told(problem, failures, sql) from problem
-    return pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, connection, failures, sql))
+    asked = _Asked(sql=sql, sources=sources, target=target, by_name=by_name)
+    running, others = _started(asked, ways(asked.texts, sources.tables))
+    return pa.RecordBatchReader.from_batches(running.reader.schema, _batches(running, others))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """The arguments of :func:`run`."""
+
+    sql: str
+    sources: Sources
+    target: Target | None
+    by_name: bool
+
+    @property
+    def texts(self) -> list[str]:
+        return [self.sql, *_texts(self.sources)]
+
+
+class _Running:
+    """A query in an instance of its own."""
+
+    def __init__(self, asked: _Asked, way: Way) -> None:
+        self.asked = asked
+        self._failures = Failures()
+        self._connection = new_instance()
+        try:
+            self.reader = self._reader(way)
+        except BaseException as problem:
+            self._connection.close()
+            raise self._told(problem) from problem
+
+    def _reader(self, way: Way) -> pa.RecordBatchReader:
+        asked, connection = self.asked, self._connection
+        if not way.joins_filter:
+            connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
+        macros = [one.name for one in asked.sources.macros if folded(one.schema_name) == DEFAULT_SCHEMA]
+        make_functions(connection, asked.texts, macros)
+        prepared = _prepared(connection, asked.sources, self._failures, way)
+        with_variants = _may_have_variants(asked.sources)
+        return _reader(connection, asked.sql, prepared, asked.target, by_name=asked.by_name, with_variants=with_variants)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, once."""
+        try:
+            yield from self.reader
+        except Exception as problem:
+            raise self._told(problem) from problem
+        finally:
+            self.reader.close()
+            self._connection.close()
+
+    def _told(self, problem: BaseException) -> BaseException:
+        told = _told(problem, self._failures, self.asked.sql)
+        return FilterNotTakenError(told) if self._failures.first is None and not_taken(problem) else told
+
+
+def _started(asked: _Asked, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way]]:
+    """The query, begun in the first way that DuckDB can go, and what other ways there are."""
+    for place, way in enumerate(ways):
+        try:
+            return _Running(asked, way), ways[place + 1 :]
+        except FilterNotTakenError as problem:
+            if place + 1 == len(ways):
+                raise problem.told from problem
+    raise AssertionError
+
+
+def _batches(running: _Running, others: Sequence[Way]) -> Iterator[pa.RecordBatch]:
+    while True:
+        given = False
+        try:
+            for batch in running.batches():
+                given = True
+                yield batch
+        except FilterNotTakenError as problem:
+            if given or not others:
+                raise problem.told from problem
+            running, others = _started(running.asked, others)
+        else:
+            return
 
 
 def _reader(
@@ -153,16 +225,6 @@ def _exact(data_type: DataType) -> DataType:
     return with_children(data_type, lambda child: replace(child, type=_exact(child.type)))
 
 
-def _batches(reader: pa.RecordBatchReader, connection: DuckDBPyConnection, failures: Failures, sql: str) -> Iterator[pa.RecordBatch]:
-    try:
-        yield from reader
-    except Exception as problem:
-        raise _told(problem, failures, sql) from problem
-    finally:
-        reader.close()
-        connection.close()
-
-
 def _told(problem: BaseException, failures: Failures, sql: str) -> BaseException:
     """The error of a scan where there is one, else DuckDB's own."""
     if failures.first is not None:
@@ -176,16 +238,17 @@ def _line(problem: BaseException) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
-def _prepared(connection: DuckDBPyConnection, sources: Sources, failures: Failures) -> list[str]:
+def _prepared(connection: DuckDBPyConnection, sources: Sources, failures: Failures, way: Way) -> list[str]:
     """Make what the query may name; what cannot be made is told."""
     named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
     for schema in dict.fromkeys(schema_in_instance(one.schema_name) for one in named):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema,))}")
     connection.execute("SET schema = 'main'")
-    for number, source in enumerate(sources.tables):
+    for number, (source, planned) in enumerate(zip(sources.tables, way.planned, strict=True)):
         key = f"__ducklake_scan_{number}"
         connection.register(key, TableDataset(source, failures))
-        connection.execute(f"CREATE VIEW {name_in_instance(source.schema_name, source.name)} AS {view_of(source, f'temp.main.{key}')}")
+        view = view_of(source, f"temp.main.{key}", planned)
+        connection.execute(f"CREATE VIEW {name_in_instance(source.schema_name, source.name)} AS {view}")
     waiting = [(f"view {one.name}", _view_text(one)) for one in sources.views]
     waiting += [(f"macro {one.name}", _macro_text(one)) for one in sources.macros]
     return _made(connection, waiting)

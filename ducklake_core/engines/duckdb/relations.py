@@ -4,6 +4,11 @@ Columns go by their places (``c0``, ``c1`` ...), so that the text of a filter ha
 
     c0 INTEGER   c1 VARCHAR   c2 DOUBLE      what is scanned: a dataset, only of the columns and files that are asked for
     SELECT c0 AS "day", c1 AS "carrier", CASE ... c2 END AS "delay"     the view under the table's own name
+
+DuckDB takes every such scan for one row, and so joins a dozen of them in any order. The view of a table that is joined therefore begins
+with rows that are not there, from which DuckDB's optimizer concludes how many there are::
+
+    SELECT CASE WHEN n < 0 THEN NULL END AS c0, ... FROM range(5000) AS r(n) WHERE n < 0  UNION ALL  SELECT c0, ... FROM (the scan)
 """
 
 from __future__ import annotations
@@ -35,18 +40,26 @@ from ducklake_core.format.types.data_types import (
 from ducklake_core.format.types.names import quoted_path
 from ducklake_core.format.types.schema import Schema
 
+_ONE_IN = 5
+"""DuckDB's guess of how many rows a condition lets through."""
+
 ReadRows: TypeAlias = Callable[[Sequence[str], Predicate | None], pa.RecordBatchReader]
 """Reads columns of a table, in this order; rows for which the predicate is not true may be left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSource:
-    """A table that queries may name."""
+    """A table that queries may name.
+
+    Attributes:
+        row_count: About how many rows it has, for the order of joins; None where nothing is joined.
+    """
 
     schema_name: str
     name: str
     columns: Schema
     read: ReadRows
+    row_count: int | None = None
 
 
 @dataclass(slots=True)
@@ -114,10 +127,29 @@ class TableScanner:
         return self.dataset.read(self.columns, self.filter)
 
 
-def view_of(source: TableSource, key: str) -> str:
-    """The query that gives a dataset the table's own names."""
+def view_of(source: TableSource, key: str, planned_rows: int | None = None) -> str:
+    """The query that gives a dataset the table's own names.
+
+    Args:
+        source: The table.
+        key: The dataset's name.
+        planned_rows: How many rows DuckDB is to plan with, None when that does not matter.
+    """
     columns = [f"{_output(column, place)} AS {quoted_path((column.name,))}" for place, column in enumerate(source.columns)]
-    return f"SELECT {', '.join(columns)} FROM {key}"  # noqa: S608 - names are quoted
+    rows = key if planned_rows is None else f"({_counted(len(columns), key, planned_rows)})"
+    return f"SELECT {', '.join(columns)} FROM {rows}"  # noqa: S608 - names are quoted
+
+
+def _counted(column_count: int, key: str, planned_rows: int) -> str:
+    """The dataset after no rows of a function of which DuckDB knows how many it gives.
+
+    They come first, as DuckDB takes numbers of distinct values from the first part; and they depend on ``n``, as conditions on constants
+    would be evaluated before the plan is made, and leave the dataset alone. Of any condition DuckDB expects a fifth of the rows.
+    """
+    names = [f"c{place}" for place in range(column_count)]
+    nothing = ", ".join(f"CASE WHEN n < 0 THEN NULL END AS {name}" for name in names)
+    numbers = f"system.main.range({_ONE_IN * max(planned_rows, 1)}) AS r(n)"
+    return f"SELECT {nothing} FROM {numbers} WHERE n < 0 UNION ALL SELECT {', '.join(names)} FROM {key}"  # noqa: S608
 
 
 def _output(column: Field, place: int) -> str:

@@ -63,7 +63,7 @@ def read_natively(
             frames.append(_result(_placed(plan, alike, storage, session, schemes), plan, alike))
         else:
             frames.append(_result(_files(spark_schema(plan.read_schema, field_ids=True), alike, session, schemes), plan, alike))
-    check = refusal(tasks, plan.table, columns, storage, session)
+    check = refusal(tasks, plan.read_schema, plan.table, columns, storage, session)
     # Whoever takes only the first rows runs the first partition first.
     return frames if check is None else [check, *frames]
 

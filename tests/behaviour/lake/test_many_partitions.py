@@ -93,7 +93,7 @@ def test_rows_of_a_value_keep_their_order(sqlite_address: LakeAddress) -> None:
     lake.create_table("t", rows(2).schema, partition_by=["p"])
     lake.write("t", as_stream(rows()))
     for file in lake.table("t").list_files():
-        ids = pq.read_table(file.path, columns=["id"]).column("id").to_pylist()
+        ids = pq.ParquetFile(file.path).read(columns=["id"]).column("id").to_pylist()
         assert ids == sorted(ids)
         assert len(ids) == ROWS // VALUES
 

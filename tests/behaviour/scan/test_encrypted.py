@@ -103,7 +103,7 @@ def test_hostile_keys(lake: LakeAddress, kind: str, key: str, error: type[DuckLa
 
 
 def test_a_flag_that_contradicts_the_files(lake: LakeAddress) -> None:
-    disturb(lake, "UPDATE ducklake_metadata SET value = 'false' WHERE key = 'encrypted'")
+    disturb(lake, "UPDATE ducklake_metadata SET value = 'false' WHERE ducklake_metadata.key = 'encrypted'")
     with pytest.raises(CorruptFileError, match="encrypted"):
         open_lake(lake).scan("t").to_arrow()
 

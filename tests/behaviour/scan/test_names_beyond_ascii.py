@@ -18,6 +18,8 @@ def values(duck: Oracle) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("limit", [0, 10], ids=["files", "inlined"])
 def test_columns_are_told_apart(lake_address: LakeAddress, limit: int) -> None:
+    if limit and lake_address.backend == "mysql":
+        pytest.skip("for MySQL these are names of one column: rows of such tables go to files")
     with attached(lake_address, f"DATA_INLINING_ROW_LIMIT {limit}") as duck:
         duck.run(f"CREATE TABLE t ({COLUMNS})", 'ALTER TABLE t SET PARTITIONED BY ("ä")')
         duck.run("INSERT INTO t VALUES (1, 2, 3, 4, {'Ü': 6, 'ü': 7}), (10, 20, 30, 40, {'Ü': 60, 'ü': 70})")

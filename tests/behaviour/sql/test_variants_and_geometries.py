@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -14,6 +16,9 @@ from ducklake_core.engines.arrow import geometry_filter
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.sql.query import Query
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OracleFactory = Callable[..., AbstractContextManager[Oracle]]
 ROWS = """
@@ -155,3 +160,47 @@ def test_without_shapely(made: tuple[DuckLake, Oracle], monkeypatch: pytest.Monk
 def test_constants_that_are_no_geometries(made: tuple[DuckLake, Oracle]) -> None:
     with pytest.raises(UsageError, match="no geometry in well-known text"):
         made[0].table("t").scan(where="st_intersects(g, 'POLYGON((0 0, 1 1))'::GEOMETRY)").to_arrow()
+
+
+REFUSED_ON_SPARK = {
+    "SELECT v.a FROM t": "'v.a' is a part of the variant 'v', and only DuckDB takes parts of variants",
+    "SELECT t.v.a AS a FROM t": "'t.v.a' is a part of the variant 'v'",
+    "SELECT v['a'] AS a FROM t": "it takes the part 'a' of a variant",
+    "SELECT v[1] AS a FROM t": "it takes an element of a variant",
+    "SELECT count(*) AS n FROM t WHERE v.a::INTEGER = 1": "'v.a' is a part of the variant",
+    "SELECT variant_typeof(v) AS k FROM t": "the function variant_typeof",
+    "SELECT v::INTEGER AS k FROM t": "it casts variant to int32",
+    "SELECT count(*) AS n FROM t WHERE st_intersects(g, 'POINT(1 2)'::GEOMETRY)": "the function st_intersects",
+    "SELECT count(*) AS n FROM t WHERE g && 'POINT(1 2)'::GEOMETRY": "the operator &&",
+    "SELECT i FROM t WHERE st_equals(g, 'POINT EMPTY'::GEOMETRY)": "the function st_equals",
+    "SELECT count(*) AS n FROM t GROUP BY v": "it groups by values of type variant",
+}
+
+
+def test_spark_refuses_by_name(made: tuple[DuckLake, Oracle], spark: SparkSession) -> None:
+    lake, _ = made
+    with pytest.raises(UnsupportedFeatureError, match=r"cannot read view main\.w: 'v\.a' is a part of the variant 'v'"):
+        lake.view("w").to_spark(spark)
+    for query, reason in REFUSED_ON_SPARK.items():
+        with pytest.raises(UnsupportedFeatureError, match=re.escape(reason)):
+            lake.sql(query, spark=spark).to_arrow()  # type: ignore[union-attr]
+    # The name of a table is no variant of another one.
+    assert lake.sql("SELECT v.i FROM t AS v WHERE v.i + 0 = 3", spark=spark).to_arrow().to_pylist() == [{"i": 3}]  # type: ignore[union-attr]
+
+
+def test_spark_reads_the_columns_beside_a_variant(made: tuple[DuckLake, Oracle], spark: SparkSession) -> None:
+    """What is below a variant has no field ids, whoever wrote it."""
+    lake, _ = made
+    lake.write("own", lake.table("t").scan(columns=["i", "v"]).to_arrow())
+    for name in ("t", "own"):
+        assert lake.table(name).scan(columns=["i"]).to_spark(spark).agg({"i": "sum"}).first()[0] == 28  # type: ignore[index]
+        frame = lake.table(name).scan(columns=["v"], where="i = 2").to_spark(spark)
+        assert frame.selectExpr("variant_get(v, '$.a', 'int')").first()[0] == 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize("where", RELATIONS[::4])
+def test_relations_on_spark(made: tuple[DuckLake, Oracle], where: str, spark: SparkSession) -> None:
+    lake, _ = made
+    found = lake.sql(f"SELECT i FROM t WHERE {where}", spark=spark).to_arrow()  # type: ignore[union-attr]
+    expected = lake.sql(f"SELECT i FROM t WHERE {where}").to_arrow()  # type: ignore[union-attr]
+    assert sorted(found.column("i").to_pylist()) == sorted(expected.column("i").to_pylist())
