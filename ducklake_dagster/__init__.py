@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.components.maintenance import LimitSettings as LimitSettings
     from ducklake_dagster.components.maintenance import TriggerSettings as TriggerSettings
     from ducklake_dagster.components.settings import ResolvedCatalog as ResolvedCatalog
+    from ducklake_dagster.components.settings import ResolvedName as ResolvedName
     from ducklake_dagster.components.settings import ResolvedStorage as ResolvedStorage
     from ducklake_dagster.components.tables import CommitSensorSettings as CommitSensorSettings
     from ducklake_dagster.components.tables import DuckLakeTablesComponent as DuckLakeTablesComponent
@@ -124,6 +125,7 @@ _EXPORTS = {
     "DuckLakeTranslator": "translator",
     "IOManagerSettings": "components.lake",
     "ResolvedCatalog": "components.settings",
+    "ResolvedName": "components.settings",
     "ResolvedStorage": "components.settings",
     "pipes_commit": "pipes",
     "pipes_extras": "pipes",

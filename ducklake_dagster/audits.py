@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
 
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import NotFoundError, UnsupportedFeatureError, UsageError
 from ducklake_dagster.failures import documentation
 from ducklake_dagster.provenance import dagster_facts
 
@@ -84,8 +85,9 @@ def _audit(name: object, value: object, subject: str) -> Audit:
 
 
 def _wrong(subject: str, found: object) -> UsageError:
+    about = subject if subject == "ducklake_metadata" else f"asset {subject}"
     return UsageError(
-        f"asset {subject}: audits must be a mapping of names (letters, digits, _) to SQL conditions or functions of a Scan, not {found!r}",
+        f"{about}: audits must be a mapping of names (letters, digits, _) to SQL conditions or functions of a Scan, not {found!r}",
         asset=subject,
     )
 
@@ -136,13 +138,33 @@ def run_audits(tx: Transaction, table: str, audits: Mapping[str, Audit], inside:
     results: list[AuditResult] = []
     for name, audit in audits.items():
         if not isinstance(audit, str):
-            results.append(AuditResult(name=name, passed=bool(audit(staged.scan(where=inside)))))
+            results.append(AuditResult(name=name, passed=_verdict(name, audit(staged.scan(where=inside)))))
             continue
         failing = f"(NOT ({audit})) OR (({audit}) IS NULL)"
-        scan = staged.scan(where=failing if inside is None else AllOf(conditions=(inside, failing)))
-        count = scan.count() if session is None else scan.to_spark(session).count()
+        with _named(name, audit, failing):
+            scan = staged.scan(where=failing if inside is None else AllOf(conditions=(inside, failing)))
+            count = scan.count() if session is None else scan.to_spark(session).count()
         results.append(AuditResult(name=name, passed=not count, failing_rows=count))
     return results
+
+
+def _verdict(name: str, found: object) -> bool:
+    """What a function said; a text such as "no" must not pass for yes, nor nothing at all for no."""
+    # Of numpy and pyarrow too.
+    plain = found.as_py() if hasattr(found, "as_py") else found.item() if hasattr(found, "item") else found
+    if not isinstance(plain, bool):
+        raise UsageError(f"the function of audit {name} must return True or False, and returned {found!r}", audit=name)
+    return plain
+
+
+@contextmanager
+def _named(name: str, audit: str, failing: str) -> Iterator[None]:
+    """Have what is wrong with a condition speak of the audit as the user wrote it."""
+    try:
+        yield
+    except (UsageError, NotFoundError, UnsupportedFeatureError) as error:
+        message = error.message.replace(failing, audit)
+        raise type(error)(f"audit {name}, which is {audit!r}: {message}", **{**error.details, "audit": name}) from error
 
 
 def passed_audits(snapshot: Snapshot) -> list[AuditResult]:

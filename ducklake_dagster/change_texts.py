@@ -38,12 +38,15 @@ def changes_text(snapshot: Snapshot, names: Mapping[int, str]) -> str:
         return snapshot.changes
     done: dict[str, list[str]] = {}
     for kind, verb in _VERBS.items():
+        tables = getattr(changes, kind)
+        if not tables:
+            continue
         found = done.setdefault(verb, [])
-        for table in getattr(changes, kind):
+        for table in tables:
             name = names.get(table, f"table {table}") if isinstance(table, int) else f"{table.schema}.{table.name}"
             if name not in found:
                 found.append(name)
-    return "; ".join(f"{verb} {', '.join(found)}" for verb, found in done.items() if found) or snapshot.changes
+    return "; ".join(f"{verb} {', '.join(found)}" for verb, found in done.items()) or snapshot.changes
 
 
 def table_names(changes: LakeChanges) -> dict[int, str]:

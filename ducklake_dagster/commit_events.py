@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import dagster as dg
@@ -147,15 +147,21 @@ class _AssetChanges:
     pending: list[tuple[int, ChangedRows]] = field(default_factory=list)
     newest: int = -1
     by: set[int] = field(default_factory=set)
-    counts: Counter[str] = field(default_factory=Counter)
+    rows_added: int = 0
+    rows_removed: int = 0
+    files_added: int = 0
+    files_removed: int = 0
 
     def touch(self, rows: ChangedRows, snapshot_id: int) -> None:
         """Rows changed at a snapshot; snapshots come in ascending order."""
         self.newest = snapshot_id
-        verb = "added" if rows.change == "added" else "removed"
-        self.counts[f"ducklake/rows_{verb}"] += rows.row_count
-        if rows.data_file_id is not None:
-            self.counts[f"ducklake/files_with_rows_{verb}"] += 1
+        in_file = rows.data_file_id is not None
+        if rows.change == "added":
+            self.rows_added += rows.row_count
+            self.files_added += in_file
+        else:
+            self.rows_removed += rows.row_count
+            self.files_removed += in_file
         if self.table.partitions_def is not None:
             self.pending.append((snapshot_id, rows))
 
@@ -214,16 +220,17 @@ class _AssetChanges:
 
 def _collect(assets: Sequence[_AssetChanges], changes: LakeChanges, foreign: dict[int, Snapshot], deadline: float) -> int:
     """Hand every foreign change to its asset, in the order of commits; the last snapshot of which all changes were handed over."""
-    pieces: list[tuple[int, int, _AssetChanges, ChangedRows, list[int]]] = []
+    pieces: list[tuple[int, int, _AssetChanges, ChangedRows, Sequence[int]]] = []
+    all_foreign = len(foreign) == len(changes.snapshots)
     for asset in assets:
         if asset.unknown is not None:
             asset.touch_all(changes.until)
             continue
         for rows in asset.changed.rows:
-            by = [number for number in rows.snapshots if number in foreign]
+            by: Sequence[int] = rows.snapshots if all_foreign else [number for number in rows.snapshots if number in foreign]
             if by or not rows.snapshots:
                 pieces.append((rows.first_snapshot, by[-1] if by else rows.last_snapshot, asset, rows, by))
-    pieces.sort(key=lambda piece: piece[:2])
+    pieces.sort(key=itemgetter(0, 1))
     begun = pieces[0][0] if pieces else 0
     for position, (first, newest, asset, rows, by) in enumerate(pieces):
         if first > begun and time.monotonic() > deadline:
@@ -275,7 +282,9 @@ class _Facts:
         facts: dict[str, Any] = {"ducklake/reported_until": self.until, "dagster/table_name": str(self.asset.table.address)}
         if self.asset.unknown is None:
             # Zeros too, so that the numbers make a line.
-            facts |= {"ducklake/rows_added": 0, "ducklake/rows_removed": 0, **self.asset.counts}
+            facts |= {"ducklake/rows_added": self.asset.rows_added, "ducklake/rows_removed": self.asset.rows_removed}
+            files = {"ducklake/files_with_rows_added": self.asset.files_added, "ducklake/files_with_rows_removed": self.asset.files_removed}
+            facts |= {name: count for name, count in files.items() if count}
         if self.until == self.changes.until and changed.id_after is not None:
             facts |= {"dagster/row_count": changed.row_count, "dagster/size_bytes": changed.file_size_bytes}
         if changed.change != "changed" and self.asset.unknown is None:

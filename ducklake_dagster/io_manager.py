@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import dagster as dg
 from pydantic import Field
 
+from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.audits import refuse_failed
 from ducklake_dagster.branches import Branch, branch_holds
 from ducklake_dagster.failures import final_failures
@@ -17,7 +18,7 @@ from ducklake_dagster.metadata import commit_metadata, partition_metadata
 from ducklake_dagster.output_commit import WrittenOutput
 from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbers
 from ducklake_dagster.provenance import output_subject
-from ducklake_dagster.read_points import BRANCH
+from ducklake_dagster.read_points import BRANCH, lake_identity
 from ducklake_dagster.resources import DuckLakeResource
 from ducklake_dagster.setting_values import refuse_no_text, refuse_unknown_fields
 from ducklake_dagster.slice_predicate import SlicePredicate
@@ -83,6 +84,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         # Type checkers go by the fields. Dagster passes over fields that are not there.
         def __init__(self, **data: Any) -> None:
             refuse_unknown_fields(type(self), data)
+            _refuse_no_resources(data)
             super().__init__(**data)
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
@@ -139,6 +141,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         """The lake and table that an input is read from: the branch's, or production's."""
         branch = branch_settings(self)
         if branch is None or planned.settings.production:
+            _refuse_no_lake(self.lake)
             return self.lake.connect(), planned
         address = branch.address(planned.address)
         keys = sorted(context.asset_partition_keys) if context.has_asset_partitions else None
@@ -214,8 +217,58 @@ def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
 
 
 def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
-    """The lake that a manager's outputs go to."""
-    return manager.branch_lake if manager.branch and manager.branch_lake is not None else manager.lake
+    """The lake that a manager's outputs go to.
+
+    Raises:
+        UsageError: There is none, or the branch's is that of production.
+    """
+    _refuse_no_lake(manager.lake)
+    if not manager.branch or manager.branch_lake is None:
+        return manager.lake
+    if _same_lake(manager.branch_lake, manager.lake):
+        raise UsageError(
+            f"branch_lake of branch {manager.branch} is the lake of production, whose tables would be overwritten: give the branch another "
+            "lake, or leave branch_lake out to have its tables in schemas of their own",
+            parameter="branch_lake",
+        )
+    return manager.branch_lake
+
+
+def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
+    places = [(lake.catalog.url(), lake.catalog.metadata_schema) for lake in (one, production)]
+    if places[0] == places[1]:
+        return True
+    if production.create_if_missing:
+        # Asking would make the lake of production.
+        return False
+    try:
+        return lake_identity(one.connect()) == lake_identity(production.connect())
+    except DuckLakeError:
+        # Whoever writes or reads will say so; a lake that cannot be reached is not overwritten.
+        return False
+
+
+def _refuse_no_lake(lake: object) -> None:
+    if lake is None:
+        raise UsageError("DuckLakeIOManager has no lake: set lake=DuckLakeResource(catalog=..., storage=...)", parameter="lake")
+
+
+def _refuse_no_resources(data: Mapping[str, Any]) -> None:
+    """Refuse what is surely no resource, which Dagster takes until it is used.
+
+    Raises:
+        UsageError: There is one.
+    """
+    # Mappings may be configuration that Dagster gives.
+    plain = (str, bytes, int, float, list, tuple)
+    for name in ("lake", "branch_lake"):
+        given = data.get(name)
+        # Dagster gives a manager that is set up anew what it has for the resource: itself, or something partial.
+        if isinstance(given, (*plain, dg.Config)) and not isinstance(given, DuckLakeResource):
+            raise UsageError(f"{name} must be a DuckLakeResource, not {type(given).__name__}", parameter=name)
+    if isinstance(data.get("spark"), plain):
+        kind = type(data["spark"]).__name__
+        raise UsageError(f"spark must be a resource with a spark_session, such as PySparkResource, not {kind}", parameter="spark")
 
 
 def default_settings(manager: DuckLakeIOManager) -> WriteSettings:

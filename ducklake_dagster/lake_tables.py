@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
@@ -124,8 +125,17 @@ def read_lake_tables(lake: DuckLake, include: str | Sequence[str] = "*", exclude
     for pattern in wanted:
         if not set("*?[") & set(pattern) and not any(_fits(name, (pattern,)) for name in names):
             raise UsageError(f"include names {pattern}, which is neither a table nor a view of the lake", parameter="include")
+    _warn_of_idle("include", [pattern for pattern in wanted if pattern != "*"], names)
+    _warn_of_idle("exclude", unwanted, names)
     chosen = sorted(name for name in names if _fits(name, wanted) and not _fits(name, unwanted))
     return [_view(state.view(name)) if names[name] else _table(state.table(name)) for name in chosen]
+
+
+def _warn_of_idle(what: str, patterns: Sequence[str], names: Iterable[str]) -> None:
+    """Say which patterns fit nothing: a lake may get such tables later, so it is no error."""
+    idle = [pattern for pattern in patterns if not any(_fits(name, (pattern,)) for name in names)]
+    if idle:
+        warnings.warn(f"{what}: no table or view of the lake fits {', '.join(idle)}", stacklevel=3)
 
 
 def _patterns(what: str, value: str | Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from ducklake_core.errors import UsageError
 from ducklake_dagster.maintenance_sensor import Triggers, statistics_sensor
 from ducklake_dagster.maintenance_steps import VERBS, Assets, MaintenanceVerb, outcome_op, step_op
 from ducklake_dagster.naming import name_list
-from ducklake_dagster.setting_values import age_of
+from ducklake_dagster.setting_values import age_of, refuse_no_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,6 +159,7 @@ def build_maintenance_defs(  # noqa: PLR0913 - one call says everything about on
     Raises:
         UsageError: An unknown step or one twice, an age that is none, a limit of Spark without a ``spark_key``.
     """
+    refuse_no_text("name", name)
     _refuse_others("limits", limits, MaintenanceLimits)
     _refuse_others("triggers", triggers, Triggers)
     ages = {"expire_older_than": expire_older_than, "cleanup_older_than": cleanup_older_than, "orphans_older_than": orphans_older_than}

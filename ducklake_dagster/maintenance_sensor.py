@@ -54,6 +54,8 @@ class Triggers:
             raise UsageError("Triggers need at least one of small_files, delete_ratio, inlined_rows, snapshots, scheduled_files")
         if not all(number is None or (is_number(number) and number > 0) for number in numbers):
             raise UsageError("Triggers must be numbers above 0, or None for never")
+        if self.delete_ratio is not None and self.delete_ratio > 1:
+            raise UsageError(f"Triggers: delete_ratio is a part of the rows, at most 1, not {self.delete_ratio!r}: no table could reach it")
         if self.small_file_bytes is not None and not is_count(self.small_file_bytes):
             raise UsageError(f"Triggers: small_file_bytes must be bytes from 1 on, or None, not {self.small_file_bytes!r}")
         if self.minimum_interval_seconds != 0 and not is_count(self.minimum_interval_seconds):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -200,14 +201,16 @@ def table_schema(schema: Schema, comments: Mapping[int, str], partition_by: Sequ
         comments: Comments by column id.
         partition_by: Partition keys as a user writes them.
     """
-    columns = [
-        dg.TableColumn(
-            name=column.name,
-            type=str(column.type),
-            description=comments.get(column.id),
-            constraints=dg.TableColumnConstraints(nullable=column.nullable),
-        )
-        for column in schema
-    ]
+    columns = tuple((column.name, str(column.type), column.nullable, comments.get(column.id)) for column in schema)
+    return _table_schema(columns, tuple(partition_by))
+
+
+@lru_cache(maxsize=4096)
+def _table_schema(columns: tuple[tuple[str, str, bool, str | None], ...], partition_by: tuple[str, ...]) -> dg.TableSchema:
+    """Made once for all tables with these columns, and all events of a table: Dagster takes a while to look at each column."""
     layout = [f"partitioned by {', '.join(partition_by)}"] if partition_by else []
-    return dg.TableSchema(columns=columns, constraints=dg.TableConstraints(other=layout))
+    shown = [
+        dg.TableColumn(name=name, type=kind, description=comment, constraints=dg.TableColumnConstraints(nullable=nullable))
+        for name, kind, nullable, comment in columns
+    ]
+    return dg.TableSchema(columns=shown, constraints=dg.TableConstraints(other=layout))

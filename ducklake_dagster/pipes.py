@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ducklake_core.errors import NotFoundError
+from ducklake_core.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -25,8 +25,12 @@ def pipes_extras(context: dg.AssetExecutionContext | dg.OpExecutionContext) -> d
     With it a process that was lost after its commit commits nothing more when the run is re-executed from failure, or retried: its commit
     has the id of the first one. Re-executing all steps is a new materialisation.
     """
+    from dagster import AssetExecutionContext, OpExecutionContext
+
     from ducklake_dagster.provenance import materialising_run
 
+    if not isinstance(context, (AssetExecutionContext, OpExecutionContext)):
+        raise _wrong("context", "the context of the asset or op that starts the process", context)
     ops = getattr(context, "op_execution_context", context)
     return {_RUN: materialising_run(context.instance, context.run, ops.get_step_execution_context().step.key)}
 
@@ -39,9 +43,13 @@ def pipes_commit(pipes: PipesContext, *, asset_key: str | None = None) -> Commit
 
     Args:
         pipes: The process's context.
-        asset_key: Asset, where several are in scope.
+        asset_key: Asset, where several are in scope, such as ``"sales/orders"``.
+
+    Raises:
+        UsageError: Something else than a context of Pipes, or an asset that the step does not make.
     """
-    key = asset_key or pipes.asset_key
+    _refuse_no_context(pipes)
+    key = _asset_key(pipes, asset_key)
     partitions = _partitions(pipes)
     parts = json.dumps([pipes.extras.get(_RUN, pipes.run_id), key, partitions])
     facts: dict[str, Any] = {"run_id": pipes.run_id, "job": pipes.job_name, "asset_key": key, "pipes": True}
@@ -71,9 +79,61 @@ def report_ducklake_write(
         result: The commit, as ``lake.write`` or one of ``tx.result.writes`` gave it.
         asset_key: Asset, where several are in scope.
         metadata: More metadata, which wins.
+
+    Raises:
+        UsageError: Arguments of other types, or a commit of another lake.
     """
+    from ducklake_core import DuckLake, WriteResult
+
+    _refuse_no_context(pipes)
+    if not isinstance(lake, DuckLake):
+        raise _wrong("lake", "the DuckLake that was written to", lake)
+    if not isinstance(result, WriteResult):
+        raise _wrong("result", "what a write to one table gave, for a transaction one of tx.result.writes", result)
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise _wrong("metadata", "a mapping", metadata)
+    _refuse_other_lake(lake, result)
     facts = {**_commit(result), **_table(lake, result), **(metadata or {})}
     pipes.report_asset_materialization(metadata=facts, asset_key=asset_key)
+
+
+def _wrong(what: str, wanted: str, found: object) -> UsageError:
+    return UsageError(f"{what} must be {wanted}, not {found!r}", parameter=what)
+
+
+def _refuse_no_context(pipes: object) -> None:
+    from dagster_pipes import PipesContext
+
+    if not isinstance(pipes, PipesContext):
+        raise _wrong("pipes", "the PipesContext that open_dagster_pipes() gives", pipes)
+
+
+def _asset_key(pipes: PipesContext, asset_key: object) -> str:
+    """The asset that is committed for; one that the step does not make would be refused after the commit, when it is reported."""
+    if asset_key is None:
+        return pipes.asset_key
+    if not isinstance(asset_key, str) or not asset_key:
+        raise _wrong("asset_key", "a text such as 'sales/orders'", asset_key)
+    known = pipes.asset_keys if pipes.is_asset_step else ()
+    if known and asset_key not in known:
+        raise UsageError(f"the step makes no asset {asset_key}: asset_key must be one of {', '.join(known)}", parameter="asset_key")
+    return asset_key
+
+
+def _refuse_other_lake(lake: DuckLake, result: WriteResult) -> None:
+    """Refuse a commit that another lake has under its id; none where the snapshot was expired in the meantime."""
+    try:
+        found = lake.at(result.snapshot_id).snapshot
+    except NotFoundError:
+        if result.snapshot_id <= lake.snapshot().id:
+            return
+        found = None
+    if found is None or (found.time, found.extra_info) != (result.snapshot.time, result.snapshot.extra_info):
+        raise UsageError(
+            f"the commit of {result.table} is not snapshot {result.snapshot_id} of this lake: give report_ducklake_write the lake that was "
+            "written to",
+            parameter="lake",
+        )
 
 
 def _partitions(pipes: PipesContext) -> list[str]:

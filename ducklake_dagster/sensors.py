@@ -16,7 +16,7 @@ from ducklake_dagster.asset_tables import AssetTable, asset_tables
 from ducklake_dagster.commit_events import CommitEvents, Place, commit_events, wanted_columns
 from ducklake_dagster.downstream_runs import run_requests
 from ducklake_dagster.read_points import lake_identity
-from ducklake_dagster.setting_values import is_count, is_number
+from ducklake_dagster.setting_values import is_count, is_number, refuse_no_text
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, LakeChanges
@@ -120,6 +120,12 @@ def build_commit_sensor(
             automation conditions. Without it the events alone are reported, which ``AutomationCondition.eager()`` answers to.
     """
     tables = asset_tables(assets, schema)
+    refuse_no_text("name", name)
+    if minimum_interval_seconds != 0 and not is_count(minimum_interval_seconds):
+        raise UsageError(
+            f"sensor {name}: minimum_interval_seconds must be whole seconds, not {minimum_interval_seconds!r}",
+            parameter="minimum_interval_seconds",
+        )
     selection = _selection(request_runs)
     limits = _Limits(
         snapshots=max_snapshots_per_tick, events=max_events_per_tick, seconds=max_seconds_per_tick, report_history=report_history
@@ -193,6 +199,7 @@ def _selection(
     if request_runs is None or isinstance(request_runs, dg.AssetSelection):
         return request_runs
     if isinstance(request_runs, str):
+        refuse_no_text("request_runs", request_runs)
         return dg.AssetSelection.from_string(request_runs)
     keys = [
         key

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ducklake_core import folded
 from ducklake_dagster.lake_tables import LakeTable, read_lake_tables
+from ducklake_dagster.naming import table_address
 from ducklake_dagster.translator import DuckLakeTranslator
+from ducklake_dagster.write_settings import plain_metadata
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake
@@ -43,6 +47,8 @@ def load_table_specs(
     from ducklake_core.errors import UsageError
     from ducklake_dagster.resources import DuckLakeResource
 
+    if translator is not None and not isinstance(translator, DuckLakeTranslator):
+        raise UsageError(f"translator must be a DuckLakeTranslator, made by calling the class, not {translator!r}", parameter="translator")
     opened = lake.process_config_and_initialize().connect() if isinstance(lake, DuckLakeResource) else lake
     if not hasattr(opened, "tables"):
         raise UsageError(f"lake must be a DuckLake or a DuckLakeResource, not {lake!r}", parameter="lake")
@@ -63,7 +69,7 @@ def table_specs(tables: Sequence[LakeTable], translator: DuckLakeTranslator) -> 
     with warnings.catch_warnings():
         # Dagster says that virtual assets may change, which is for this library to follow.
         warnings.simplefilter("ignore", dg.PreviewWarning)
-        specs = [translator.get_asset_spec(table, references=known) for table in tables]
+        specs = [_spec(translator, table, known) for table in tables]
     by_key: dict[dg.AssetKey, str] = {}
     for table, spec in zip(tables, specs, strict=True):
         other = by_key.setdefault(spec.key, table.qualified_name)
@@ -74,6 +80,33 @@ def table_specs(tables: Sequence[LakeTable], translator: DuckLakeTranslator) -> 
                 asset=spec.key.to_user_string(),
             )
     return specs
+
+
+def _spec(translator: DuckLakeTranslator, table: LakeTable, known: Mapping[str, LakeTable]) -> dg.AssetSpec:
+    """The asset that the translator makes of a table, of which the IO manager and the sensor would find that table again."""
+    from ducklake_core.errors import UsageError
+
+    name, about = type(translator).__name__, table.qualified_name
+    parts: Sequence[tuple[str, Any, str]] = (
+        ("get_asset_key", (dg.AssetKey, str, Sequence), "an AssetKey"),
+        ("get_kinds", (AbstractSet, list, tuple), "a set of texts"),
+        ("get_metadata", Mapping, "a mapping"),
+    )
+    for method, kind, wanted in parts:
+        part = getattr(translator, method)(table)
+        if not isinstance(part, kind):
+            raise UsageError(f"{name}.{method} must return {wanted}, and returned {part!r} for {about}", method=method)
+    spec = translator.get_asset_spec(table, references=known)
+    if not isinstance(spec, dg.AssetSpec):
+        raise UsageError(f"{name}.get_asset_spec must return an AssetSpec, and returned {spec!r} for {about}", method="get_asset_spec")
+    found = table_address(spec.key.path, plain_metadata(spec.metadata), None)
+    if folded(found.sql) != folded(about):
+        raise UsageError(
+            f"{name} makes an asset of {about} whose metadata stands for the table {found}: keep 'schema' and 'table' of what get_metadata "
+            "returns",
+            asset=spec.key.to_user_string(),
+        )
+    return spec
 
 
 def _named(name: str) -> LakeTable:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import dagster as dg
 
+from ducklake_core.errors import UsageError
 from ducklake_dagster.lake_tables import LakeTable, TimeUnit
 from ducklake_dagster.naming import TableAddress
 
@@ -29,9 +32,26 @@ class DuckLakeTranslator:
     Args:
         timezone: Time zone of partitions that :meth:`get_partitions_def` makes.
         partitions: Whether tables whose layout follows a column of time become partitioned assets.
+
+    Raises:
+        UsageError: A time zone that there is not; a subclass has a method whose name is nearly one of these.
     """
 
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        known = [name for name in vars(DuckLakeTranslator) if name.startswith("get_")]
+        for name in vars(cls):
+            near = get_close_matches(name, known, n=1, cutoff=0.8)
+            if name not in known and name.startswith("get") and near:
+                raise UsageError(f"{cls.__name__}.{name} would never be called: did you mean {near[0]}?", method=name)
+
     def __init__(self, *, timezone: str = "UTC", partitions: bool = False) -> None:
+        if not isinstance(partitions, bool):
+            raise UsageError(f"partitions must be True or False, not {partitions!r}", parameter="partitions")
+        try:
+            ZoneInfo(timezone)
+        except (ValueError, TypeError, AttributeError, OSError, KeyError):
+            raise UsageError(f"timezone must be a name such as 'Europe/Berlin', not {timezone!r}", parameter="timezone") from None
         self.timezone = timezone
         self.partitions = partitions
 

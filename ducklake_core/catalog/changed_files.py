@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, and_, bindparam, or_, select, true
+from sqlalchemy import ColumnElement, Row, and_, or_, select, true
 
 from ducklake_core.catalog.inlined.rows import TableVersions
+from ducklake_core.catalog.reading.listed_ids import among
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.reading.table_rows import column_row
+from ducklake_core.catalog.reading.table_rows import column_query, column_rows
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec, parse_transform
 from ducklake_core.format.types.schema import Schema
@@ -18,6 +19,7 @@ from ducklake_core.format.types.type_names import ColumnRow
 
 # Longer lists make statements that databases refuse; whoever asks for more gets a range, and picks.
 _MOST_LISTED = 20_000
+_FEW = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +75,13 @@ def named_tables(reader: CatalogReader, after: int, until: int) -> list[NamedTab
     )
     return [
         NamedTable(
-            table_id=row.table_id,
-            schema_name=row.schema_name,
-            name=row.table_name,
-            begin_snapshot=max(row.begin_snapshot, row.schema_begin),
-            end_snapshot=min((end for end in (row.end_snapshot, row.schema_end) if end is not None), default=None),
+            table_id=table_id,
+            schema_name=schema_name,
+            name=name,
+            begin_snapshot=max(begin, schema_begin),
+            end_snapshot=end if schema_end is None else schema_end if end is None else min(end, schema_end),
         )
-        for row in reader.connection.execute(query)
+        for table_id, name, schema_name, begin, end, schema_begin, schema_end in reader.connection.execute(query).all()
     ]
 
 
@@ -107,6 +109,11 @@ class Definition:
     def comments_at(self, snapshot_id: int) -> dict[int, str]:
         """Comments of columns by column id."""
         return {i: text for i, text, begin, end in self.comments if begin <= snapshot_id and (end is None or end > snapshot_id)}
+
+    def partition_by_at(self, snapshot_id: int) -> tuple[str, ...]:
+        """The same keys, as a user writes them."""
+        spec = self.spec_at(snapshot_id) if self.current_specs else None
+        return tuple(field.expression for field in spec.fields) if spec is not None else ()
 
     def spec_at(self, snapshot_id: int) -> PartitionSpec | None:
         """The keys that new files were partitioned by at a snapshot."""
@@ -138,17 +145,17 @@ def _versions(reader: CatalogReader, table_ids: Collection[int]) -> dict[int, li
     source = reader.catalog["schema_versions"]
     query = select(source.c.table_id, source.c.schema_version, source.c.begin_snapshot).where(one_of(source.c.table_id, table_ids))
     found: dict[int, list[tuple[int, int]]] = {}
-    for row in reader.connection.execute(query):
-        found.setdefault(row.table_id, []).append((row.schema_version, row.begin_snapshot))
+    for table_id, schema_version, begin_snapshot in reader.connection.execute(query).all():
+        found.setdefault(table_id, []).append((schema_version, begin_snapshot))
     return found
 
 
 def _history(reader: CatalogReader, table_ids: Collection[int]) -> dict[int, list[tuple[ColumnRow, int | None]]]:
     column = reader.catalog["column"]
-    query = select(column).where(one_of(column.c.table_id, table_ids)).order_by(column.c.table_id, column.c.begin_snapshot)
+    query = column_query(reader.catalog).where(one_of(column.c.table_id, table_ids)).order_by(column.c.table_id, column.c.begin_snapshot)
     found: dict[int, list[tuple[ColumnRow, int | None]]] = {}
-    for row in reader.connection.execute(query):
-        found.setdefault(row.table_id, []).append((column_row(row), row.end_snapshot))
+    for table_id, end_snapshot, row in column_rows(reader.connection.execute(query).all()):
+        found.setdefault(table_id, []).append((row, end_snapshot))
     return found
 
 
@@ -193,12 +200,31 @@ def _spec(number: int, keys: Sequence[Row[Any]], names: Mapping[int, str]) -> Pa
     return PartitionSpec(id=number, fields=tuple(fields))
 
 
+class DataFileRow(NamedTuple):
+    """What comparing snapshots asks of a row of ``ducklake_data_file``; a tuple, as there may be very many."""
+
+    data_file_id: int
+    table_id: int
+    begin_snapshot: int
+    end_snapshot: int | None
+    partial_max: int | None
+    record_count: int
+    partition_id: int | None
+
+
 def changed_data_files(
-    reader: CatalogReader, edges: Edges, *, moved: Collection[int], hit: Collection[int], rewritten: Collection[int]
-) -> list[Row[Any]]:
+    reader: CatalogReader,
+    edges: Edges,
+    tables: Collection[int],
+    *,
+    moved: Collection[int],
+    hit: Collection[int],
+    rewritten: Collection[int],
+) -> list[DataFileRow]:
     """Rows of ``ducklake_data_file`` that may hold changed rows.
 
     Args:
+        tables: Those in question; of others there may be rows too.
         moved: Tables that lost or got a name: all of their files.
         hit: Files that lost rows through the catalog itself.
         rewritten: Tables whose deletes in the catalog may have gone with a later rewrite, so that any file which ended since may have
@@ -215,9 +241,10 @@ def changed_data_files(
     wanted += [one_of(file.c.table_id, moved)] if moved else []
     wanted += [one_of(file.c.data_file_id, hit)] if hit else []
     wanted += [and_(one_of(file.c.table_id, rewritten), file.c.end_snapshot > edges.until)] if rewritten else []
-    columns = ("data_file_id", "table_id", "begin_snapshot", "end_snapshot", "partial_max", "record_count", "partition_id")
-    query = select(*(file.c[name] for name in columns)).where(file.c.begin_snapshot <= edges.until, or_(*wanted))
-    return list(reader.connection.execute(query.order_by(file.c.data_file_id)))
+    query = select(*(file.c[name] for name in DataFileRow._fields)).where(file.c.begin_snapshot <= edges.until, or_(*wanted))
+    if len(tables) <= _FEW:
+        query = query.where(one_of(file.c.table_id, tables))
+    return [DataFileRow._make(row) for row in reader.connection.execute(query.order_by(file.c.data_file_id)).all()]
 
 
 def changed_delete_files(reader: CatalogReader, edges: Edges) -> list[Row[Any]]:
@@ -292,4 +319,4 @@ def one_of(column: ColumnElement[int], ids: Collection[int]) -> ColumnElement[bo
         return ~true()
     if len(ids) > _MOST_LISTED:
         return column.between(min(ids), max(ids))
-    return column.in_(bindparam(None, sorted(ids), expanding=True, literal_execute=True))
+    return among(column, ids)

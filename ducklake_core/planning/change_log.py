@@ -7,7 +7,7 @@ which files only hold what others held before.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
 from ducklake_core.errors import CatalogCorruptError
@@ -89,8 +89,9 @@ class ChangeLog:
         """Snapshots from first to last that name the table under one of the kinds, ascending."""
         found: set[int] = set()
         for kind in kinds:
-            ids = self._kinds.get(kind, {}).get(table_id, [])
-            found.update(ids[bisect_left(ids, first) : bisect_right(ids, last)])
+            ids = self._kinds[kind].get(table_id) if kind in self._kinds else None
+            if ids:
+                found.update(ids[bisect_left(ids, first) : bisect_right(ids, last)])
         return sorted(found)
 
     def deleted(self, table_id: int, first: int, last: int) -> bool:
@@ -133,6 +134,10 @@ class ChangeLog:
         """Whether the catalog may hold rows of the table that were added or deleted in the range."""
         kinds = (*_ADDING, *_DELETING, "inline_flush")
         return self.unclear(self.after + 1, self.until) or bool(self.logged(table_id, kinds, self.after + 1, self.until))
+
+    def row_changes(self, table_id: int) -> Collection[int]:
+        """Snapshots that say they changed rows of the table: of each of them, :meth:`makers` knows that it did."""
+        return frozenset(self._row_changes.get(table_id, ()))
 
     def makers(self, table_id: int, first: int, last: int, *named: int) -> tuple[int, ...]:
         """Snapshots that may have changed rows of the table from first to last, besides those named; none when that is unclear."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ducklake_core.catalog import changed_files
-from ducklake_core.catalog.changed_files import Edges
+from ducklake_core.catalog.changed_files import DataFileRow, Edges
 from ducklake_core.catalog.changed_inlined import InlinedDeletes
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import CatalogCorruptError
@@ -39,7 +39,7 @@ class FileChanges:
         self,
         edges: Edges,
         log: ChangeLog,
-        files: Sequence[Any],
+        files: Sequence[DataFileRow],
         deletes: Sequence[Any],
         inlined: Sequence[InlinedDeletes],
         *,
@@ -51,7 +51,7 @@ class FileChanges:
         self._log = log
         self._rewritten = rewritten
         self._earlier_logs = earlier_logs
-        self._by_table: dict[int, list[Any]] = {}
+        self._by_table: dict[int, list[DataFileRow]] = {}
         for row in files:
             self._by_table.setdefault(row.table_id, []).append(row)
         self._deletes: dict[int, list[Any]] = {}
@@ -69,18 +69,20 @@ class FileChanges:
         log: ChangeLog,
         inlined: Sequence[InlinedDeletes],
         *,
+        tables: Collection[int],
         moved: Collection[int],
         rewritten: Collection[int],
     ) -> FileChanges:
         """Ask the catalog, in three statements.
 
         Args:
+            tables: Those in question.
             inlined: Rows of files that were deleted through the catalog.
             moved: Tables of which all files are wanted.
             rewritten: Tables that lost rows through the catalog; a rewrite of a later commit may have hidden which.
         """
         hit = {found.data_file_id for found in inlined}
-        files = changed_files.changed_data_files(reader, edges, moved=moved, hit=hit, rewritten=rewritten)
+        files = changed_files.changed_data_files(reader, edges, tables, moved=moved, hit=hit, rewritten=rewritten)
         deletes = changed_files.changed_delete_files(reader, edges)
         old = {_newest(row) for row in deletes if _newest(row) <= edges.after}
         return cls(edges, log, files, deletes, inlined, earlier_logs=changed_files.logs_of(reader, old), rewritten=rewritten)
@@ -90,16 +92,23 @@ class FileChanges:
         """Tables of the files."""
         return set(self._by_table)
 
-    def of(self, table_id: int) -> Iterator[FileChange]:
-        """Changes of a table that has its name at both ends."""
+    def of(self, table_id: int) -> tuple[list[DataFileRow], list[FileChange]]:
+        """Changes of a table that has its name at both ends.
+
+        Returns:
+            Files that came with the rows of one snapshot, ``begin_snapshot``, and lost none, as nearly all do; and what changed in others.
+        """
         rewritten = bool(self._log.logged(table_id, ("rewrite_delete",), self._edges.after + 1, self._edges.until))
+        after, inlined, deletes = self._edges.after, self._inlined, self._deletes
+        added, others = [], []
         for row in self._by_table.get(table_id, ()):
-            if not rewritten and self._is_only_added(row):
-                yield self._change("added", row, max(row.begin_snapshot, self._edges.after + 1), min(_newest(row), self._edges.until))
-                continue
-            yield from self._added(row)
-            yield from self._removed(row)
-            yield from self._deleted(row)
+            begin, number = row.begin_snapshot, row.data_file_id
+            is_whole = row.end_snapshot is None and row.partial_max in (None, begin) and number not in inlined and number not in deletes
+            if begin > after and is_whole and not rewritten:
+                added.append(row)
+            else:
+                others += [*self._added(row), *self._removed(row), *self._deleted(row)]
+        return added, others
 
     def all_before(self, table_id: int, at: int) -> Iterator[FileChange]:
         """Everything that a table had at the first end, as removed; ``at`` is when it lost the name."""
@@ -121,12 +130,6 @@ class FileChanges:
 
     def _holds_old_rows(self, row: Any) -> bool:
         return bool(row.data_file_id >= self._edges.next_file_id and _newest(row) <= self._edges.after)
-
-    def _is_only_added(self, row: Any) -> bool:
-        """Whether a file, of a table without rewrites, came with new rows and lost none: so are nearly all."""
-        if row.end_snapshot is not None or row.data_file_id in self._inlined or row.data_file_id in self._deletes:
-            return False
-        return _newest(row) > self._edges.after
 
     def _added(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log

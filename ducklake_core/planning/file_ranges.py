@@ -44,6 +44,10 @@ class FileRanges:
         self._bounds = changed_files.file_bounds(reader, [row.data_file_id for row in in_question], wanted)
         self._files = {row.data_file_id: row for row in files}
 
+    def has_columns(self, table_id: int) -> bool:
+        """Whether bounds of a table's columns are wanted."""
+        return bool(self._columns.get(table_id))
+
     def of(self, table_id: int, data_file_id: int) -> tuple[ValueRange, ...]:
         """Bounds in a file, one for each wanted column of its table; a file that is not known has none."""
         fields = self._columns.get(table_id, ())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ducklake_core.catalog import changed_files, changed_inlined
 from ducklake_core.catalog.changed_files import Definition, Edges, NamedTable
@@ -81,7 +82,7 @@ class _Comparison:
         inside = {table_id for table_id in ids if table_id in moved or log.may_hold_inlined_changes(table_id)}
         deletes = changed_inlined.changed_inlined_deletes(self._reader, self._edges, inside)
         deletes_at = {table_id for table_id in ids if log.logged(table_id, ("inlined_delete",), log.after + 1, log.until)}
-        files = FileChanges.read(self._reader, self._edges, log, deletes, moved=moved, rewritten=deletes_at)
+        files = FileChanges.read(self._reader, self._edges, log, deletes, tables=ids, moved=moved, rewritten=deletes_at)
         touched = (files.table_ids | moved | inside | set(log.named())) & ids
         known = changed_files.definitions(self._reader, touched)
         columns = {name.name: self._columns(name, known) for name in names}
@@ -94,18 +95,18 @@ class _Comparison:
             log=log,
             files=files,
             groups=groups,
-            ranges=FileRanges(self._reader, [row for row in files.files.values() if row.table_id in ids], known, by_table),
+            ranges=FileRanges(self._reader, [row for row in files.files.values() if by_table.get(row.table_id)], known, by_table),
             known=known,
             registered=frozenset(registered),
+            listings=self._listings(names, touched),
         )
-        listings = self._listings(names, touched)
         forgotten = log.before is None or bool(log.expired)
         for name in names:
             if name.stays and not forgotten and not name.table_ids & touched:
                 continue
             table = found.table(name)
             if table is not None:
-                yield self._sized(table, name, known, listings)
+                yield table
 
     def _columns(self, name: _Name, known: Mapping[int, Definition]) -> dict[int, tuple[Field | None, ...]]:
         """The wanted columns of the tables behind a name, by table id, each as it is at the end where the table has the name."""
@@ -130,24 +131,10 @@ class _Comparison:
             for listing in listings
         }
 
-    def _sized(
-        self, found: ChangedTable, name: _Name, known: Mapping[int, Definition], listings: Mapping[int, tuple[TableListing, int]]
-    ) -> ChangedTable:
-        if name.now is None or name.now.table_id not in listings:
-            return found
-        listing, inlined = listings[name.now.table_id]
-        spec = known[name.now.table_id].spec_at(self._log.until)
-        return replace(
-            found,
-            row_count=listing.record_count - listing.delete_count + inlined if listing.is_exact else None,
-            file_size_bytes=listing.file_size_bytes,
-            column_comments=known[name.now.table_id].comments_at(self._log.until),
-            partition_by=tuple(field.expression for field in spec.fields) if spec is not None else (),
-        )
-
 
 def _names(named: Sequence[NamedTable], log: ChangeLog, wanted: Wanted | None) -> list[_Name]:
-    before, now = ({_folded(one): one for one in named if one.live_at(at)} for at in (log.base.id, log.until))
+    keyed = [(_folded(one), one) for one in named]
+    before, now = ({key: one for key, one in keyed if one.live_at(at)} for at in (log.base.id, log.until))
     if wanted is None:
         keys = {key: join_name(one.schema_name, one.name) for key, one in {**before, **now}.items()}
         asked: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {key: (name, ()) for key, name in sorted(keys.items())}
@@ -155,12 +142,19 @@ def _names(named: Sequence[NamedTable], log: ChangeLog, wanted: Wanted | None) -
     else:
         asked = {}
         for name, columns in wanted.items():
-            schema, table = split_name(name)
-            asked[folded(schema), folded(table)] = (join_name(schema, table), tuple(columns))
+            key, shown = _parsed(name)
+            asked[key] = (shown, tuple(columns))
         # A table that is nowhere may have been dropped by an expired commit.
         missing = log.names_lost()
     found = (_Name(name=name, before=before.get(key), now=now.get(key), columns=columns) for key, (name, columns) in asked.items())
     return [one for one in found if one.before or one.now or missing]
+
+
+@lru_cache(maxsize=16_384)
+def _parsed(name: str) -> tuple[tuple[str, str], str]:
+    """Schema and table as they are compared, and the name as it is shown; whoever watches many tables asks for them again and again."""
+    schema, table = split_name(name)
+    return (folded(schema), folded(table)), join_name(schema, table)
 
 
 def _folded(named: NamedTable) -> tuple[str, str]:
@@ -185,6 +179,7 @@ class _Evidence:
     Attributes:
         groups: Changed inlined rows by table id.
         registered: Tables that may hold rows in the catalog.
+        listings: Sizes of tables at the later snapshot with the rows that the catalog holds for them, by table id.
     """
 
     log: ChangeLog
@@ -193,6 +188,7 @@ class _Evidence:
     ranges: FileRanges
     known: Mapping[int, Definition]
     registered: frozenset[int]
+    listings: Mapping[int, tuple[TableListing, int]]
 
     def table(self, name: _Name) -> ChangedTable | None:
         """The change under a name, None when nothing changed."""
@@ -203,6 +199,8 @@ class _Evidence:
         if name.stays and not rows and unknown is None and not other:
             return None
         end, snapshot_id = (now, log.until) if now is not None else (before, log.base.id)
+        listing, inlined = self.listings.get(now.table_id, (None, 0)) if now is not None else (None, 0)
+        defined = self.known[now.table_id] if now is not None and listing is not None else None
         return ChangedTable(
             name=name.name,
             id_before=before.table_id if before is not None else None,
@@ -212,6 +210,10 @@ class _Evidence:
             rows=rows,
             unknown=unknown,
             other_snapshots=other,
+            row_count=listing.record_count - listing.delete_count + inlined if listing is not None and listing.is_exact else None,
+            file_size_bytes=listing.file_size_bytes if listing is not None else None,
+            column_comments=defined.comments_at(log.until) if defined is not None else {},
+            partition_by=defined.partition_by_at(log.until) if defined is not None else (),
         )
 
     def _schema(self, named: NamedTable | None, snapshot_id: int) -> Schema:
@@ -220,7 +222,20 @@ class _Evidence:
 
     def _in_place(self, table_id: int) -> Iterator[ChangedRows]:
         """Changes of a table that has its name at both ends."""
-        for change in self.files.of(table_id):
+        added, others = self.files.of(table_id)
+        known, has_ranges = self.log.row_changes(table_id), self.ranges.has_columns(table_id)
+        for row in added:
+            at = row.begin_snapshot
+            yield ChangedRows(
+                change="added",
+                first_snapshot=at,
+                last_snapshot=at,
+                snapshots=(at,) if at in known else self.log.makers(table_id, at, at),
+                row_count=row.record_count,
+                ranges=self.ranges.of(table_id, row.data_file_id) if has_ranges else (),
+                data_file_id=row.data_file_id,
+            )
+        for change in others:
             yield self._of_file(change, ())
         yield from self._of_groups(table_id, added=True, removed=True)
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 import dagster as dg
 from pydantic import Field
 
+from ducklake_core.errors import UsageError
 from ducklake_dagster.components.scaffolders import LakeScaffolder
-from ducklake_dagster.components.settings import ResolvedCatalog, ResolvedStorage
+from ducklake_dagster.components.settings import ResolvedCatalog, ResolvedName, ResolvedStorage, refuse_no_key
 from ducklake_dagster.io_manager import DuckLakeIOManager
 from ducklake_dagster.resources import DuckLakeResource
 from ducklake_dagster.write_settings import MissingColumns, OutOfSlice, SchemaEvolution, WriteMode
@@ -18,7 +19,7 @@ class IOManagerSettings(dg.Model, dg.Resolvable):
     """Settings of the IO manager; those of :class:`DuckLakeIOManager`."""
 
     key: Annotated[str, Field(description="Resource key.")] = "io_manager"
-    table_schema: Annotated[str | None, Field(description="DuckLake schema of assets that do not name one.")] = None
+    table_schema: Annotated[ResolvedName, Field(description="DuckLake schema of assets that do not name one.")] = None
     write_mode: WriteMode = "overwrite"
     schema_evolution: SchemaEvolution = "strict"
     missing_columns: MissingColumns = "null"
@@ -26,7 +27,7 @@ class IOManagerSettings(dg.Model, dg.Resolvable):
     default_frame: Literal["auto", "spark", "arrow", "pandas", "polars"] = "auto"
     comments: bool = True
     pin_reads: bool = False
-    branch: Annotated[str | None, Field(description="Name of a branch; production when empty.")] = None
+    branch: Annotated[ResolvedName, Field(description="Name of a branch; production when empty.")] = None
 
 
 @dg.scaffold_with(LakeScaffolder)
@@ -65,9 +66,13 @@ class DuckLakeComponent(dg.Component, dg.Model, dg.Resolvable):
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:  # noqa: ARG002 - a component's signature
         """The resources; nothing is connected to."""
+        refuse_no_key("resource_key", self.resource_key)
         resources: dict[str, Any] = {self.resource_key: self.resource()}
         settings = self.io_manager
         if settings is not None:
-            chosen = settings.model_dump(exclude={"key", "table_schema"})
+            refuse_no_key("key of the io_manager", settings.key)
+            if settings.key == self.resource_key:
+                raise UsageError(f"the io_manager and the lake both have the key {settings.key}: give one of them another", parameter="key")
+            chosen = {name: getattr(settings, name) for name in type(settings).model_fields if name not in ("key", "table_schema")}
             resources[settings.key] = DuckLakeIOManager(lake=resources[self.resource_key], schema=settings.table_schema, **chosen)
         return dg.Definitions(resources=resources)

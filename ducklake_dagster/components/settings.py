@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 import dagster as dg
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.catalogs import Catalog, catalog_of
+from ducklake_dagster.catalogs import AddressCatalog, Catalog, catalog_of
 from ducklake_dagster.resources import Storage
 
 _CATALOG: TypeAdapter[Any] = TypeAdapter(Annotated[Catalog, Field(discriminator="kind")])
 _STORAGE: TypeAdapter[Any] = TypeAdapter(Annotated[Storage, Field(discriminator="kind")])
 
 
+_VARIABLE = re.compile(r"\benv\.([A-Za-z_]\w*)")
+_ONLY_VARIABLE = re.compile(r"\s*\{\{-?\s*env\.([A-Za-z_]\w*)\s*-?\}\}\s*")
+
+
 def _resolve_catalog(context: dg.ResolutionContext, value: Any) -> Any:
-    found = context.resolve_value(value)
+    found = resolved_now_or_later(context, value)
+    if isinstance(found, dg.EnvVar):
+        return AddressCatalog(address=found)
     return catalog_of(found) if isinstance(found, str) else _checked(_CATALOG, "catalog", found)
 
 
 def _resolve_storage(context: dg.ResolutionContext, value: Any) -> Any:
-    return _checked(_STORAGE, "storage", context.resolve_value(value))
+    return _checked(_STORAGE, "storage", resolved_now_or_later(context, value))
+
+
+def _resolve_text(context: dg.ResolutionContext, value: Any) -> Any:
+    return resolved_now_or_later(context, value)
+
+
+def resolved_now_or_later(context: dg.ResolutionContext, value: Any) -> Any:
+    """A value of the YAML. A variable that is not set when definitions are loaded, of which Dagster makes nothing at all, is asked for
+    when a run begins, as in Python: whoever builds an image need not know the password, and no run goes on without it.
+
+    Raises:
+        UsageError: A part of a text is a variable that is not set.
+    """
+    if isinstance(value, Mapping):
+        return {key: resolved_now_or_later(context, one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [resolved_now_or_later(context, one) for one in value]
+    if isinstance(value, str) and "{{" in value:
+        only = _ONLY_VARIABLE.fullmatch(value)
+        if only is not None and only[1] not in os.environ:
+            return dg.EnvVar(only[1])
+        unset = [name for name in _VARIABLE.findall(value) if name not in os.environ]
+        if unset:
+            raise UsageError(f"{value!r} needs the environment variable {unset[0]}, which is not set", variable=unset[0])
+    return context.resolve_value(value)
 
 
 def _checked(adapter: TypeAdapter[Any], what: str, value: object) -> Any:
@@ -40,11 +73,31 @@ def _text(fault: Mapping[str, Any]) -> str:
     return ": ".join(part for part in (".".join(map(str, fault["loc"])), text) if part)
 
 
+def refuse_no_key(what: str, key: object) -> None:
+    """Refuse what cannot be the key of a resource.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if not isinstance(key, str) or not key.isidentifier():
+        raise UsageError(f"{what} must be a name of letters, digits and _, not {key!r}", parameter=what)
+
+
+def _kept(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    # Pydantic would make a plain text of it: the variable's name.
+    return value if isinstance(value, dg.EnvVar) else check(value)
+
+
+ResolvedName: TypeAlias = Annotated[
+    str | None, WrapValidator(_kept), dg.Resolver(_resolve_text, model_field_type=str | None, inject_before_resolve=False)
+]
+"""A name, or the variable of the environment that it will be in."""
 ResolvedCatalog: TypeAlias = Annotated[
     Catalog,
     dg.Resolver(
         _resolve_catalog,
         model_field_type=str | dict[str, Any],
+        inject_before_resolve=False,
         description="Address, or a mapping with kind sqlite, duckdb, postgres or mysql and the fields of that catalog.",
         examples=[{"kind": "postgres", "host": "{{ env.PGHOST }}", "database": "lake", "password": "{{ env.PGPASSWORD }}"}],
     ),
@@ -54,6 +107,7 @@ ResolvedStorage: TypeAlias = Annotated[
     dg.Resolver(
         _resolve_storage,
         model_field_type=dict[str, Any],
+        inject_before_resolve=False,
         description="A mapping with kind local, s3, gcs or azure, data_path and the fields of that storage.",
         examples=[{"kind": "s3", "data_path": "s3://bucket/lake/"}],
     ),

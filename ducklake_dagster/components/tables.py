@@ -97,8 +97,7 @@ class DuckLakeTablesComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
             return []
         lake = self._lake or lake_component(context, self.lake)
         chosen = settings.model_dump(exclude={"request_runs"})
-        requested = dg.AssetSelection.from_string(settings.request_runs) if settings.request_runs else None
-        return [build_commit_sensor(assets=stored, lake_key=lake.resource_key, request_runs=requested, **chosen)]
+        return [build_commit_sensor(assets=stored, lake_key=lake.resource_key, request_runs=settings.request_runs, **chosen)]
 
 
 class _Translated(DuckLakeTranslator):
@@ -121,8 +120,11 @@ def lake_component(context: dg.ComponentLoadContext, path: str) -> DuckLakeCompo
     """The lake that another component names by its folder.
 
     Raises:
-        UsageError: There is another component in the folder.
+        UsageError: There is no such folder, or another component in it.
     """
+    # Dagster's own error speaks of a location that nobody has written.
+    if not (context.defs_module_path / path).exists():
+        raise UsageError(f"there is no folder {path} below {context.defs_module_path}: name that of a DuckLakeComponent", parameter="lake")
     found = context.load_component(path)
     if not isinstance(found, DuckLakeComponent):
         raise UsageError(f"{path} is a {type(found).__name__}: name the folder of a DuckLakeComponent", parameter="lake")

@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -225,3 +226,41 @@ def test_functions_are_found_by_name() -> None:
         ducklake_metadata(audits={"never": lambda rows: False})
     with pytest.raises(UsageError, match="nowhere:gone of an audit cannot be imported"):
         ducklake_metadata(audits={"a": {"function": "nowhere:gone"}})  # type: ignore[dict-item]
+
+
+def says(rows: Scan) -> Any:
+    return NEXT[0]
+
+
+@pytest.mark.parametrize("found", ["no", None, 1, 0.0])
+def test_a_function_must_say_yes_or_no(run: Run, lake_resource: DuckLakeResource, found: Any) -> None:
+    NEXT[:] = [found]
+
+    @dg.asset(metadata=ducklake_metadata(audits={"clear": says}))
+    def vague() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    with pytest.raises(dg.Failure, match=f"the function of audit clear must return True or False, and returned {found!r}"):
+        run([vague])
+    assert not lake_resource.connect().has_table("vague")
+
+
+def test_a_function_may_say_it_with_numpy(run: Run) -> None:
+    NEXT[:] = [np.bool_(True)]
+
+    @dg.asset(metadata=ducklake_metadata(audits={"clear": says}))
+    def plain() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    assert run([plain]).success
+
+
+@pytest.mark.parametrize(("condition", "message"), [("n >", "cannot read the condition 'n >'"), ("m > 0", "there is no column 'm'")])
+def test_a_condition_that_cannot_be_is_shown_as_it_was_written(run: Run, condition: str, message: str) -> None:
+    @dg.asset(metadata=ducklake_metadata(audits={"wrong": condition}))
+    def numbers() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    with pytest.raises(dg.Failure, match=f"audit wrong, which is '{condition}': {message}") as caught:
+        run([numbers])
+    assert "IS NULL" not in str(caught.value.description)

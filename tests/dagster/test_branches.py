@@ -11,8 +11,10 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from ducklake_core.errors import UsageError
 from ducklake_dagster import (
     ColumnBounds,
+    DuckLakeIOManager,
     DuckLakeResource,
     LocalStorage,
     Reference,
@@ -262,3 +264,26 @@ def test_checks_of_partitions_judge_them_where_they_were_written(run: Run) -> No
     (found,) = run(mine, selection=only, tags={RANGE[0]: "2026-03-01", RANGE[1]: "2026-03-02"}, io=branch).get_asset_check_evaluations()
     assert not found.passed
     assert "the branch has some of the partitions, but not 2026-03-01" in str(found.description)
+
+
+def test_a_branch_does_not_overwrite_production(run: Run, lake_resource: DuckLakeResource) -> None:
+    run([source], tags={"n": "1"})
+    same = DuckLakeResource(catalog=lake_resource.catalog, storage=LocalStorage())
+    for branch_lake in (lake_resource, same):
+        with pytest.raises(dg.Failure, match="branch_lake of branch pr-17 is the lake of production"):
+            run([source], io={"branch": "pr-17", "branch_lake": branch_lake}, tags={"n": "2"})
+    assert numbers(lake_resource, "source") == [1]
+
+
+def test_what_is_no_resource_is_refused_where_it_is_given(lake_resource: DuckLakeResource) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"lake": "sqlite:///lake.sqlite"}, "lake must be a DuckLakeResource, not str"),
+        ({"lake": SqliteCatalog(path="lake.sqlite")}, "lake must be a DuckLakeResource, not SqliteCatalog"),
+        ({"lake": lake_resource, "branch": "x", "branch_lake": "sqlite:///b"}, "branch_lake must be a DuckLakeResource"),
+        ({"lake": lake_resource, "spark": "local[2]"}, "spark must be a resource with a spark_session"),
+    ]
+    for settings, message in wrong:
+        with pytest.raises(UsageError, match=message):
+            DuckLakeIOManager(**settings)
+    with pytest.raises(dg.Failure, match="DuckLakeIOManager has no lake: set lake=DuckLakeResource"):
+        dg.materialize([source], resources={"io_manager": DuckLakeIOManager()}, tags={"n": "1"})

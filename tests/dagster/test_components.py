@@ -111,6 +111,13 @@ def test_a_lake(project: Any) -> None:
             "storage of a DuckLakeComponent .*S3Storage has no bucket",
         ),
         ({"catalog": "oracle://root:hunter2@db/lake"}, "none that a resource understands"),
+        (
+            {"storage": {"kind": "local", "data_path": "/lakes/{{ env.NOT_SET }}/"}},
+            "needs the environment variable NOT_SET, which is not set",
+        ),
+        ({"resource_key": "lake", "io_manager": {"key": "lake"}}, "the io_manager and the lake both have the key lake"),
+        ({"resource_key": ""}, "resource_key must be a name of letters, digits and _, not ''"),
+        ({"io_manager": {"key": "my io"}}, "key of the io_manager must be a name of letters, digits and _, not 'my io'"),
     ],
 )
 def test_a_lake_that_cannot_be(project: Any, tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -126,6 +133,32 @@ def test_a_setting_that_is_not_there(project: Any, tmp_path: Path) -> None:
     write(project.defs_folder_path / "lake", lake_yaml(tmp_path, create_when_missing=True))
     with raises("create_when_missing"), project.load_component_and_build_defs(defs_path="lake"):
         pass
+
+
+def test_variables_that_are_not_set_are_asked_for_by_the_run(project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THERE", "raw")
+    settings = {"branch": "{{ env.NOT_SET }}", "table_schema": "{{ env.THERE }}"}
+    catalog = {"kind": "postgres", "database": "lake", "user": '{{ env("NOT_SET", "etl") }}', "password": "{{ env.NOT_SET }}"}
+    write(project.defs_folder_path / "lake", lake_yaml(tmp_path, catalog=catalog, io_manager=settings))
+    with project.load_component_and_build_defs(defs_path="lake") as (component, defs):
+        manager = defs.resources["io_manager"]
+        assert (manager.schema_, type(manager.branch)) == ("raw", dg.EnvVar)
+        assert (component.catalog.user, type(component.catalog.password)) == ("etl", dg.EnvVar)
+        with pytest.raises(dg.DagsterInvalidConfigError, match='"NOT_SET" which is not set'):
+            component.resource().process_config_and_initialize()
+    write(project.defs_folder_path / "lake", lake_yaml(tmp_path, catalog="{{ env.NOT_SET }}"))
+    with project.load_component_and_build_defs(defs_path="lake") as (component, _):
+        with pytest.raises(dg.DagsterInvalidConfigError, match='"NOT_SET" which is not set'):
+            component.resource().process_config_and_initialize()
+        monkeypatch.setenv("NOT_SET", f"sqlite:///{tmp_path}/lake.sqlite")
+        assert component.resource().process_config_and_initialize().connect().has_table("raw.events")
+
+
+def test_a_lake_in_a_folder_that_is_not_there(project: Any) -> None:
+    for kind in ("Tables", "Maintenance"):
+        write(project.defs_folder_path / "wrong", {"type": f"ducklake_dagster.DuckLake{kind}Component", "attributes": {"lake": "lak"}})
+        with raises("there is no folder lak below .*: name that of a DuckLakeComponent"), project.load_component_and_build_defs("wrong"):
+            pass
 
 
 def test_tables(project: Any, lake: DuckLake) -> None:
@@ -186,7 +219,12 @@ def test_maintenance(project: Any) -> None:
     write(project.defs_folder_path / "care", {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": few})
     with project.load_component_and_build_defs(defs_path="care") as (component, defs):
         assert (len(defs.jobs), not defs.schedules, not defs.sensors) == (1, True, True)
-    for attributes, text in (({"steps": ["vacuum"]}, "vacuum"), ({"keep_last": 0}, "keep_last"), ({"triggers": {}}, "at least one of")):
+    for attributes, text in (
+        ({"steps": ["vacuum"]}, "vacuum"),
+        ({"keep_last": 0}, "keep_last"),
+        ({"triggers": {}}, "at least one of"),
+        ({"name": ""}, "name"),
+    ):
         document = {"type": "ducklake_dagster.DuckLakeMaintenanceComponent", "attributes": {"lake": "lake", **attributes}}
         write(project.defs_folder_path / "care", document)
         with raises(text), project.load_component_and_build_defs(defs_path="care"):

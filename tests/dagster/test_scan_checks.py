@@ -176,6 +176,10 @@ def test_what_makes_no_sense_is_refused(judged: Judged) -> None:
         lambda: Triggers(small_files=8, minimum_interval_seconds=0.5),  # type: ignore[arg-type]
         lambda: build_commit_sensor(assets=[SPEC], max_snapshots_per_tick=1.5),  # type: ignore[arg-type]
         lambda: build_commit_sensor(assets=[SPEC], max_events_per_tick=0),
+        lambda: build_commit_sensor(assets=[SPEC], minimum_interval_seconds=-5),
+        lambda: build_commit_sensor(assets=[SPEC], name=""),
+        lambda: build_commit_sensor(assets=[SPEC], request_runs=" "),
+        lambda: Triggers(delete_ratio=7),
         lambda: build_commit_sensor(assets=[SPEC], max_events_per_tick="5"),  # type: ignore[arg-type]
         lambda: build_commit_sensor(assets=[SPEC], max_seconds_per_tick=-1),
         lambda: build_lake_checks(assets=[], checks=[UniqueKey(key="a")]),

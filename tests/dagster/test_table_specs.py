@@ -69,7 +69,8 @@ def test_names_and_patterns(lake: DuckLakeResource) -> None:
     assert set(by_key(load_table_specs(lake.connect(), include=["plain", "raw.events"]))) == {"main/plain", "raw/events"}
     with pytest.raises(UsageError, match=r"include names main\.missing"):
         load_table_specs(lake, include="missing")
-    assert load_table_specs(lake, include="missing*") == []
+    with pytest.warns(UserWarning, match="fits main.missing"):
+        assert load_table_specs(lake, include="missing*") == []
 
 
 @pytest.mark.takes_seconds
@@ -184,3 +185,44 @@ def test_requests_need_the_definitions(lake: DuckLakeResource, instance: dg.Dags
     sensor = build_commit_sensor(assets=specs, request_runs="child", report_history=True)
     with pytest.raises(UsageError, match="needs the project's definitions"):
         sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources={"lake": lake}))
+
+
+@pytest.mark.takes_seconds
+@pytest.mark.parametrize(
+    ("method", "found", "message"),
+    [
+        ("get_asset_key", None, "get_asset_key must return an AssetKey, and returned None for main.plain"),
+        ("get_kinds", "table", "get_kinds must return a set of texts, and returned 'table'"),
+        ("get_metadata", None, "get_metadata must return a mapping"),
+        ("get_metadata", {"table": "others", "schema": "main"}, "stands for the table main.others: keep 'schema' and 'table'"),
+        ("get_asset_spec", None, "get_asset_spec must return an AssetSpec"),
+    ],
+)
+def test_a_translator_that_returns_something_else(lake: DuckLakeResource, method: str, found: Any, message: str) -> None:
+    translator = type("Mine", (DuckLakeTranslator,), {method: lambda *_, **__: found})()
+    with pytest.raises(UsageError, match=message):
+        load_table_specs(lake, include="main.plain", translator=translator)
+
+
+def test_a_translator_that_cannot_be(lake_resource: DuckLakeResource) -> None:
+    with pytest.raises(UsageError, match="get_assetkey would never be called: did you mean get_asset_key"):
+        type("Mine", (DuckLakeTranslator,), {"get_assetkey": lambda *_: dg.AssetKey("x")})
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"timezone": "Mars"}, "such as 'Europe/Berlin', not 'Mars'"),
+        ({"timezone": 2}, "timezone must be a name"),
+        ({"partitions": "day"}, "partitions must be True or False"),
+    ]
+    for settings, message in wrong:
+        with pytest.raises(UsageError, match=message):
+            DuckLakeTranslator(**settings)
+    for translator in (DuckLakeTranslator, "mine", {"key": "x"}):
+        with pytest.raises(UsageError, match="translator must be a DuckLakeTranslator, made by calling the class"):
+            load_table_specs(lake_resource, translator=translator)  # type: ignore[arg-type]
+
+
+@pytest.mark.takes_seconds
+def test_patterns_that_fit_nothing_are_said(lake: DuckLakeResource) -> None:
+    with pytest.warns(UserWarning, match=r"include: no table or view of the lake fits sales\.\*"):
+        assert [spec.key.to_user_string() for spec in load_table_specs(lake, include=["sales.*", "main.plain"])] == ["main/plain"]
+    with pytest.warns(UserWarning, match=r"exclude: no table or view of the lake fits raw\.evnts"):
+        assert len(load_table_specs(lake, exclude="raw.evnts")) == 4

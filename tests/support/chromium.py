@@ -26,6 +26,7 @@ _OPTIONS = (
 )
 # At two in a second, or as many as a loaded machine answers.
 _QUESTIONS = 600
+_CLICKS = 5
 _CALM = 4
 # The first button or link with a text, otherwise the first element that has it as its own, so that nothing in it has the whole of it.
 _CLICK = """(text => {
@@ -74,6 +75,17 @@ class Page:
                 return
             time.sleep(0.5)
         raise AssertionError(f"there is no {text!r} to click on:\n{self.text()}")
+
+    def click_for(self, text: str, *shows: str) -> None:
+        """Click on a text until the page shows others: what has the text at first may be something that takes no clicks."""
+        for _ in range(_CLICKS):
+            self.click(text)
+            for _ in range(_QUESTIONS // _CLICKS):
+                shown = self.text().lower()
+                if all(one.lower() in shown for one in shows):
+                    return
+                time.sleep(0.5)
+        raise AssertionError(f"the page does not show all of {shows} after clicks on {text!r}, but:\n{self.text()}")
 
     def resize(self, width: int, height: int) -> None:
         """Have a window of this size; what scrolls inside a page is laid out in it."""

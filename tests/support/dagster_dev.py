@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,12 @@ class DagsterServer:
     """A running `dagster dev` and its GraphQL.
 
     Attributes:
+        happened: Something that differs after each event of a run and each tick.
         secrets: What no answer may hold.
     """
 
     running: servers.Server
-    home: Path
+    happened: Callable[[], object]
     secrets: Sequence[str] = field(default=())
 
     @property
@@ -101,23 +103,14 @@ class DagsterServer:
         Seconds would say how loaded the machine is: a run of six seconds was seen to take five minutes. While runs write events and
         sensors and schedules tick, something happens; that this does not go on for ever is the time limit of the test.
         """
-        happened, quiet = self._happened(), 0
+        happened, quiet = self.happened(), 0
         while quiet < _QUIET_QUESTIONS:
             if found := condition():
                 return found
             time.sleep(0.5)
-            before, happened = happened, self._happened()
+            before, happened = happened, self.happened()
             quiet = quiet + 1 if happened == before else 0
         raise TimeoutError(f"nothing happens any more, and {what} is not there:\n{self.running.last_words()}")
-
-    def _happened(self) -> dict[str, tuple[int, int]]:
-        """What changes with each event of a run and with each tick."""
-        found = {}
-        for file in (*self.home.glob("history/runs/*"), *self.home.glob("schedules/*")):
-            with suppress(FileNotFoundError):
-                state = file.stat()
-                found[file.name] = (state.st_mtime_ns, state.st_size)
-        return found
 
     def end_of(self, run_id: str) -> str:
         """The status with which a run ends."""
@@ -230,7 +223,12 @@ def metadata_of(event: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def dagster_dev(
-    module: str, home: Path, environment: Mapping[str, str], settings: str = _SETTINGS, secrets: Sequence[str] = ()
+    module: str,
+    home: Path,
+    environment: Mapping[str, str],
+    settings: str = _SETTINGS,
+    secrets: Sequence[str] = (),
+    happened: Callable[[], object] | None = None,
 ) -> Iterator[DagsterServer]:
     """Serve a module's definitions until the end of the block.
 
@@ -240,6 +238,8 @@ def dagster_dev(
         environment: Further variables of the servers and runs.
         settings: Text of ``dagster.yaml``.
         secrets: What no answer may hold.
+        happened: Something that differs after each event of a run and each tick; by default the state of Dagster's own SQLite files,
+            which these settings may replace.
     """
     dagster_home = home / "dagster_home"
     dagster_home.mkdir()
@@ -264,7 +264,16 @@ def dagster_dev(
     with servers.serving(
         "dagster dev", lambda port: [*program, str(port)], answers=_has_a_page, environment=variables, folder=root
     ) as running:
-        yield DagsterServer(running=running, home=dagster_home, secrets=secrets)
+        yield DagsterServer(running=running, happened=happened or partial(_state_of_files, dagster_home), secrets=secrets)
+
+
+def _state_of_files(home: Path) -> dict[str, tuple[int, int]]:
+    found = {}
+    for file in (*home.glob("history/runs/*"), *home.glob("schedules/*")):
+        with suppress(FileNotFoundError):
+            state = file.stat()
+            found[file.name] = (state.st_mtime_ns, state.st_size)
+    return found
 
 
 def _has_a_page(port: int) -> bool:

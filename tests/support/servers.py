@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 # Limits belong to hangs: a loaded machine needs many times what an idle one does.
-_SECONDS_TO_START = 240
+_SECONDS_TO_START = 900
 _SECONDS_TO_END = 20
 _ATTEMPTS = 5
 # Below the ports that systems give to outgoing connections, so that only another server can take one meanwhile.

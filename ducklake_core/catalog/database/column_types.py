@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any
@@ -131,3 +132,13 @@ class CatalogTimestamp(TypeDecorator[datetime]):
         if value is None:
             return None
         return time_from_text(str(value)) if abilities_of(dialect).timestamp_as_text else value.astimezone(UTC)
+
+    @override
+    def result_processor(self, dialect: Dialect, coltype: Any) -> Callable[[Any], Any] | None:
+        own = self.impl_instance.result_processor(dialect, coltype)
+        # Asking for each cell what the database is like takes longer than the rest, and a lake may have very many snapshots.
+        return _in_utc if own is None and not abilities_of(dialect).timestamp_as_text else super().result_processor(dialect, coltype)
+
+
+def _in_utc(value: datetime | None) -> datetime | None:
+    return None if value is None else value.astimezone(UTC)

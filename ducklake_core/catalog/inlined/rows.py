@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -141,8 +142,14 @@ class TableVersions:
             if row.begin_snapshot <= snapshot_id and (end is None or end > snapshot_id)
         )
         if places not in self._schemas:
-            self._schemas[places] = build_schema(self._history[place][0] for place in places)
+            self._schemas[places] = _schema_of(tuple(self._history[place][0] for place in places))
         return self._schemas[places]
+
+
+@lru_cache(maxsize=4096)
+def _schema_of(rows: tuple[ColumnRow, ...]) -> Schema:
+    """The columns that rows spell, made once: whoever watches a thousand tables asks for them again and again."""
+    return build_schema(rows)
 
 
 def stored_batches(

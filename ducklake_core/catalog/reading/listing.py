@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
-    Row,
     Select,
     Subquery,
     and_,
-    bindparam,
     case,
     func,
     inspect,
@@ -23,6 +21,7 @@ from sqlalchemy import (
 
 from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import PREFIX, CatalogTables, inlined_delete_name
+from ducklake_core.catalog.reading.listed_ids import among
 from ducklake_core.catalog.reading.visibility import live
 from ducklake_core.format.state import InlinedCounts, TableListing
 
@@ -60,7 +59,7 @@ def listing_query(tables: CatalogTables, snapshot_id: int, only: Collection[int]
 
 def _among(source: FromClause, only: Collection[int] | None) -> Iterator[ColumnElement[bool]]:
     if only is not None:
-        yield source.c.table_id.in_(bindparam(None, sorted(only), expanding=True, literal_execute=True))
+        yield among(source.c.table_id, only)
 
 
 def _data_files(tables: CatalogTables, snapshot_id: int, only: Collection[int] | None) -> Subquery:
@@ -97,24 +96,28 @@ def _delete_files(tables: CatalogTables, snapshot_id: int, only: Collection[int]
     )
 
 
-def table_listing(row: Row[Any]) -> TableListing:
-    """The value of one row of :func:`listing_query`."""
-    # Sums of BIGINT are numeric on PostgreSQL.
-    return TableListing(
-        id=row.table_id,
-        uuid=row.table_uuid or "",
-        name=row.table_name,
-        schema_id=row.schema_id,
-        schema_name=row.schema_name,
-        record_count=int(row.record_count or 0),
-        file_count=int(row.file_count or 0),
-        file_size_bytes=int(row.file_size_bytes or 0),
-        delete_file_count=int(row.delete_file_count or 0),
-        delete_file_size_bytes=int(row.delete_file_size_bytes or 0),
-        delete_count=int(row.delete_count or 0),
-        is_exact=not (row.partial_files or row.partial_delete_files),
-        comment=row.comment,
-    )
+def table_listings(rows: Iterable[Any]) -> Iterator[TableListing]:
+    """The values of rows of :func:`listing_query`; looking up each cell by its name would take as long as all the rest."""
+    for row in rows:
+        table_id, uuid, name, schema_id, schema_name, *sums, comment = row
+        file_count, record_count, file_size_bytes, partial_files, *of_deletes = sums
+        delete_file_count, delete_count, delete_file_size_bytes, partial_delete_files = of_deletes
+        # Sums of BIGINT are numeric on PostgreSQL.
+        yield TableListing(
+            id=table_id,
+            uuid=uuid or "",
+            name=name,
+            schema_id=schema_id,
+            schema_name=schema_name,
+            record_count=int(record_count or 0),
+            file_count=int(file_count or 0),
+            file_size_bytes=int(file_size_bytes or 0),
+            delete_file_count=int(delete_file_count or 0),
+            delete_file_size_bytes=int(delete_file_size_bytes or 0),
+            delete_count=int(delete_count or 0),
+            is_exact=not (partial_files or partial_delete_files),
+            comment=comment,
+        )
 
 
 def inlined_counts(

@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, 
 from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.database.versions import check_same_version
-from ducklake_core.catalog.reading.listing import inlined_counts, listing_query, table_listing
-from ducklake_core.catalog.reading.snapshot_rows import snapshot_of, snapshot_query
+from ducklake_core.catalog.reading.listing import inlined_counts, listing_query, table_listings
+from ducklake_core.catalog.reading.snapshot_rows import snapshot_of, snapshot_query, snapshots_of
 from ducklake_core.catalog.reading.table_rows import (
     COMMENT,
     Among,
@@ -77,7 +77,7 @@ class CatalogReader:
         rows = self.connection.execute(query).all()
         if rows:
             check_same_version(rows[-1].version, self.catalog.version)
-        return [snapshot_of(row) for row in rows]
+        return snapshots_of(rows)
 
     def snapshot_times(self) -> list[tuple[int, datetime | None]]:
         """Id and time in UTC of every snapshot, by id ascending; None for a time that is missing in a catalog that was edited.
@@ -185,8 +185,8 @@ class CatalogReader:
 
     def tables(self, snapshot_id: int, only: Collection[int] | None = None) -> list[TableListing]:
         """All tables, or only those with some ids, with their sizes, by schema and name: one query whatever their number."""
-        rows = self.connection.execute(listing_query(self.catalog, snapshot_id, only))
-        return sorted((table_listing(row) for row in rows), key=lambda item: (item.schema_name, item.name))
+        rows = self.connection.execute(listing_query(self.catalog, snapshot_id, only)).all()
+        return sorted(table_listings(rows), key=lambda item: (item.schema_name, item.name))
 
     def inlined_counts(self, listings: Iterable[TableListing], snapshot_id: int) -> dict[int, InlinedCounts]:
         """Rows and deletes that tables hold in the catalog itself, by table id; tables without any are left out."""

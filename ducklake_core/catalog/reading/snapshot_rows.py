@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC
 from typing import Any
 
@@ -11,13 +12,17 @@ from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.versions import stored_version
 from ducklake_core.format.state import Snapshot
 
+# The order in which `snapshots_of` reads them.
+_OF_SNAPSHOT = ("snapshot_id", "snapshot_time", "schema_version", "next_catalog_id", "next_file_id")
+_OF_CHANGES = ("changes_made", "author", "commit_message", "commit_extra_info")
+
 
 def snapshot_query(tables: CatalogTables) -> Select[Any]:
     """Snapshots with what they changed, and the version that the catalog has by now; :func:`snapshot_of` reads the rows."""
     snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
     source = snapshot.outerjoin(changes, changes.c.snapshot_id == snapshot.c.snapshot_id)
     said = stored_version(tables).label("version")
-    return select(snapshot, *(column for column in changes.c if column.name != "snapshot_id"), said).select_from(source)
+    return select(*(snapshot.c[name] for name in _OF_SNAPSHOT), *(changes.c[name] for name in _OF_CHANGES), said).select_from(source)
 
 
 def snapshot_of(row: Any) -> Snapshot:
@@ -33,3 +38,21 @@ def snapshot_of(row: Any) -> Snapshot:
         message=row.commit_message,
         extra_info=row.commit_extra_info,
     )
+
+
+def snapshots_of(rows: Iterable[Any]) -> list[Snapshot]:
+    """Snapshots of many rows that came through SQLAlchemy: looking up each cell by its name would take as long as all the rest."""
+    return [
+        Snapshot(
+            id=number,
+            time=time,
+            schema_version=schema_version,
+            next_catalog_id=next_catalog_id,
+            next_file_id=next_file_id,
+            changes=changes or "",
+            author=author,
+            message=message,
+            extra_info=extra_info,
+        )
+        for number, time, schema_version, next_catalog_id, next_file_id, changes, author, message, extra_info, _version in rows
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -145,6 +145,41 @@ def column_row(row: Row[Any]) -> ColumnRow:
         default_value_dialect=row.default_value_dialect,
         begin_snapshot=row.begin_snapshot,
     )
+
+
+# The order in which `column_rows` reads them.
+_OF_COLUMN = (
+    "table_id", "end_snapshot", "column_id", "parent_column", "column_order", "column_name", "column_type", "nulls_allowed",
+    "initial_default", "default_value", "default_value_type", "default_value_dialect", "begin_snapshot",
+)  # fmt: skip
+
+
+def column_query(tables: CatalogTables) -> Select[Any]:
+    """Rows of ``ducklake_column`` of many tables, which :func:`column_rows` reads."""
+    column = tables["column"]
+    return select(*(column.c[name] for name in _OF_COLUMN))
+
+
+def column_rows(rows: Iterable[Any]) -> Iterator[tuple[int, int | None, ColumnRow]]:
+    """Table, last snapshot and value of each row of :func:`column_query`; looking up each cell by its name would take twice as long."""
+    for table_id, end, number, parent, order, name, kind, nullable, initial, default, default_type, dialect, begin in rows:
+        yield (
+            table_id,
+            end,
+            ColumnRow(
+                column_id=number,
+                parent_column=parent,
+                column_order=order,
+                column_name=name,
+                column_type=kind,
+                nulls_allowed=nullable is not False,
+                initial_default=initial,
+                default_value=default,
+                default_value_type=default_type,
+                default_value_dialect=dialect,
+                begin_snapshot=begin,
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ class View:
 
     Attributes:
         path: Below the server's address; ``{failed}`` and ``{maintenance}`` are ids of runs.
-        clicks: Texts to click on, one after another.
+        clicks: Text to click on, after which the texts are shown.
         width: Of the window, so that all that matters is in the picture. Likewise ``height``.
     """
 
@@ -103,7 +103,7 @@ def test_page(deployment: Deployment, page: Page, runs: dict[str, str], name: st
     page.open(deployment.dagster.url + view.path.format(**runs))
     page.resize(view.width, view.height)
     for text in view.clicks:
-        page.click(text)
+        page.click_for(text, *view.shows)
     page.wait_for(*view.shows)
     page.picture(PICTURES / f"{name}.png")
     assert not [secret for secret in (PASSWORD, SECRET) if secret in page.source()]
