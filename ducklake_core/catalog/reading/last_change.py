@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import ColumnElement, String, and_, func, literal, or_
+from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select
 
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.state import Snapshot, TableState
 
 _ROW_CHANGES = ("inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
 _MOVES = ("rewrite_delete", "merge_adjacent", "compacted_table")
-_BATCH = 100
+_MOST_AT_ONCE = 100
 
 
 def last_row_change(reader: CatalogReader, table_id: int, until: int, author: str | None = None) -> Snapshot | None:
@@ -26,16 +26,20 @@ def last_row_change(reader: CatalogReader, table_id: int, until: int, author: st
 def _names(reader: CatalogReader, table_id: int) -> ColumnElement[bool]:
     """The changes of a snapshot seem to name a table: one comparison for all kinds, as it is made for every snapshot of the lake."""
     changes = reader.catalog["snapshot_changes"].c.changes_made
-    return literal(",", String).concat(changes).concat(",").contains(f":{table_id},", autoescape=True)
+    # Texts are put together for those few only that hold the number at all.
+    whole = literal(",", String).concat(changes).concat(",").contains(f":{table_id},", autoescape=True)
+    return and_(changes.contains(f":{table_id}", autoescape=True), whole)
 
 
 def snapshots_about(reader: CatalogReader, table: TableState) -> list[Snapshot]:
     """Snapshots, by id ascending, whose changes may be about a table: all that are, and a few that only look so."""
-    changes = reader.catalog["snapshot_changes"].c.changes_made
+    number, changes = reader.catalog["snapshot"].c.snapshot_id, reader.catalog["snapshot_changes"].c.changes_made
     # A table has no id in the entry that it is created by, and its name is found without regard to case.
     name = func.lower(changes).contains(func.lower(table.name.replace('"', '""')))
     created = and_(changes.contains("created_table:", autoescape=True), name)
-    query = reader.snapshot_query().where(or_(_names(reader, table.id), created)).order_by(reader.catalog["snapshot"].c.snapshot_id)
+    # The log is looked through by itself: a join takes as long again.
+    about = select(reader.catalog["snapshot_changes"].c.snapshot_id).where(or_(_names(reader, table.id), created))
+    query = reader.snapshot_query().where(number.in_(about)).order_by(number)
     return [reader.snapshot_of(row) for row in reader.connection.execute(query)]
 
 
@@ -48,15 +52,19 @@ def snapshots_that_move(reader: CatalogReader, table_id: int, first: int, last: 
 
 
 def _mentioning(reader: CatalogReader, table_id: int, until: int, author: str | None) -> Iterator[Snapshot]:
-    """Snapshots, newest first, whose changes seem to name the table. A quoted name can look so too; usually the first one is right."""
+    """Snapshots, newest first, whose changes seem to name the table. A quoted name can look so too; usually the first one is right.
+
+    One is asked for first, and more each time: looking for many that are not there reads the whole log.
+    """
     snapshot, changes = reader.catalog["snapshot"], reader.catalog["snapshot_changes"]
-    query = reader.snapshot_query().where(_names(reader, table_id)).order_by(snapshot.c.snapshot_id.desc()).limit(_BATCH)
+    query = reader.snapshot_query().where(_names(reader, table_id)).order_by(snapshot.c.snapshot_id.desc())
     if author is not None:
         query = query.where(changes.c.author == author)
+    most = 1
     while True:
-        rows = reader.connection.execute(query.where(snapshot.c.snapshot_id <= until)).all()
+        rows = reader.connection.execute(query.where(snapshot.c.snapshot_id <= until).limit(most)).all()
         found = [reader.snapshot_of(row) for row in rows]
         yield from found
-        if len(found) < _BATCH:
+        if len(found) < most:
             return
-        until = found[-1].id - 1
+        until, most = found[-1].id - 1, min(most * 10, _MOST_AT_ONCE)

@@ -62,7 +62,14 @@ def parquet_file(source: pa.NativeFile, metadata: pq.FileMetaData | None = None,
 
 
 def decoded(
-    parquet: pq.ParquetFile, groups: list[int], columns: list[str] | None, file: DataFile, storage: Storage, *, threads: bool
+    parquet: pq.ParquetFile,
+    groups: list[int],
+    columns: list[str] | None,
+    file: DataFile,
+    storage: Storage,
+    *,
+    threads: bool,
+    until: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches of some row groups; where they cannot be decoded, the file is opened and read once more from there on.
 
@@ -73,19 +80,21 @@ def decoded(
         file: Which file it is.
         storage: How to open it anew.
         threads: Whether to decode columns in parallel.
+        until: How many rows are wanted, if not all. Batches are cut so that one ends there: whoever stops then has no more decoded.
 
     Raises:
         CorruptFileError: It cannot be decoded, twice.
         StorageError: The store does not answer.
     """
     fresh = [parquet]
+    batch_rows = BATCH_ROWS if until is None else _even(until)
 
     def decode() -> Iterator[pa.RecordBatch]:
         if fresh:
-            yield from fresh.pop().iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads)
+            yield from fresh.pop().iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=threads)
             return
         with open_parquet(storage, file.path, file.encryption_key) as source:
-            yield from parquet_file(source).iter_batches(BATCH_ROWS, row_groups=groups, columns=columns, use_threads=threads)
+            yield from parquet_file(source).iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=threads)
 
     batches, count, looked_twice = decode(), 0, False
     while True:
@@ -101,6 +110,15 @@ def decoded(
             return
         yield batch
         count += 1
+
+
+def _even(rows: int) -> int:
+    """Rows of each of the fewest batches of one size that some rows fit in.
+
+    >>> _even(1), _even(BATCH_ROWS), _even(BATCH_ROWS + 1)
+    (1, 65536, 32769)
+    """
+    return -(-rows // -(-rows // BATCH_ROWS))
 
 
 def _next(batches: Iterator[pa.RecordBatch], file: DataFile, storage: Storage) -> pa.RecordBatch | None:

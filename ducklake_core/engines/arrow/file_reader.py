@@ -179,7 +179,8 @@ class FileReader:
         ahead = FoundAhead((position + batch.num_rows, self._find(batch, position, chosen)) for position, batch in first)
         if not ahead.look(_HELD_BYTES):
             return
-        for position, batch in self._decode(parquet, start, [group], self._layout.passes.rest, threads):
+        until = None if ahead.last is None else ahead.last + 1 - start
+        for position, batch in self._decode(parquet, start, [group], self._layout.passes.rest, threads, until):
             found = ahead.until(position + batch.num_rows)
             if found is None:
                 continue
@@ -193,12 +194,12 @@ class FileReader:
                 return
 
     def _decode(
-        self, parquet: pq.ParquetFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool
+        self, parquet: pq.ParquetFile, start: int, groups: list[int], places: tuple[int, ...], threads: bool, until: int | None = None
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Batches of some columns, each with the position of its first row."""
+        """Batches of some columns, each with the position of its first row; one ends after ``until`` rows."""
         columns = [self._layout.schema.names[place] for place in places] if self._layout.passes.named else None
         position = start
-        for batch in decoded(parquet, groups, columns, self._task.file, self._storage, threads=threads):
+        for batch in decoded(parquet, groups, columns, self._task.file, self._storage, threads=threads, until=until):
             yield position, batch
             position += batch.num_rows
         counted = sum(self._parquet.metadata.row_group(group).num_rows for group in groups)

@@ -52,6 +52,11 @@ class FoundAhead:
         """Whether the first pass has ended, and all that it found was taken."""
         return self._has_ended and not self._waiting
 
+    @property
+    def last(self) -> int | None:
+        """The last position of all that was found, None while the first pass may find more, or where nothing is waiting."""
+        return int(self._waiting[-1].positions[-1]) if self._has_ended and self._waiting else None
+
     def look(self, most: int) -> bool:
         """Look for rows until so many bytes of them are held, or all is looked at; False when there are none."""
         while (not self._waiting or self._found_bytes < most) and self._advance():

@@ -282,3 +282,23 @@ def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: La
         assert [snapshot.id for snapshot in table.snapshots()] == expected
         assert table.last_row_change() == lake.snapshot(expected[-1])
     assert len(lake.table("other").snapshots()) == 13
+
+
+def test_a_last_change_is_found_behind_many_commits_that_only_look_so(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", pa.table({"a": [1]}))
+    table = lake.table("t")
+    expected, table_id = lake.snapshot(), table.info().table_id
+    for number in range(13):
+        lake.create_table(f'"x:{table_id},{number}"', pa.schema({"a": pa.int64()}))
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert table.last_row_change() == expected
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert sum("LIMIT" in statement and "LIKE" in statement for statement in statements) == 3, "one, ten, a hundred"

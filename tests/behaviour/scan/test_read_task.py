@@ -141,6 +141,22 @@ def test_few_rows_wait_for_the_second_pass(tmp_path: Path, monkeypatch: pytest.M
     assert sum(batch.num_rows for batch in found) == 900
 
 
+def test_nothing_is_decoded_behind_the_last_wanted_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "BATCH_ROWS", 100)
+    file = write(tmp_path / "a.parquet", ("a", integers(*range(1000)), 1), ("b", pa.array(["text"] * 1000), 2), row_group_size=500)
+    decoded, counts = decoding.decoded, list[int]()
+
+    def noting(*given: Any, **how: Any) -> Iterator[pa.RecordBatch]:
+        for batch in decoded(*given, **how):
+            counts.extend([batch.num_rows] * (batch.schema.names == ["b"]))
+            yield batch
+
+    monkeypatch.setattr(file_reader, "decoded", noting)
+    wanted = [504, 505, 649]
+    assert [number for number, _ in rows(FileTask(file=file), shape(A, B, where="a IN (504, 505, 649)"))] == wanted
+    assert counts == [75, 75]
+
+
 @pytest.mark.parametrize(("columns", "where"), [((A, B), None), ((A, B), "a >= 90 AND a < 260"), ((B,), None)])
 def test_rows_that_the_footer_does_not_count(tmp_path: Path, columns: tuple[Field, ...], where: str | None) -> None:
     path = tmp_path / "a.parquet"
