@@ -148,7 +148,7 @@ if TYPE_CHECKING:
     from ducklake_core.storage.filesystems import Deletion as Deletion
     from ducklake_core.storage.filesystems import Storage as Storage
     from ducklake_core.storage.filesystems import StorageOptions as StorageOptions
-    from ducklake_core.storage.filesystems import StoredFile as StoredFile
+    from ducklake_core.storage.listing import StoredFile as StoredFile
     from ducklake_core.storage.unfinished import UnfinishedUpload as UnfinishedUpload
     from ducklake_core.table import Table as Table
     from ducklake_core.transaction import Transaction as Transaction
@@ -264,7 +264,7 @@ _EXPORTS = {
     "StepOutcome": "ducklake_core.maintenance.steps",
     "Storage": "ducklake_core.storage.filesystems",
     "StorageOptions": "ducklake_core.storage.filesystems",
-    "StoredFile": "ducklake_core.storage.filesystems",
+    "StoredFile": "ducklake_core.storage.listing",
     "Table": "ducklake_core.table",
     "TableChange": "ducklake_core.results",
     "TableHealth": "ducklake_core.maintenance.health",

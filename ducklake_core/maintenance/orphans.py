@@ -24,7 +24,8 @@ from ducklake_core.maintenance.cleanup import LeftFile
 from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
-from ducklake_core.storage.filesystems import Storage, StoredFile, printable
+from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.listing import StoredFile
 from ducklake_core.storage.unfinished import UnfinishedUpload, abort_upload, unfinished_uploads
 
 _BATCH = 500

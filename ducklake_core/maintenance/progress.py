@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from ducklake_core.maintenance.sizes import format_bytes
-from ducklake_core.storage.filesystems import StoredFile
+from ducklake_core.storage.listing import StoredFile
 
 _LISTED_AT_ONCE = 1000
 

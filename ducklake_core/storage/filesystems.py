@@ -5,9 +5,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -18,12 +17,13 @@ import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.files.azure_paths import azure_path
-from ducklake_core.format.files.locations import canonical_protocol, local_part, printable, protocol_of, spelled_like
+from ducklake_core.format.files.locations import canonical_protocol, local_part, printable, protocol_of
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
-from ducklake_core.storage.local_files import files_below, identity, is_no_path, was_unlinked
+from ducklake_core.storage.listing import StoredFile, list_directories, list_local, list_s3
+from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked
 from ducklake_core.storage.uploads import Upload
 
-__all__ = ["Deletion", "Storage", "StorageOptions", "StoredFile", "canonical_protocol", "printable", "protocol_of"]
+__all__ = ["Deletion", "Storage", "StorageOptions", "canonical_protocol", "printable", "protocol_of"]
 
 Found = TypeVar("Found")
 
@@ -31,7 +31,6 @@ _EXTRAS = {"s3": "s3", "gs": "gcs", "abfs": "azure"}
 _AT_ONCE = 16
 _LOCAL_FILES = 16
 _MISSING = "it is missing"
-_S3_PAGE_KEYS = 1000
 # These answer from remembered listings whether a file is there, and other writers make files all the time.
 _UNREMEMBERED = {"use_listings_cache": False}
 
@@ -91,15 +90,6 @@ def _strings(value: object) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredFile:
-    """A file found by :meth:`Storage.list`: full path in the form of the prefix, bytes, time of last change (UTC)."""
-
-    path: str
-    size: int
-    modified: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
     """The outcome of :meth:`Storage.delete`.
 
@@ -153,10 +143,9 @@ class Storage:
             NotFoundError: There is no such file.
             StorageError: It cannot be opened.
         """
-        if protocol_of(path) == "file":
-            # What tells errors takes as long as opening a file: where this fails it is done once more, and told, below.
-            with suppress(OSError, ValueError):
-                return pafs.LocalFileSystem().open_input_file(local_part(path))
+        # Why a file cannot be opened is told below: what tells errors takes as long as opening one.
+        if protocol_of(path) == "file" and (file := opened(path)) is not None:
+            return file
         with self._reading("open", path):
             if protocol_of(path) == "file":
                 return pafs.LocalFileSystem().open_input_file(local_part(path))
@@ -215,7 +204,7 @@ class Storage:
         Raises:
             StorageError: The store does not answer, or a directory cannot be read.
         """
-        found = _list_local(local_part(prefix)) if protocol_of(prefix) == "file" else self._list_remote(prefix)
+        found = list_local(local_part(prefix)) if protocol_of(prefix) == "file" else self._list_remote(prefix)
         while True:
             with self.reporting("list", prefix):
                 file = next(found, None)
@@ -227,20 +216,8 @@ class Storage:
         filesystem, inside = self.filesystem(prefix)
         # Another writer's files may be newer than what a package remembers of a listing.
         filesystem.invalidate_cache()
-        if protocol_of(prefix) == "s3":
-            yield from _list_s3(filesystem, inside, prefix)
-            return
-        pending = [inside.rstrip("/")]
-        while pending:
-            directory = pending.pop()
-            # Not the package's walk, which takes a directory that cannot be read for an empty one.
-            with suppress(FileNotFoundError):
-                for info in filesystem.ls(directory, detail=True):
-                    name = str(info["name"]).rstrip("/")
-                    if info["type"] != "directory":
-                        yield StoredFile(path=spelled_like(prefix, name), size=int(info["size"] or 0), modified=_modified(info))
-                    elif name != directory:
-                        pending.append(name)
+        listed = list_s3 if protocol_of(prefix) == "s3" else list_directories
+        yield from listed(filesystem, inside, prefix)
 
     def delete(self, paths: Iterable[str]) -> Deletion:
         """Delete files; what is missing counts as done, and one failure does not stop the others."""
@@ -357,47 +334,3 @@ def _confirmed(filesystem: fsspec.AbstractFileSystem, ask: Callable[[], Found]) 
     except FileNotFoundError:
         filesystem.invalidate_cache()
         return ask()
-
-
-def _list_local(directory: str) -> Iterator[StoredFile]:
-    for entry in files_below(directory):
-        facts = entry.stat()
-        yield StoredFile(path=entry.path, size=facts.st_size, modified=datetime.fromtimestamp(facts.st_mtime, UTC))
-
-
-def _list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:
-    """Whatever directories they are in: their package would hold a whole directory, and the store answers once for each."""
-    bucket, key, _ = filesystem.split_path(inside)
-    directory = f"{key.rstrip('/')}/" if key else ""
-    after: dict[str, str] = {}
-    while True:
-        try:
-            page = filesystem.call_s3("list_objects_v2", filesystem.req_kw, Bucket=bucket, Prefix=directory, MaxKeys=_S3_PAGE_KEYS, **after)
-        except FileNotFoundError:
-            if after:
-                raise
-            return
-        for found in page.get("Contents") or ():
-            # Some tools make an object of no bytes for a directory.
-            if not found["Key"].endswith("/"):
-                yield StoredFile(path=spelled_like(prefix, f"{bucket}/{found['Key']}"), size=found["Size"], modified=_modified(found))
-        if not page.get("IsTruncated"):
-            return
-        before, after = after, {"ContinuationToken": page.get("NextContinuationToken") or ""}
-        if after == before or not after["ContinuationToken"]:
-            raise OSError(f"the store says that there are more objects below {inside}, but not how to go on")
-
-
-def _modified(info: Mapping[str, Any]) -> datetime | None:
-    """The time of last change under whichever name the store's package gives it."""
-    for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
-        match info.get(name):
-            case datetime() as moment:
-                return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            case int() | float() as seconds:
-                return datetime.fromtimestamp(seconds, UTC)
-            case str() as text:
-                return datetime.fromisoformat(text)
-            case _:
-                pass
-    return None

@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+import pyarrow as pa
+import pyarrow.fs as pafs
+
 from ducklake_core.format.files.locations import local_part
 
 
@@ -26,6 +29,13 @@ def identity(path: str) -> tuple[int, int] | None:
     with suppress(OSError, ValueError):
         found = os.stat(local_part(path))
         return found.st_dev, found.st_ino
+    return None
+
+
+def opened(path: str) -> pa.NativeFile | None:
+    """A file for random reads; None where that did not work, for whatever reason."""
+    with suppress(OSError, ValueError):
+        return pafs.LocalFileSystem().open_input_file(local_part(path))
     return None
 
 

@@ -16,7 +16,8 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_core.format.files.paths import new_delete_file_name, new_file_name
 from ducklake_core.maintenance.orphans import delete_orphaned_files
-from ducklake_core.storage.filesystems import Storage, StoredFile
+from ducklake_core.storage.filesystems import Storage
+from ducklake_core.storage.listing import StoredFile
 from tests.behaviour.maintenance.lakes import FILES_ONLY, files_on_disk
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, Oracle
