@@ -90,14 +90,19 @@ def _is_small(task: FileTask) -> bool:
 
 
 def _parts(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """Small files as threads take them: several of a disk, as handing out a piece of work takes time, and one of a store, which is slow."""
+    """Small files as threads take them: several of a disk, as handing out a piece of work takes time, and one of a store, which is slow.
+
+    The first one comes alone: its rows may be enough.
+    """
     part: list[FileTask] = []
     rows = size = 0
+    is_first = True
     for task in tasks:
         rows, size = rows + task.file.record_count, size + task.file.file_size_bytes
-        if part and (rows > BATCH_ROWS or size > _SMALL_BYTES or protocol_of(task.file.path) != "file"):
+        if part and (is_first or rows > BATCH_ROWS or size > _SMALL_BYTES or protocol_of(task.file.path) != "file"):
             yield part
             part, rows, size = [], task.file.record_count, task.file.file_size_bytes
+            is_first = False
         part.append(task)
     if part:
         yield part

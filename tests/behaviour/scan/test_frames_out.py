@@ -15,7 +15,6 @@ import pytest
 
 from ducklake_core import ChangeFeed, DuckLake, Scan, Table
 from ducklake_core.engines.arrow import read
-from ducklake_core.engines.arrow.file_reader import readers_of
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress, Oracle
@@ -129,8 +128,7 @@ def test_a_stream_opens_files_as_it_goes(table: Table, opened: list[str], make: 
     reader.read_next_batch()
     assert len(opened) == 1
     reader.read_next_batch()
-    # From the second on, threads read ahead by one file more than there are threads.
-    assert 2 <= len(opened) <= 3 + readers_of(opened[0])
+    assert len(opened) > 1, "from the second on, threads read ahead, several small files at a time"
 
 
 def test_duckdb_plans_once_for_all_the_streams_that_it_asks_for(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
