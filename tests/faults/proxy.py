@@ -95,14 +95,16 @@ class _Line:
                     self.silent = True
                 case None:
                     pass
-            self.server.sendall(data)
+            if not _was_sent(self.server, data):
+                break
         self._close()
 
     def downward(self) -> None:
         while data := _received(self.server):
             if self.silent and (b"COMMIT" in data or not self.proxy.tells_commit):
                 break
-            self.client.sendall(data)
+            if not _was_sent(self.client, data):
+                break
         self._close()
 
     def _close(self) -> None:
@@ -117,6 +119,15 @@ def _received(end: socket.socket) -> bytes:
         return end.recv(65_536)
     except OSError:
         return b""
+
+
+def _was_sent(end: socket.socket, data: bytes) -> bool:
+    """False where the other direction has closed the line meanwhile."""
+    try:
+        end.sendall(data)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager
