@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -34,7 +35,9 @@ class DuckLakeTranslator:
         partitions: Whether tables whose layout follows a column of time become partitioned assets.
 
     Raises:
-        UsageError: A time zone that there is not; a subclass has a method whose name is nearly one of these.
+        UsageError: A time zone that there is not.
+
+    A subclass with a method whose name is nearly one of these is warned of.
     """
 
     def __init_subclass__(cls, **how: Any) -> None:
@@ -43,7 +46,10 @@ class DuckLakeTranslator:
         for name in vars(cls):
             near = get_close_matches(name, known, n=1, cutoff=0.8)
             if name not in known and name.startswith("get") and near:
-                raise UsageError(f"{cls.__name__}.{name} would never be called: did you mean {near[0]}?", method=name)
+                warnings.warn(
+                    f"{cls.__name__}.{name} is not called by DuckLakeTranslator: did you mean {near[0]}? A helper's name may begin with _.",
+                    stacklevel=2,
+                )
 
     def __init__(self, *, timezone: str = "UTC", partitions: bool = False) -> None:
         if not isinstance(partitions, bool):

@@ -204,9 +204,13 @@ def test_a_translator_that_returns_something_else(lake: DuckLakeResource, method
         load_table_specs(lake, include="main.plain", translator=translator)
 
 
-def test_a_translator_that_cannot_be(lake_resource: DuckLakeResource) -> None:
-    with pytest.raises(UsageError, match="get_assetkey would never be called: did you mean get_asset_key"):
+def test_a_method_that_is_nearly_one_of_a_translator_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match="get_assetkey is not called by DuckLakeTranslator: did you mean get_asset_key"):
         type("Mine", (DuckLakeTranslator,), {"get_assetkey": lambda *_: dg.AssetKey("x")})
+    type("Mine", (DuckLakeTranslator,), {"_get_asset_keys": lambda *_: [], "get_asset_key": lambda *_: dg.AssetKey("x")})
+
+
+def test_a_translator_that_cannot_be(lake_resource: DuckLakeResource) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"timezone": "Mars"}, "such as 'Europe/Berlin', not 'Mars'"),
         ({"timezone": 2}, "timezone must be a name"),

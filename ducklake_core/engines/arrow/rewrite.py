@@ -177,9 +177,10 @@ def _check_row_ids(reader: FileReader) -> None:
     """Look whether the rows of a file have the row ids that the catalog gives them, one after the other.
 
     Raises:
-        _OtherRowIdsError: The file stores them, or has not as many rows as the catalog says.
+        _OtherRowIdsError: The file stores them, has not as many rows as the catalog says, or some of them are deleted.
     """
-    if reader.stores_row_ids or reader.record_count != reader.file.record_count:
+    file = reader.file
+    if reader.stores_row_ids or reader.record_count != file.record_count or file.delete_files or file.inlined_deletes:
         raise _OtherRowIdsError
 
 
