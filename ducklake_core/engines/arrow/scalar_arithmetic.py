@@ -101,8 +101,10 @@ def _is_number(data_type: DataType) -> bool:
 
 
 def _with_null(operator: str, left: TypedArray, right: TypedArray, rows: int) -> TypedArray:
-    """All values are NULL; the type is that of the other side."""
+    """All values are NULL; the type is that of the other side, but beside a decimal there is none."""
     other = right if left.is_null else left
+    if isinstance(other.type, DecimalType) and operator in ("+", "-", "*"):
+        return nulls(rows)
     if other.is_null:
         kind: DataType = FLOAT64 if operator == "/" else INT64
     elif not _is_number(other.type) or (operator in ("//", "%") and other.type not in INTEGERS):
@@ -136,7 +138,8 @@ def _with_integers(operator: str, left: TypedArray, right: TypedArray) -> TypedA
         return _in_range(_checked(_CHECKED[operator], one, two), kind)
     two = pc.if_else(pc.equal(two, 0), pa.scalar(None, pa.int64()), two)
     quotient = _checked(pc.divide_checked, one, two)
-    return _in_range(quotient if operator == "//" else pc.subtract(one, pc.multiply(quotient, two)), kind)
+    whole = _in_range(quotient, kind)
+    return whole if operator == "//" else _in_range(pc.subtract(one, pc.multiply(quotient, two)), kind)
 
 
 def _integer_type(left: TypedArray, right: TypedArray) -> DataType:

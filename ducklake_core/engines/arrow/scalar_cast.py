@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ducklake_core.engines.arrow.decimal_floats import decimals_as_floats
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import integer_range
 from ducklake_core.format.expressions.literals import text_literal
@@ -28,6 +29,9 @@ from ducklake_core.format.types.data_types import (
     TIME,
     TIME_NS,
     TIMESTAMP,
+    TIMESTAMP_MS,
+    TIMESTAMP_NS,
+    TIMESTAMP_S,
     TIMESTAMPTZ,
     TIMETZ,
     UINT128,
@@ -53,6 +57,10 @@ _OWN_TEXTS = (INTERVAL, TIMETZ, TIME_NS)
 """Types whose texts are understood here in one form only."""
 _DAY = 86_400_000_000
 _INFINITE_DATE, _INFINITE_TIMESTAMP = 2**31 - 1, 2**63 - 1
+_UNITS: dict[DataType, int] = {TIMESTAMP_S: 1, TIMESTAMP_MS: 1_000, TIMESTAMP: 1_000_000, TIMESTAMP_NS: 1_000_000_000}
+"""Units per second."""
+_NO_CASTS = ((TIMESTAMP_MS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_MS))
+"""Those that DuckDB has not."""
 
 
 def cast_scalar(array: Any, held: DataType, wanted: DataType, *, lenient: bool = False) -> Any:
@@ -118,6 +126,8 @@ def _check(held: DataType, wanted: DataType, *, lenient: bool) -> None:
 def _is_known(held: DataType, wanted: DataType) -> bool:
     if {held, wanted} in ({DATE, TIMESTAMP}, {JSON, VARCHAR}):
         return True
+    if held in _UNITS and wanted in _UNITS:
+        return (held, wanted) not in _NO_CASTS
     if wanted == VARCHAR:
         # DuckDB's shortest text of a float32 is not always the shortest.
         return not children_of(held) and held not in (FLOAT32, VARIANT, GEOMETRY)
@@ -150,15 +160,21 @@ def _cast(array: Any, held: DataType, wanted: DataType, lenient: bool) -> Any:
     if held == VARCHAR:
         read = _lenient if lenient else _read
         return _over_distinct(array, lambda part: [None if v is None else read(v, wanted) for v in part.to_pylist()], wanted)
-    if {held, wanted} == {DATE, TIMESTAMP}:
-        return _date_to_timestamp(array) if held == DATE else _timestamp_to_date(array)
-    if held == BOOLEAN:
-        array, held = array.cast(pa.int8()), INTEGERS[0]
+    if wanted in _UNITS:
+        return _date_to_timestamp(array) if held == DATE else _in_other_units(array, held, wanted)
+    if wanted == DATE:
+        return _timestamp_to_date(array)
+    return _from_number(array.cast(pa.int8()), INTEGERS[0], wanted) if held == BOOLEAN else _from_number(array, held, wanted)
+
+
+def _from_number(array: Any, held: DataType, wanted: DataType) -> Any:
     if wanted == BOOLEAN:
         zero = pa.scalar(Decimal(0), array.type) if pa.types.is_decimal(array.type) else pa.scalar(0).cast(array.type)
         return pc.not_equal(array, zero)
     if held in FLOATS:
         return _from_float(array, held, wanted)
+    if isinstance(held, DecimalType) and wanted in FLOATS:
+        return decimals_as_floats(array, held.scale, wanted)
     if isinstance(held, DecimalType) and (wanted in INTEGERS or isinstance(wanted, DecimalType)):
         digits = wanted.scale if isinstance(wanted, DecimalType) else 0
         if digits < array.type.scale:
@@ -273,6 +289,22 @@ def _date_to_timestamp(array: Any) -> Any:
         raise SchemaError("a date is out of the range of timestamp")
     moments = np.where(infinite, np.sign(days) * _INFINITE_TIMESTAMP, np.where(infinite, 0, days) * _DAY)
     return pa.array(moments, mask=np.asarray(array.is_null())).view(pa.timestamp("us"))
+
+
+def _in_other_units(array: Any, held: DataType, wanted: DataType) -> Any:
+    """Nanoseconds are cut off, microseconds rounded half away from zero; infinite timestamps stay so."""
+    moments: Any = np.asarray(array.view(pa.int64()).fill_null(0))
+    infinite = np.abs(moments) >= _INFINITE_TIMESTAMP
+    if _UNITS[wanted] > _UNITS[held]:
+        factor = _UNITS[wanted] // _UNITS[held]
+        if np.any(~infinite & (np.abs(moments) > _INFINITE_TIMESTAMP // factor)):
+            raise SchemaError(f"a {held} is out of the range of {wanted}")
+        changed = np.where(infinite, 0, moments) * factor
+    else:
+        factor = _UNITS[held] // _UNITS[wanted]
+        half = 0 if held == TIMESTAMP_NS else factor // 2
+        changed = np.sign(moments) * ((np.abs(moments).astype(np.uint64) + np.uint64(half)) // np.uint64(factor)).astype(np.int64)
+    return pa.array(np.where(infinite, moments, changed), mask=np.asarray(array.is_null())).view(to_arrow_type(wanted))
 
 
 def _timestamp_to_date(array: Any) -> Any:

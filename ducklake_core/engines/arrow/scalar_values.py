@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -69,14 +69,22 @@ def without(array: Any, rows: Any) -> Any:
 
 
 def unified_type(values: Sequence[TypedArray]) -> DataType | None:
-    """The type that several values have in common: that of quoted strings and NULLs comes from the others."""
-    typed = [value for value in values if value.text is None and not value.is_null]
-    if not typed:
-        return VARCHAR if any(value.text is not None for value in values) else None
-    return reduce(_wider, typed).type
+    """The type that several values have in common: that of a quoted string comes from the value before or after it.
+
+    Two quoted strings are VARCHAR for what follows, and so is one beside NULL; a whole number as written beside NULL has its own type.
+    """
+    found = reduce(_wider, values)
+    return None if found.is_null else found.type
 
 
 def _wider(one: TypedArray, two: TypedArray) -> TypedArray:
+    if one.is_null or two.is_null:
+        other = two if one.is_null else one
+        return replace(other, text=None, constant=None)
+    if one.text is not None:
+        return two if two.text is None else TypedArray(None, VARCHAR)
+    if two.text is not None:
+        return one
     for own, other in ((one, two), (two, one)):
         if own.constant is not None and other.constant is None and other.type in INTEGERS:
             low, high = integer_range(other.type)
@@ -85,4 +93,4 @@ def _wider(one: TypedArray, two: TypedArray) -> TypedArray:
     found = one.type if one.type == two.type else common_number(one.type, two.type)
     if found is None:
         raise UnsupportedFeatureError(f"{one.type} and {two.type} in one CASE or COALESCE")
-    return TypedArray(None, found, constant=one.constant if one.constant is not None and two.constant is not None else None)
+    return TypedArray(None, found)

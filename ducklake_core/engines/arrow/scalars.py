@@ -31,10 +31,7 @@ from ducklake_core.format.types.data_types import (
     INTEGERS,
     INTERVAL,
     TIME,
-    TIMESTAMP,
-    TIMESTAMP_MS,
     TIMESTAMP_NS,
-    TIMESTAMP_S,
     TIMETZ,
     UINT128,
     VARCHAR,
@@ -44,6 +41,9 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.values.arrow_cast import cast_array
 from ducklake_core.format.values.leaf_cast import from_values
+
+_ARITHMETIC = ("+", "-", "*", "/", "//", "%")
+_MOST_IN_FLOAT32 = 2**24
 
 
 def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
@@ -74,8 +74,7 @@ def _is_taken_by_appends(given: DataType, wanted: DataType) -> bool:
     """Whether an append takes values of one type for a column of another, though no cast in process is DuckDB's."""
     if wanted in (INT128, UINT128, INTERVAL, TIME, TIMETZ):
         return given == VARCHAR or (wanted in (INT128, UINT128) and (given in INTEGERS or isinstance(given, DecimalType)))
-    naive = (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS)
-    return wanted in naive and (given in naive or (wanted, given) == (TIMESTAMP_NS, INT64))
+    return (wanted, given) == (TIMESTAMP_NS, INT64)
 
 
 def holds_for(scalar: Scalar, batch: pa.RecordBatch) -> Any:
@@ -154,10 +153,26 @@ def _logical(kind: str, operands: Sequence[Scalar], batch: pa.RecordBatch) -> An
         value = _eval(operands[0], batch)
         # is_null() of Arrow alone tells NaN from NULL.
         return value.array.is_null()
+    if kind == "in":
+        return _is_one_of([_eval(operand, batch) for operand in operands], batch.num_rows)
     booleans = [_boolean(operand, batch) for operand in operands]
     if kind == "not":
         return pc.invert(booleans[0])
     return reduce(pc.and_kleene if kind == "and" else pc.or_kleene, booleans)
+
+
+def _is_one_of(values: Sequence[TypedArray], rows: int) -> Any:
+    """Whether the first is equal to one of the others, compared one by one: DuckDB brings all to one type before, which may lose digits."""
+    types = {value.type for value in values if value.text is None and not value.is_null and not _is_short(value)}
+    if len(values) > 2 and len(types) > 1 and not all(kind in INTEGERS or isinstance(kind, DecimalType) for kind in types):
+        raise UnsupportedFeatureError(f"IN with values of {' and '.join(sorted(map(str, types)))}")
+    subject, *others = values
+    return reduce(pc.or_kleene, [_comparison(subject, "=", other, rows) for other in others])
+
+
+def _is_short(value: TypedArray) -> bool:
+    """Whether it is a whole number as written that every type of numbers holds exactly."""
+    return value.constant is not None and abs(value.constant) <= _MOST_IN_FLOAT32
 
 
 def _comparison(left: TypedArray, operator: Any, right: TypedArray, rows: int) -> Any:
@@ -184,8 +199,8 @@ def _case(case: Case, batch: pa.RecordBatch) -> TypedArray:
         parts.append((left.filter(chosen), _eval(value, rest.filter(chosen))))
         others = pc.invert(chosen)
         left, rest = left.filter(others), rest.filter(others)
-    parts.append((left, _eval(case.otherwise, rest)))
-    return _put_together(parts, rows)
+    # The type of ELSE is looked at first.
+    return _put_together([(left, _eval(case.otherwise, rest)), *parts], rows)
 
 
 def _coalesce(arguments: Sequence[Scalar], batch: pa.RecordBatch) -> TypedArray:
@@ -203,7 +218,7 @@ def _coalesce(arguments: Sequence[Scalar], batch: pa.RecordBatch) -> TypedArray:
 
 
 def _put_together(parts: Sequence[tuple[Any, TypedArray]], rows: int) -> TypedArray:
-    """The values of all parts, each with its rows, in the type that they have in common."""
+    """The values of all parts, each with its rows, in the type that they have in common, which depends on their order."""
     wanted = unified_type([value for _, value in parts])
     if wanted is None:
         return nulls(rows)
@@ -223,9 +238,11 @@ def _call(call: Call, batch: pa.RecordBatch) -> TypedArray:
         return _coalesce(call.arguments, batch)
     if function in random_functions:
         return random_values(function, rows)
-    values = [_eval(argument, batch) for argument in call.arguments]
+    # What stands beside NULL gives it a type and is not calculated.
+    is_null = function in _ARITHMETIC and Literal(value=None, type=BOOLEAN) in call.arguments
+    values = [_eval(argument, batch.slice(0, 0) if is_null else batch) for argument in call.arguments]
     match function:
-        case "+" | "-" | "*" | "/" | "//" | "%":
+        case _ if function in _ARITHMETIC:
             return arithmetic(function, values[0], values[1], rows)
         case "negate" | "abs" | "floor" | "ceil":
             return number_function(function, values[0])

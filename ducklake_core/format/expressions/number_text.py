@@ -18,6 +18,7 @@ _BINARY = re.compile(r"0[bB][01]+(?:_[01]+)*")
 _NO_NUMBER = re.compile(r"(?P<sign>[+-]{0,1}|\+-)(?P<name>inf(?:inity)?|nan(?:\([A-Za-z0-9_]*\))?)", re.IGNORECASE)
 _UUID = re.compile(r"[0-9A-Fa-f-]+|\{[0-9A-Fa-f-]+\}")
 _MOST_DIGITS = 400
+_EXPONENTS = range(-(2**15), 2**15)
 
 
 def read_integer(text: str, data_type: DataType) -> int:
@@ -124,7 +125,11 @@ def _matched(text: str) -> re.Match[str]:
 
 def _exact(found: re.Match[str], text: str) -> Decimal:
     exponent = (found["exponent"] or "0").replace("_", "")
-    if len(exponent) > 5 or abs(int(exponent)) > _MOST_DIGITS or len(found["digits"]) > _MOST_DIGITS:
+    if len(exponent.lstrip("+-0")) > _MOST_DIGITS or int(exponent) not in _EXPONENTS or len(found["digits"]) > _MOST_DIGITS:
         raise ValueError(text)
+    if not found["digits"].strip("0._"):
+        return Decimal(0)
+    # Far beyond every type and every scale, so that nothing is lost by going no further.
+    exponent = str(max(-2 * _MOST_DIGITS, min(int(exponent), 2 * _MOST_DIGITS)))
     with localcontext(prec=3 * _MOST_DIGITS):
         return Decimal(f"{found['sign']}{found['digits'].replace('_', '')}e{exponent}")

@@ -13,7 +13,7 @@ from ducklake_core.format.expressions.predicates import Literal, needs_sql
 from ducklake_core.format.expressions.scalars import Call, Case, CastTo, Compare, Expression, Logical, Scalar, Test, Text
 from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of, data_type_of, unwrapped
 from ducklake_core.format.expressions.sql_trees import column_path, parse_text
-from ducklake_core.format.types.data_types import BOOLEAN
+from ducklake_core.format.types.data_types import BOOLEAN, INTEGERS
 from ducklake_core.format.types.schema import Schema
 
 Resolver: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
@@ -107,7 +107,8 @@ class _Parser:
         if isinstance(constant, QuotedText):
             return Text(text=constant.text)
         if constant is not None:
-            return constant
+            # A number as it is written takes the type of what stands beside it, one that is cast does not.
+            return CastTo(operand=constant, type=constant.type) if isinstance(node, exp.Cast) and constant.type in INTEGERS else constant
         if type(node) in BINARY:
             return Call(function=BINARY[type(node)], arguments=(self.scalar(node.this), self.scalar(node.expression)))
         if type(node) in UNARY and not any(value for name, value in node.args.items() if name != "this"):
@@ -216,9 +217,7 @@ class _Parser:
             case exp.In() if node.expressions and (
                 column_path(node.this) is None or any(constant_of(one) is None for one in node.expressions)
             ):
-                subject = self.scalar(node.this)
-                found = tuple(Compare(left=subject, operator="=", right=self.scalar(item)) for item in node.expressions)
-                return Logical(kind="or", operands=found)
+                return Logical(kind="in", operands=tuple(self.scalar(part) for part in (node.this, *node.expressions)))
         return self.comparison(node)
 
     def comparison(self, node: exp.Expression) -> Scalar:

@@ -57,7 +57,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logical:
-    """AND, OR, NOT or IS NULL of scalars."""
+    """``and``, ``or``, ``not``, ``is null`` of scalars, or ``in``: whether the first is equal to one of the others."""
 
     kind: str
     operands: tuple[Scalar, ...]

@@ -17,6 +17,8 @@ from ducklake_core.format.values.value_text import from_text
 from ducklake_core.format.values.wkb import check_geometries
 
 _HUGE_BOUNDS = {"int128": (-(2**127), 2**127 - 1), "uint128": (0, 2**128 - 1)}
+_DECIMALS: dict[int, Callable[[int, int], ArrowType]] = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
+"""Makers of Arrow's types of decimals, by their bits."""
 _INFINITE_DATE = 2**31 - 1
 _INFINITE_TIMESTAMP = 2**63 - 1
 
@@ -52,8 +54,8 @@ def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arro
         case PrimitiveType(name="float32" | "float64") if pa.types.is_decimal(array.type):
             # Arrow's own cast of decimals to floats is not always the nearest float.
             return array.cast(pa.string()).cast(target)
-        case DecimalType() if pa.types.is_integer(array.type):
-            return array.cast(pa.decimal256(20 + data_type.scale, data_type.scale)).cast(target)
+        case DecimalType():
+            return _to_decimal(array, data_type).cast(target)
         case PrimitiveType() if pa.types.is_temporal(target):
             return cast_temporal(array, target)
         case _:
@@ -87,6 +89,17 @@ def _to_null(array: ArrowArray) -> ArrowArray:
     if array.null_count < len(array):
         raise SchemaError("a column of type null holds NULL alone")
     return pa.nulls(len(array))
+
+
+def _to_decimal(array: ArrowArray, data_type: DecimalType) -> ArrowArray:
+    """Numbers as decimals that have no more digits before the point than the type has; other values as they are."""
+    if pa.types.is_integer(array.type):
+        return array.cast(pa.decimal256(20 + data_type.scale, data_type.scale))
+    if not pa.types.is_decimal(array.type):
+        return array
+    # Arrow does not see that a number leaves its 128 bits while digits are added behind the point.
+    digits = max(1, data_type.precision - data_type.scale + array.type.scale)
+    return array.cast(_DECIMALS[array.type.bit_width](digits, array.type.scale)) if digits < array.type.precision else array
 
 
 def _to_variant(array: ArrowArray) -> ArrowArray:

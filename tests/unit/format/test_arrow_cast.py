@@ -222,6 +222,9 @@ def test_absent_columns_get_their_default_or_null() -> None:
         ({"a": [-1]}, column("a", UINT128), "uint128"),
         ({"a": ["x"]}, column("a", UUID), "'a'"),
         ({"a": [Decimal("1.234")]}, column("a", DecimalType(precision=5, scale=2)), "'a'"),
+        # Ten times as much is beyond 128 bits, which Arrow does not notice.
+        ({"a": [Decimal(-(2**126))]}, column("a", DecimalType(precision=4, scale=1)), "'a'"),
+        ({"a": [Decimal(7 * 10**60)]}, column("a", DecimalType(precision=38, scale=38)), "'a'"),
         ({"a": pa.array([1], pa.timestamp("ns"))}, column("a", TIMESTAMP), "'a'"),
         ({"a": pa.array([(0, 0, 1)], pa.month_day_nano_interval())}, column("a", INTERVAL), "nanoseconds"),
     ],
@@ -245,6 +248,8 @@ INFINITE = 2**63 - 1
     [
         (pa.array([1, 2**40], pa.int64()), DecimalType(precision=18, scale=2), [Decimal("1.00"), Decimal("1099511627776.00")]),
         (pa.array([1], pa.int8()), DecimalType(precision=4, scale=2), [Decimal("1.00")]),
+        (pa.array([Decimal("9.5"), None], pa.decimal128(38, 1)), DecimalType(precision=5, scale=3), [Decimal("9.500"), None]),
+        (pa.array([Decimal("0.5")], pa.decimal64(10, 2)), DecimalType(precision=20, scale=20), [Decimal("0.5")]),
         (pa.array([2**53 + 1], pa.int64()), FLOAT64, [2.0**53]),
         (pa.array([True, None]), INT16, [1, None]),
         (
