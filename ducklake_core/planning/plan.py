@@ -187,7 +187,7 @@ def _uncommitted(file: WrittenFile, number: int, directory: str, snapshot_id: in
     return DataFile(
         id=-1 - number,
         table_id=-1,
-        path=directory + file.path,
+        directory=directory,
         relative_path=file.path,
         path_is_relative=True,
         record_count=file.record_count,

@@ -335,7 +335,7 @@ def _data_file(staged: StagedFile, directory: str, snapshot_id: int, mapping_id:
     return DataFile(
         id=staged.id,
         table_id=-1,
-        path=directory + file.path if added is None else added.full_path,
+        directory=directory if added is None or added.path_is_relative else "",
         relative_path=file.path,
         path_is_relative=added is None or added.path_is_relative,
         record_count=file.record_count,

@@ -17,6 +17,7 @@ from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.state import TableState
 
 _ROWS_PER_FETCH = 2000
+_MOST_SHARED = 10_000
 # What DuckDB writes unless an option says otherwise.
 _ROW_GROUP_ROWS = 122_880
 
@@ -54,11 +55,21 @@ class _Grouped:
         return found
 
 
+class SharedNumbers(dict[int | None, int | None]):
+    """One object for each number that many files have in common, as their count of rows: a plan holds a million files."""
+
+    def __missing__(self, number: int | None) -> int | None:
+        if len(self) < _MOST_SHARED:
+            self[number] = number
+        return number
+
+
 class Streams:
     """Rows that belong to files, one stream for each kind; a kind that cannot have rows has none."""
 
     def __init__(self, streams: dict[str, CursorResult[Any]]) -> None:
         self._streams = {name: _Grouped(rows) for name, rows in streams.items()}
+        self.counts = SharedNumbers()
 
     def take(self, name: str, file_id: int) -> Sequence[Row[Any]]:
         """The rows of one kind that belong to a file; files must be asked for by ascending ids."""
@@ -70,6 +81,7 @@ class HeldRows:
     """The same of rows that are held in memory, in any order of files."""
 
     def __init__(self, rows: Mapping[str, Iterable[Row[Any]]]) -> None:
+        self.counts = SharedNumbers()
         self._rows: dict[tuple[str, int], list[Row[Any]]] = {}
         for name, of_kind in rows.items():
             for row in of_kind:
@@ -111,13 +123,13 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams | HeldRows, 
     cells: Any = {} if plain else row._mapping  # noqa: SLF001 - its documented name
     return DataFile(
         id=file_id,
-        table_id=row.table_id,
-        path=paths.join(table.path, path, is_relative),
+        table_id=table.id,
+        directory=paths.as_directory(table.path) if is_relative else "",
         relative_path=path,
         path_is_relative=is_relative,
-        record_count=counted,
+        record_count=streams.counts[counted] or 0,
         file_size_bytes=size or 0,
-        footer_size=row.footer_size,
+        footer_size=streams.counts[row.footer_size],
         row_id_start=ids_from,
         begin_snapshot=begin,
         end_snapshot=end,

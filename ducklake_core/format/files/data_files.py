@@ -117,7 +117,8 @@ class DataFile:
 
     Attributes:
         id: ``data_file_id``; below 0 for one that is not committed.
-        path: Full path.
+        directory: Full directory that ``relative_path`` is below, with a trailing slash, one text for all files of a table; empty where
+            the stored path is full.
         relative_path: Path as stored, for rows that name it again (schedule, delete files).
         row_id_start: Row id of the first row; None when row ids are embedded.
         partition_id: Partition spec that the file was written with, None for none.
@@ -133,7 +134,7 @@ class DataFile:
 
     id: int
     table_id: int
-    path: str
+    directory: str
     relative_path: str
     record_count: int
     file_size_bytes: int
@@ -151,6 +152,11 @@ class DataFile:
     path_is_relative: bool = True
     row_counts: tuple[tuple[int, int], ...] = ()
     row_group_count: int | None = None
+
+    @property
+    def path(self) -> str:
+        """Full path. It is put together when it is asked for: plans hold a million files."""
+        return self.directory + self.relative_path
 
 
 def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ...]:

@@ -33,7 +33,16 @@ def join(base: str, path: str | None, is_relative: bool = True) -> str:
         return base
     if not is_relative:
         return path
-    return base + path if not base or base.endswith("/") else f"{base}/{path}"
+    return as_directory(base) + path
+
+
+def as_directory(path: str) -> str:
+    """A directory's path with a trailing slash, which some lakes lack; an empty one stays so.
+
+    >>> as_directory("s3://lake/data/t"), as_directory("/lake/t/"), as_directory("")
+    ('s3://lake/data/t/', '/lake/t/', '')
+    """
+    return path if not path or path.endswith("/") else f"{path}/"
 
 
 def directory_name(name: str, object_uuid: str) -> str:

@@ -18,7 +18,7 @@ from ducklake_core.planning.plan import FileTask
 
 NAME = "ducklake-0198c1f2-0000-7000-8000-000000000000.parquet"
 FILE = DataFile(
-    id=7, table_id=1, path=f"/lake/main/t/{NAME}", relative_path=NAME, record_count=10, file_size_bytes=100,
+    id=7, table_id=1, directory="/lake/main/t/", relative_path=NAME, record_count=10, file_size_bytes=100,
     footer_size=None, row_id_start=0, begin_snapshot=5,
 )  # fmt: skip
 DELETES = DeleteFile(
@@ -50,12 +50,12 @@ RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
         (replace(FILE, inlined_deletes=(1,)), PLAIN, None, None),
         (replace(FILE, encryption_key=EncryptionKey("k")), PLAIN, None, "encrypted"),
         (FILE, PLAIN, 5, "later snapshots"),
-        (replace(FILE, path=f"s3://bucket/{NAME}"), PLAIN, None, "local path"),
-        (replace(FILE, path=f"file:///lake/{NAME}"), PLAIN, None, None),
-        (replace(FILE, path=f"/lake/[x]/{NAME}"), PLAIN, None, "path"),
-        (replace(FILE, path="/lake/_a.parquet"), PLAIN, None, "path"),
+        (replace(FILE, directory="s3://bucket/"), PLAIN, None, "local path"),
+        (replace(FILE, directory="file:///lake/"), PLAIN, None, None),
+        (replace(FILE, directory="/lake/[x]/"), PLAIN, None, "path"),
+        (replace(FILE, relative_path="_a.parquet"), PLAIN, None, "path"),
         # Files of others may lack ids, which only opening them can tell.
-        (replace(FILE, path="/lake/a.parquet"), PLAIN, None, "field ids"),
+        (replace(FILE, relative_path="a.parquet"), PLAIN, None, "field ids"),
         (replace(FILE, path_is_relative=False), PLAIN, None, "field ids"),
         (replace(FILE, mapping_id=0), PLAIN, None, "by name"),
         (FILE, features(column(1, TIME)), None, "time"),

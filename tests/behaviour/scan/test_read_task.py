@@ -34,7 +34,7 @@ def write(path: Path, *columns: tuple[str, pa.Array, int | None], row_group_size
     table = pa.table([array for _, array, _ in columns], pa.schema(fields))
     pq.write_table(table, path, row_group_size=row_group_size)
     return DataFile(
-        id=7, table_id=1, path=str(path), relative_path=path.name, record_count=len(table), file_size_bytes=1,
+        id=7, table_id=1, directory=f"{path.parent}/", relative_path=path.name, record_count=len(table), file_size_bytes=1,
         footer_size=None, row_id_start=100, begin_snapshot=5,
     )  # fmt: skip
 
