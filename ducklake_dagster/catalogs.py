@@ -26,7 +26,7 @@ class SqliteCatalog(SecretiveConfig):
 
     def is_missing(self) -> bool:
         """Whether there is certainly no catalog yet."""
-        return not Path(self.path).exists()
+        return _is_missing(self.path)
 
     def prepare(self) -> None:
         """Make room for a new catalog."""
@@ -46,11 +46,19 @@ class DuckDBCatalog(SecretiveConfig):
 
     def is_missing(self) -> bool:
         """Whether there is certainly no catalog yet."""
-        return not Path(self.path).exists()
+        return _is_missing(self.path)
 
     def prepare(self) -> None:
         """Make room for a new catalog."""
         Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        return not Path(path).exists()
+    except OSError:
+        # Nobody may look there, or nothing can be called like that: opening it tells.
+        return False
 
 
 class PostgresCatalog(SecretiveConfig):
