@@ -168,6 +168,8 @@ def catalog_of(address: str) -> PlainCatalog:
     scheme, _, rest = address.partition("://")
     kind = scheme.lower().partition("+")[0]
     try:
+        # What is no UTF-8 would become other letters, and so the name of another catalog.
+        unquote(address, errors="strict")
         parts = urlsplit(address)
         parameters = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
         found = _of_file(kind, rest, parameters) or _of_server(kind, parts, parameters)

@@ -279,6 +279,7 @@ def test_catalogs_as_addresses(address: str, expected: object) -> None:
         "hush-hush",
         "postgresql://u:hush-hush@h:port/d",
         "sqlite:///",
+        "sqlite:////hush-hush%FF.sqlite",
         "ducklake:postgres:password=hush-hush",
     ],
 )
