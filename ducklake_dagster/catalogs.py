@@ -26,7 +26,7 @@ class SqliteCatalog(SecretiveConfig):
 
     def is_missing(self) -> bool:
         """Whether there is certainly no catalog yet."""
-        return not Path(self.path).exists()
+        return _is_missing(self.path)
 
     def prepare(self) -> None:
         """Make room for a new catalog."""
@@ -46,11 +46,19 @@ class DuckDBCatalog(SecretiveConfig):
 
     def is_missing(self) -> bool:
         """Whether there is certainly no catalog yet."""
-        return not Path(self.path).exists()
+        return _is_missing(self.path)
 
     def prepare(self) -> None:
         """Make room for a new catalog."""
         Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+
+
+def _is_missing(path: str) -> bool:
+    try:
+        return not Path(path).exists()
+    except OSError:
+        # Nobody may look there, or nothing can be called like that: opening it tells.
+        return False
 
 
 class PostgresCatalog(SecretiveConfig):
@@ -160,6 +168,8 @@ def catalog_of(address: str) -> PlainCatalog:
     scheme, _, rest = address.partition("://")
     kind = scheme.lower().partition("+")[0]
     try:
+        # What is no UTF-8 would become other letters, and so the name of another catalog.
+        unquote(address, errors="strict")
         parts = urlsplit(address)
         parameters = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
         found = _of_file(kind, rest, parameters) or _of_server(kind, parts, parameters)

@@ -169,6 +169,11 @@ def test_an_unreachable_catalog_is_not_taken_for_a_missing_lake() -> None:
     assert SECRET not in str(failure.value)
 
 
+@pytest.mark.parametrize("kind", [SqliteCatalog, DuckDBCatalog])
+def test_a_catalog_that_cannot_be_looked_for_is_not_taken_for_a_missing_one(kind: type[SqliteCatalog | DuckDBCatalog]) -> None:
+    assert not kind(path="x" * 300).is_missing()
+
+
 def test_resources_travel_to_other_processes(lake_resource: DuckLakeResource) -> None:
     lake_resource.connect()
     assert pickle.loads(pickle.dumps(lake_resource)).connect().snapshot().id == 0
@@ -274,6 +279,7 @@ def test_catalogs_as_addresses(address: str, expected: object) -> None:
         "hush-hush",
         "postgresql://u:hush-hush@h:port/d",
         "sqlite:///",
+        "sqlite:////hush-hush%FF.sqlite",
         "ducklake:postgres:password=hush-hush",
     ],
 )

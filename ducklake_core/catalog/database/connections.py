@@ -292,8 +292,15 @@ class Database:
         return self._access.clock()
 
     def exists(self) -> bool:
-        """Whether a file database is there; server databases are asked by connecting."""
-        return not self.abilities.is_file or Path(str(self.address.url.database)).exists()
+        """Whether a file database is there; server databases are asked by connecting.
+
+        Raises:
+            CatalogError: The operating system does not say.
+        """
+        try:
+            return not self.abilities.is_file or Path(str(self.address.url.database)).exists()
+        except OSError as error:
+            raise CatalogError(f"cannot look for the catalog file {self.address}: {error.strerror}") from error
 
     def close(self) -> None:
         """Close pooled connections. The database can be used again afterwards."""

@@ -146,7 +146,12 @@ class Lease:
                 time.sleep(_PAUSE_SECONDS)
 
     def _open(self, shown: str) -> _OpenFile:
-        if not Path(self._path).exists():
+        try:
+            is_there = Path(self._path).exists()
+        except OSError as error:
+            message = f"cannot look for the catalog file {shown}: {error.strerror}"
+            raise CatalogUnavailableError(message, failure="unavailable", path=shown) from error
+        if not is_there:
             raise CatalogUnavailableError(f"there is no catalog file {shown}", failure="unavailable", path=shown)
         duckdb = duckdb_module()
         try:

@@ -117,10 +117,14 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
     if text.startswith("ducklake:") and "://" not in text:
         return _duckdb(text.removeprefix("ducklake:"), metadata_schema)
     try:
+        # What is no UTF-8 would become other letters, and so the name of another file.
+        unquote(text, errors="strict")
         url = _decoded(make_url(text.removeprefix("ducklake:")))
     except (ArgumentError, ValueError):
         # The driver's own message repeats the whole text, password included.
         raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}") from None
+    if "\0" in (url.database or ""):
+        raise UsageError("the catalog address names a database with a NUL character in its name")
     match url.get_backend_name():
         case "sqlite":
             return _sqlite(url.database or "", metadata_schema)

@@ -118,7 +118,10 @@ class _Running:
             self.reader = self._reader(way)
         except BaseException as problem:
             self._connection.close()
-            raise self._told(problem) from problem
+            told = self._told(problem)
+            if told is problem:
+                raise
+            raise told from problem
 
     def _reader(self, way: Way) -> pa.RecordBatchReader:
         asked, connection = self.asked, self._connection
@@ -135,7 +138,10 @@ class _Running:
         try:
             yield from self.reader
         except Exception as problem:
-            raise self._told(problem) from problem
+            told = self._told(problem)
+            if told is problem:
+                raise
+            raise told from problem
         finally:
             self.reader.close()
             self._connection.close()

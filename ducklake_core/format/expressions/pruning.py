@@ -6,6 +6,7 @@ unknown widens that set, so leaving out a file is always sound (specification: d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -247,6 +248,9 @@ def _widened(key: Any, domain: Domain, side: int) -> Any:
     if domain not in _ROUNDING:
         return key
     is_nan, value = key
+    if math.isinf(value):
+        # There is nothing between infinity and what was rounded to it.
+        return key if side * value > 0 else None
     return is_nan, value + side * abs(value) * _ROUNDING[domain]
 
 

@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import AlreadyExistsError, NotALakeError, NotFoundError, UsageError
+from ducklake_core.errors import AlreadyExistsError, CatalogError, NotALakeError, NotFoundError, UsageError
 from tests.property.arguments.surface import build, call, methods
 from tests.support.oracle import LakeAddress, Oracle
 
@@ -52,6 +53,14 @@ def test_open_creates_once(lake_address: LakeAddress) -> None:
         DuckLake.open(lake_address.url, encrypted=True)
     with pytest.raises(UsageError, match="override_data_path"):
         DuckLake.open(lake_address.url, create=True, override_data_path=True, data_path="x")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_place_where_the_system_does_not_look(tmp_path: Path, kind: str) -> None:
+    address = f"{kind}:///{tmp_path}/{'x' * 300}"
+    for begin in (DuckLake.connect, partial(DuckLake.create, data_path=f"{tmp_path}/files/")):
+        with pytest.raises(CatalogError, match="cannot look for the catalog file"):
+            begin(address)
 
 
 @pytest.mark.takes_seconds

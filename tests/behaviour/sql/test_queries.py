@@ -119,8 +119,10 @@ REFUSED = {
 @pytest.mark.parametrize("query", REFUSED)
 def test_refusals(lake: DuckLake, query: str) -> None:
     kind, message = REFUSED[query]
-    with pytest.raises(kind, match=message):
+    with pytest.raises(kind, match=message) as caught:
         rows(lake.sql(query))
+    # Whoever follows causes would never come to an end.
+    assert caught.value.__cause__ is not caught.value
 
 
 def test_without_duckdb(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:

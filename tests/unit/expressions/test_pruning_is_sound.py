@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,19 @@ from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
 from ducklake_core.format.layout.transforms import partition_arrays, partition_may_match
 from ducklake_core.format.types.arrow_types import to_arrow_schema
-from ducklake_core.format.types.data_types import BOOLEAN, DATE, FLOAT64, INT32, TIMESTAMP, TIMESTAMP_NS, VARCHAR, Field, StructType
+from ducklake_core.format.types.data_types import (
+    BOOLEAN,
+    DATE,
+    FLOAT32,
+    FLOAT64,
+    FLOATS,
+    INT32,
+    TIMESTAMP,
+    TIMESTAMP_NS,
+    VARCHAR,
+    Field,
+    StructType,
+)
 from ducklake_core.format.types.schema import Schema, with_ids
 from ducklake_core.format.values.leaf_cast import from_values
 from ducklake_core.format.values.value_text import to_text
@@ -36,6 +49,7 @@ SCHEMA = with_ids(
         columns=(
             Field(name="n", type=INT32),
             Field(name="x", type=FLOAT64),
+            Field(name="y", type=FLOAT32),
             Field(name="s", type=VARCHAR),
             Field(name="day", type=DATE),
             Field(name="ts", type=TIMESTAMP),
@@ -48,6 +62,7 @@ _DAY = 86_400_000_000
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "n": st.integers(-3, 12),
     "x": st.sampled_from([float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 1.5, 2.0, -7.25]),
+    "y": st.sampled_from([float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 2.0**-149, 0.10000000149011612, -7.25]),
     "s": st.sampled_from(["", "a", "ab", "abc", "b", "é", "\uffff", "a%"]),
     "day": st.one_of(st.integers(19_000, 19_070), st.integers(-3, 3), st.sampled_from([2**31 - 1, -(2**31) + 1])),
     "ts": st.one_of(
@@ -61,6 +76,7 @@ _LEAVES = {".".join(path): leaf for path, leaf in leaves_of(SCHEMA)}
 LITERALS: dict[str, tuple[str, ...]] = {
     "n": ("-3", "0", "4", "5.5", "12", "99999999999"),
     "x": ("0", "1.5", "-7.25", "'nan'::DOUBLE", "'infinity'::DOUBLE"),
+    "y": ("0", "1e-45", "0.1::FLOAT", "0.1::DOUBLE", "'nan'::DOUBLE", "'infinity'::DOUBLE", "'-infinity'::DOUBLE"),
     "s": ("''", "'a'", "'ab'", "'b'", "'\uffff'"),
     "day": ("DATE '2022-01-08'", "DATE '2022-02-01'", "DATE '2022-02-20'"),
     "ts": ("TIMESTAMP '2022-01-08 00:00:00'", "TIMESTAMP '2022-02-01 12:00:00'"),
@@ -156,7 +172,7 @@ def statistics(draw: st.DrawFn, rows: list[dict[str, Any]]) -> dict[int, ColumnS
             null_count=None if kind == 1 else nulls,
             min_value=draw(st.sampled_from((None, *GARBAGE))) if kind == 3 and name != "s" else low,
             max_value=None if kind == 4 else high,
-            contains_nan=draw(st.sampled_from([None, len(sound) < len(values)])) if column.type == FLOAT64 else None,
+            contains_nan=draw(st.sampled_from([None, len(sound) < len(values)])) if column.type in FLOATS else None,
         )
     return found
 
@@ -184,6 +200,17 @@ def _check_statistics(data: st.DataObject) -> None:
     for predicate in (whole, as_filter(whole)):
         assert may_match(predicate, known, count) or not matching
         assert not must_match(predicate, known, count) or matching == len(rows)
+
+
+@pytest.mark.parametrize(("condition", "value"), [("y = 'infinity'::DOUBLE", math.inf), ("y = '-infinity'::DOUBLE", -math.inf)])
+def test_files_of_nothing_but_infinity(condition: str, value: float) -> None:
+    column, text = _LEAVES["y"], to_text(value, FLOAT32)
+    known = ColumnStatistics(
+        column_id=column.id, column_size_bytes=1, value_count=2, null_count=0, min_value=text, max_value=text, contains_nan=False
+    )
+    assert may_match(parse_predicate(condition, SCHEMA), {column.id: known}, 2)
+    with_nan = replace(known, contains_nan=True)
+    assert not must_match(parse_predicate(f"y > '{value}'::DOUBLE", SCHEMA), {column.id: with_nan}, 2)
 
 
 KEYS = st.sampled_from(
