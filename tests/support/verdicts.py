@@ -316,7 +316,7 @@ def _made(names: Sequence[str], folder: Path, stack: ExitStack) -> Iterator[str]
         from tests.support.spark import local_session
 
         session = SparkSession.builder.getOrCreate() if name == "connect" else local_session()
-        yield section(TITLES[name], on_spark(folder, session), list(LAYOUTS))
+        yield section(TITLES[name], on_spark(places(folder), session), list(LAYOUTS))
 
 
 CATALOGS = {"PostgreSQL": "postgresql", "DuckDB file": "duckdb", "MySQL (MariaDB)": "mysql"}
@@ -334,9 +334,9 @@ def by_catalog(folder: Path, stack: ExitStack) -> dict[str, list[str]]:
     return {name: [over_layouts(one, name) for one in verdicts] for name in IN_PROCESS}
 
 
-def on_spark(folder: Path, session: SparkSession) -> dict[str, list[str]]:
+def on_spark(place: Callable[[], LakeAddress], session: SparkSession) -> dict[str, list[str]]:
     """Verdicts on a session, one for each layout."""
-    verdicts = Verdicts(places(folder), session)
+    verdicts = Verdicts(place, session)
     return {name: [verdicts.of(name, layout) for layout in LAYOUTS] for name in ON_SPARK}
 
 
