@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DtypeBackend: TypeAlias = Literal["numpy", "numpy_nullable", "pyarrow"]
 """Types of the columns of a pandas frame, as pandas' own readers call them."""
 
+_LEAST_POLARS = 2
+
 
 class Readable(ABC):
     """What can be read: a table, a scan, a change feed, a view, a table within a transaction.
@@ -74,11 +76,15 @@ class Readable(ABC):
         Integers of 128 bits come as decimals of 38 digits.
 
         Raises:
-            UnsupportedFeatureError: Polars is not installed, or has no type for the values of a column.
+            UnsupportedFeatureError: Polars is not installed or older than 2.0, or has no type for the values of a column.
         """
         from ducklake_core.engines.arrow.other_libraries import check_intervals, with_narrow_decimals
 
         polars = _optional("polars", "to_polars", "pip install 'ducklake-dagster[polars]'")
+        if int(polars.__version__.partition(".")[0]) < _LEAST_POLARS:
+            # Earlier ones make columns of Python objects of a stream, or texts of nested JSON.
+            message = f"to_polars() needs polars {_LEAST_POLARS} or later, not {polars.__version__}: pip install 'ducklake-dagster[polars]'"
+            raise UnsupportedFeatureError(message, package="polars")
         reader = self.to_reader()
         check_intervals(reader.schema, "polars")
         narrow = with_narrow_decimals(reader)

@@ -225,6 +225,12 @@ def test_a_library_that_is_missing_is_named(table: Table, monkeypatch: pytest.Mo
         getattr(table, method)()
 
 
+def test_a_polars_that_makes_other_frames_of_a_stream_is_refused(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pl, "__version__", "1.36.1")
+    with pytest.raises(UnsupportedFeatureError, match=r"to_polars\(\) needs polars 2 or later, not 1\.36\.1"):
+        table.scan().to_polars()
+
+
 def test_wrong_columns_are_named_by_a_stream_too(table: Table) -> None:
     with pytest.raises(LookupError, match="there is no column 'nope'"):
         pa.table(table.scan(["nope"]))
