@@ -78,7 +78,7 @@ class Deployment:
         started = self.dagster.start_sensor("ducklake_commits")
         self.dagster.wait_for(lambda: self.cursor() is not None, "the sensor's first tick")
         yield
-        self.dagster.stop_sensor(started)
+        self.dagster.stop_sensor("ducklake_commits", started)
 
     def cursor(self) -> int | None:
         """The snapshot that the commit sensor has reported."""
