@@ -34,7 +34,7 @@ _CLICK = """((text, number) => {
   const all = (kinds, fits) => [...document.querySelectorAll(kinds)].filter(one => has(one) && fits(one));
   const buttons = all("button, a", () => true);
   const found = buttons.length ? buttons : all("label, span, div", one => ![...one.children].some(has));
-  found[number % found.length]?.click();
+  found[number %% found.length]?.click();
   return Boolean(found.length);
 })(%s, %d)"""
 

@@ -32,6 +32,10 @@ storage: {postgres: {postgres_url: "%s"}}
 concurrency:
   runs: {max_concurrent_runs: 8}
   pools: {default_limit: 1, granularity: op}
+run_coordinator:
+  module: dagster.core.run_coordinator
+  class: QueuedRunCoordinator
+  config: {dequeue_use_threads: true, dequeue_num_workers: 8}
 run_retries: {enabled: true, max_retries: 0}
 """
 _HAPPENED = """SELECT (SELECT max(id) FROM event_logs), (SELECT max(update_timestamp) FROM runs),
