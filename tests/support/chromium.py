@@ -26,16 +26,17 @@ _OPTIONS = (
 )
 # At two in a second, or as many as a loaded machine answers.
 _QUESTIONS = 600
-_CLICKS = 5
+_CLICKS = 12
 _CALM = 4
-# The first button or link with a text, otherwise the first element that has it as its own, so that nothing in it has the whole of it.
-_CLICK = """(text => {
+# One of the buttons and links with a text, otherwise of the elements that have it as their own: nothing in them has the whole of it.
+_CLICK = """((text, number) => {
   const has = one => one.innerText?.trim() === text;
-  const first = (kinds, fits) => [...document.querySelectorAll(kinds)].find(one => has(one) && fits(one));
-  const found = first("button, a", () => true) ?? first("label, span, div", one => ![...one.children].some(has));
-  found?.click();
-  return Boolean(found);
-})(%s)"""
+  const all = (kinds, fits) => [...document.querySelectorAll(kinds)].filter(one => has(one) && fits(one));
+  const buttons = all("button, a", () => true);
+  const found = buttons.length ? buttons : all("label, span, div", one => ![...one.children].some(has));
+  found[number %% found.length]?.click();
+  return Boolean(found.length);
+})(%s, %d)"""
 
 
 @dataclass
@@ -68,18 +69,21 @@ class Page:
             time.sleep(0.5)
         raise AssertionError(f"the page does not show {missing}, but:\n{self.text()}")
 
-    def click(self, text: str) -> None:
-        """Click on the first that has this text as its own, as soon as it is there."""
+    def click(self, text: str, number: int = 0) -> None:
+        """Click on the first that has this text as its own or so many after it, as soon as there is one; the first follows the last."""
         for _ in range(_QUESTIONS):
-            if self._evaluate(_CLICK % json.dumps(text)):
+            if self._evaluate(_CLICK % (json.dumps(text), number)):
                 return
             time.sleep(0.5)
         raise AssertionError(f"there is no {text!r} to click on:\n{self.text()}")
 
     def click_for(self, text: str, *shows: str) -> None:
-        """Click on a text until the page shows others: what has the text at first may be something that takes no clicks."""
-        for _ in range(_CLICKS):
-            self.click(text)
+        """Click on a text until the page shows others, each time on the next that has it.
+
+        What has the text at first may be something that takes no clicks, and of rows with the same text each opens something else.
+        """
+        for number in range(_CLICKS):
+            self.click(text, number)
             for _ in range(_QUESTIONS // _CLICKS):
                 shown = self.text().lower()
                 if all(one.lower() in shown for one in shows):

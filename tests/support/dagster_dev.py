@@ -25,7 +25,9 @@ REEXECUTE = """mutation R($p: ReexecutionParams!) { launchRunReexecution(reexecu
   ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
 BACKFILL = """mutation B($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
   ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
-BACKFILL_STATE = """query B($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status error { message }
+BACKFILL_STATE = """query B($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
+  status error { message } } } }"""
+BACKFILL_RUNS = """query B($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill {
   runs(limit: 2000) { runId status startTime endTime } } } }"""
 RUN_STATE = "query R($id: ID!) { runOrError(runId: $id) { ... on Run { status } } }"
 RUN = """query R($id: ID!) { runOrError(runId: $id) { ... on Run { status startTime endTime
@@ -35,7 +37,7 @@ RUN = """query R($id: ID!) { runOrError(runId: $id) { ... on Run { status startT
 START_SENSOR = """mutation S($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename
   ... on Sensor { sensorState { id status } } ... on PythonError { message } } }"""
 STOP_SENSOR = "mutation S($id: String!) { stopSensor(id: $id) { ... on StopSensorMutationResult { instigationState { status } } } }"
-SENSOR = """query S($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor { sensorState {
+SENSOR = """query S($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor { sensorState { status
   typeSpecificData { ... on SensorData { lastCursor } } ticks(limit: 20) { status skipReason error { message } } } } } }"""
 START_SCHEDULE = """mutation S($s: ScheduleSelector!) { startSchedule(scheduleSelector: $s) { __typename
   ... on ScheduleStateResult { scheduleState { id status } } ... on PythonError { message } } }"""
@@ -64,6 +66,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 # At two in a second, or as many as a loaded machine answers.
 _QUIET_QUESTIONS = 600
+_CALM = 8
 _SETTINGS = "telemetry:\n  enabled: false\n"
 
 
@@ -168,13 +171,17 @@ class DagsterServer:
         started = self.ask(BACKFILL, p=wanted)
         assert started["__typename"] == "LaunchBackfillSuccess", started
 
-        def completed() -> Any:
-            state = self.ask(BACKFILL_STATE, id=started["backfillId"])
-            assert state["status"] not in ("COMPLETED_FAILED", "FAILED"), state
-            return state if state["status"] in ("COMPLETED_SUCCESS", "COMPLETED") else None
+        def runs() -> list[Any]:
+            found: list[Any] = self.ask(BACKFILL_RUNS, id=started["backfillId"])["runs"]
+            return found
 
-        runs: list[Any] = self.wait_for(completed, "the end of the backfill")["runs"]
-        return runs
+        def completed() -> bool:
+            state = self.ask(BACKFILL_STATE, id=started["backfillId"])
+            assert state["status"] not in ("COMPLETED_FAILED", "FAILED"), (state, runs())
+            return state["status"] in ("COMPLETED_SUCCESS", "COMPLETED")
+
+        self.wait_for(completed, "the end of the backfill")
+        return runs()
 
     def asset(self, name: str) -> Any:
         """What the page of an asset shows."""
@@ -200,9 +207,16 @@ class DagsterServer:
         started: str = state["id"]
         return started
 
-    def stop_sensor(self, started: str) -> None:
-        """Stop a sensor."""
-        assert self.ask(STOP_SENSOR, id=started)["instigationState"]["status"] == "STOPPED"
+    def stop_sensor(self, name: str, started: str) -> None:
+        """Stop a sensor until it stays so: a daemon that is about to evaluate it writes back the state that it has read before."""
+        stopped = 0
+        while stopped < _CALM:
+            if self.sensor(name)["status"] == "STOPPED":
+                stopped += 1
+                time.sleep(0.5)
+            else:
+                self.ask(STOP_SENSOR, id=started)
+                stopped = 0
 
     @contextmanager
     def schedule(self, name: str) -> Iterator[None]:

@@ -32,6 +32,10 @@ storage: {postgres: {postgres_url: "%s"}}
 concurrency:
   runs: {max_concurrent_runs: 8}
   pools: {default_limit: 1, granularity: op}
+run_coordinator:
+  module: dagster.core.run_coordinator
+  class: QueuedRunCoordinator
+  config: {dequeue_use_threads: true, dequeue_num_workers: 8}
 run_retries: {enabled: true, max_retries: 0}
 """
 _HAPPENED = """SELECT (SELECT max(id) FROM event_logs), (SELECT max(update_timestamp) FROM runs),
@@ -78,7 +82,7 @@ class Deployment:
         started = self.dagster.start_sensor("ducklake_commits")
         self.dagster.wait_for(lambda: self.cursor() is not None, "the sensor's first tick")
         yield
-        self.dagster.stop_sensor(started)
+        self.dagster.stop_sensor("ducklake_commits", started)
 
     def cursor(self) -> int | None:
         """The snapshot that the commit sensor has reported."""

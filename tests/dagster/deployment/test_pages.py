@@ -23,7 +23,8 @@ class View:
     """A page, what to click on there, and texts that it must show.
 
     Attributes:
-        path: Below the server's address; ``{failed}`` and ``{maintenance}`` are ids of runs.
+        path: Below the server's address; ``{failed}`` and ``{maintenance}`` are ids of runs. In ``shows``, ``{grid}`` is how many
+            partitions of that asset there are by now.
         clicks: Text to click on, after which the texts are shown.
         width: Of the window, so that all that matters is in the picture. Likewise ``height``.
     """
@@ -47,7 +48,7 @@ VIEWS = {
         shows=("ducklake/rows_added", "ducklake/bytes_added", "dagster/partition_row_count", "highest data point"),
         height=2600,
     ),
-    "partitions-of-two-dimensions": View(path="/assets/grid?view=partitions", shows=("asia", "Materialized (36)")),
+    "partitions-of-two-dimensions": View(path="/assets/grid?view=partitions", shows=("asia", "Materialized ({grid})")),
     "checks": View(
         path="/assets/judged?view=checks&checkDetail=row_count", shows=("null_fraction", "blocking", "Failed", "dagster/row_count")
     ),
@@ -75,7 +76,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def runs(deployment: Deployment) -> dict[str, str]:
-    """Everything that the pages show has happened; gives ids of runs."""
+    """Everything that the pages show has happened; gives what differs each time."""
     dagster = deployment.dagster
     dagster.ask("mutation { setNuxSeen }")
     dagster.finish(dagster.materialize("ranged", tags={RANGE_START: "2025-12-01", RANGE_END: "2025-12-30"}))
@@ -94,7 +95,7 @@ def runs(deployment: Deployment) -> dict[str, str]:
     dagster.end_of(dagster.materialize("misfit", tags={GENERATION: "40"}))
     failed = dagster.materialize("misfit", tags={GENERATION: "41"})
     assert dagster.end_of(failed) == "FAILURE"
-    return {"failed": failed, "maintenance": maintenance}
+    return {"failed": failed, "maintenance": maintenance, "grid": str(dagster.asset("grid")["partitionStats"]["numMaterialized"])}
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -102,8 +103,9 @@ def test_page(deployment: Deployment, page: Page, runs: dict[str, str], name: st
     view = VIEWS[name]
     page.open(deployment.dagster.url + view.path.format(**runs))
     page.resize(view.width, view.height)
+    shows = [text.format(**runs) for text in view.shows]
     for text in view.clicks:
-        page.click_for(text, *view.shows)
-    page.wait_for(*view.shows)
+        page.click_for(text, *shows)
+    page.wait_for(*shows)
     page.picture(PICTURES / f"{name}.png")
     assert not [secret for secret in (PASSWORD, SECRET) if secret in page.source()]

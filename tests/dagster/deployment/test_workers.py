@@ -59,6 +59,8 @@ def test_a_run_is_tried_again_by_dagster_itself(deployment: Deployment) -> None:
 
 def test_what_no_retry_mends_is_not_retried_and_says_what_to_do(deployment: Deployment) -> None:
     dagster = deployment.dagster
+    with deployment.duckdb() as duck:
+        duck.run("DROP TABLE IF EXISTS lake.misfit")
     dagster.finish(dagster.materialize("misfit", tags={GENERATION: "1"}))
     run = dagster.materialize("misfit", tags={GENERATION: "2"})
     assert dagster.end_of(run) == "FAILURE"
