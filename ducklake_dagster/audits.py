@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -150,8 +150,10 @@ def run_audits(tx: Transaction, table: str, audits: Mapping[str, Audit], inside:
 
 def _verdict(name: str, found: object) -> bool:
     """What a function said; a text such as "no" must not pass for yes, nor nothing at all for no."""
-    # Of numpy and pyarrow too.
-    plain = found.as_py() if hasattr(found, "as_py") else found.item() if hasattr(found, "item") else found
+    plain = found
+    # Of numpy and pyarrow too; tables and columns have methods of these names that fail.
+    with suppress(Exception):
+        plain = found.as_py() if hasattr(found, "as_py") else found.item() if hasattr(found, "item") else found
     if not isinstance(plain, bool):
         raise UsageError(f"the function of audit {name} must return True or False, and returned {found!r}", audit=name)
     return plain

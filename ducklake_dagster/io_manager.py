@@ -15,6 +15,7 @@ from ducklake_dagster.audits import refuse_failed
 from ducklake_dagster.branches import Branch, branch_holds
 from ducklake_dagster.failures import final_failures
 from ducklake_dagster.metadata import commit_metadata, partition_metadata
+from ducklake_dagster.open_lakes import working_directory
 from ducklake_dagster.output_commit import WrittenOutput
 from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbers
 from ducklake_dagster.provenance import output_subject
@@ -216,36 +217,48 @@ def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
     return Branch(name=manager.branch, own_lake=manager.branch_lake is not None)
 
 
+def lake_of_outputs(manager: DuckLakeIOManager) -> DuckLakeResource:
+    """The lake that a manager's outputs go to; nothing is connected to."""
+    _refuse_no_lake(manager.lake)
+    return manager.branch_lake if manager.branch and manager.branch_lake is not None else manager.lake
+
+
 def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
-    """The lake that a manager's outputs go to.
+    """The same, to be connected to.
 
     Raises:
         UsageError: There is none, or the branch's is that of production.
     """
-    _refuse_no_lake(manager.lake)
-    if not manager.branch or manager.branch_lake is None:
-        return manager.lake
-    if _same_lake(manager.branch_lake, manager.lake):
+    lake = lake_of_outputs(manager)
+    if lake is not manager.lake and _same_lake(lake, manager.lake):
         raise UsageError(
-            f"branch_lake of branch {manager.branch} is the lake of production, whose tables would be overwritten: give the branch another "
-            "lake, or leave branch_lake out to have its tables in schemas of their own",
+            f"branch_lake of branch {manager.branch} is the lake of production, whose tables would be overwritten, or a copy of its catalog, "
+            "which has the same files: give the branch another lake, or leave branch_lake out to have its tables in schemas of their own",
             parameter="branch_lake",
         )
-    return manager.branch_lake
+    return lake
+
+
+_APART: set[tuple[object, ...]] = set()
+"""Pairs of catalogs of different lakes: asking them costs a run more than a small commit does."""
 
 
 def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
     places = [(lake.catalog.url(), lake.catalog.metadata_schema) for lake in (one, production)]
     if places[0] == places[1]:
         return True
-    if production.create_if_missing:
-        # Asking would make the lake of production.
+    pair = (working_directory(), *places)
+    if pair in _APART:
         return False
     try:
-        return lake_identity(one.connect()) == lake_identity(production.connect())
+        branch, other = lake_identity(one.connect()), lake_identity(production.connect_to_existing())
     except DuckLakeError:
         # Whoever writes or reads will say so; a lake that cannot be reached is not overwritten.
         return False
+    if branch == other:
+        return True
+    _APART.add(pair)
+    return False
 
 
 def _refuse_no_lake(lake: object) -> None:
@@ -264,11 +277,17 @@ def _refuse_no_resources(data: Mapping[str, Any]) -> None:
     for name in ("lake", "branch_lake"):
         given = data.get(name)
         # Dagster gives a manager that is set up anew what it has for the resource: itself, or something partial.
-        if isinstance(given, (*plain, dg.Config)) and not isinstance(given, DuckLakeResource):
+        if isinstance(given, (*plain, dg.Config)) and not _may_be_a_lake(given):
             raise UsageError(f"{name} must be a DuckLakeResource, not {type(given).__name__}", parameter=name)
     if isinstance(data.get("spark"), plain):
         kind = type(data["spark"]).__name__
         raise UsageError(f"spark must be a resource with a spark_session, such as PySparkResource, not {kind}", parameter="spark")
+
+
+def _may_be_a_lake(given: object) -> bool:
+    # What makes resources of another type is no ConfigurableResource itself; nobody knows what it makes before it does.
+    makes_others = hasattr(given, "create_resource") and not isinstance(given, (dg.ConfigurableResource, dg.ConfigurableIOManager))
+    return isinstance(given, DuckLakeResource) or makes_others
 
 
 def default_settings(manager: DuckLakeIOManager) -> WriteSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ def pipes_commit(pipes: PipesContext, *, asset_key: str | None = None) -> Commit
     """What a commit says about the run that it is made for: ``lake.write(name, frame, **pipes_commit(pipes))``.
 
     The commit sensor then knows the commit as Dagster's own, and a process that is started again for the same run and partition commits
-    once; with :func:`pipes_extras` also for a run that resumes it.
+    once; with :func:`pipes_extras` also for a run that resumes it. Outside of a run, where Pipes itself does nothing, it says nothing.
 
     Args:
         pipes: The process's context.
@@ -49,6 +50,8 @@ def pipes_commit(pipes: PipesContext, *, asset_key: str | None = None) -> Commit
         UsageError: Something else than a context of Pipes, or an asset that the step does not make.
     """
     _refuse_no_context(pipes)
+    if _is_outside(pipes):
+        return {}
     key = _asset_key(pipes, asset_key)
     partitions = _partitions(pipes)
     parts = json.dumps([pipes.extras.get(_RUN, pipes.run_id), key, partitions])
@@ -73,6 +76,8 @@ def report_ducklake_write(
 ) -> None:
     """Report that an asset was materialised by a commit, with the metadata that :class:`DuckLakeIOManager` attaches.
 
+    Outside of a run nothing is reported, as by Pipes itself.
+
     Args:
         pipes: The process's context.
         lake: The lake.
@@ -93,6 +98,8 @@ def report_ducklake_write(
     if metadata is not None and not isinstance(metadata, Mapping):
         raise _wrong("metadata", "a mapping", metadata)
     _refuse_other_lake(lake, result)
+    if _is_outside(pipes):
+        return
     facts = {**_commit(result), **_table(lake, result), **(metadata or {})}
     pipes.report_asset_materialization(metadata=facts, asset_key=asset_key)
 
@@ -104,8 +111,14 @@ def _wrong(what: str, wanted: str, found: object) -> UsageError:
 def _refuse_no_context(pipes: object) -> None:
     from dagster_pipes import PipesContext
 
-    if not isinstance(pipes, PipesContext):
+    if not isinstance(pipes, PipesContext) and not _is_outside(pipes):
         raise _wrong("pipes", "the PipesContext that open_dagster_pipes() gives", pipes)
+
+
+def _is_outside(pipes: object) -> bool:
+    """Whether no run has started this process: Pipes then gives a mock, of which every call does nothing."""
+    mock = sys.modules.get("unittest.mock")
+    return mock is not None and isinstance(pipes, mock.NonCallableMock)
 
 
 def _asset_key(pipes: PipesContext, asset_key: object) -> str:

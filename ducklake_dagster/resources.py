@@ -172,6 +172,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             if isinstance(data.get("allowed_paths"), list):
                 data["allowed_paths"] = [hide_in_text("allowed path", path) for path in data["allowed_paths"]]
             super().__init__(**data)
+            _refuse_other_place(self.storage)
 
     def connect(self) -> DuckLake:
         """The lake; opened on first use, then kept.
@@ -184,6 +185,15 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             self._lake = self._open()
         lake: DuckLake = self._lake
         return lake
+
+    def connect_to_existing(self) -> DuckLake:
+        """The lake, which is not created, whatever ``create_if_missing`` says.
+
+        Raises:
+            NotALakeError: The database holds no lake.
+            CatalogUnavailableError: The database cannot be reached.
+        """
+        return self._lake if self._lake is not None else self._connect()
 
     def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
         """fsspec options by protocol."""
@@ -232,16 +242,8 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         )
 
     def _data_path(self) -> str | None:
-        if self.storage.data_path is None:
-            return None
-        path = reveal(self.storage.data_path)
-        scheme = path.partition("://")[0] if "://" in path else ""
-        wanted = self.storage.protocols() or ("", "file")
-        if scheme not in wanted:
-            shown = " or ".join(f"{one}://" if one else "a directory" for one in wanted)
-            given = f"{scheme}://" if scheme else "a directory"
-            raise UsageError(f"data_path of {type(self.storage).__name__} must be {shown}, not {given}", parameter="data_path")
-        return path
+        _refuse_other_place(self.storage)
+        return None if self.storage.data_path is None else reveal(self.storage.data_path)
 
     def _allowed_paths(self) -> list[str]:
         return [reveal(path) for path in self.allowed_paths]
@@ -272,13 +274,41 @@ def _refuse_no_places(data: Mapping[str, Any]) -> None:
         )
 
 
+def _refuse_other_place(storage: Storage) -> None:
+    """Refuse a data path that is of another kind of storage; one from the environment is known when a run begins.
+
+    Raises:
+        UsageError: It is.
+    """
+    path = storage.data_path
+    if path is None or isinstance(path, dg.EnvVar):
+        return
+    place = reveal(path)
+    scheme = place.partition("://")[0] if "://" in place else ""
+    wanted = storage.protocols() or ("", "file")
+    if scheme not in wanted:
+        shown = " or ".join(f"{one}://" if one else "a directory" for one in wanted)
+        given = f"{scheme}://" if scheme else "a directory"
+        raise UsageError(f"data_path of {type(storage).__name__} must be {shown}, not {given}", parameter="data_path")
+
+
 def _plain(value: Any) -> Any:
     """A value of an option with its secrets, and with the values of environment variables, which Dagster reads in fields alone."""
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        # What Dagster makes of an EnvVar in a mapping.
+        named = value.get("env") if len(value) == 1 else None
+        return _plain(dg.EnvVar(named)) if isinstance(named, str) else {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_plain(one) for one in value]
-    return value.get_value() if isinstance(value, dg.EnvVar) else revealed(value)
+    return _value_of(value) if isinstance(value, dg.EnvVar) else revealed(value)
+
+
+def _value_of(variable: dg.EnvVar) -> str:
+    value = variable.get_value()
+    if value is None:
+        name = variable.env_var_name
+        raise UsageError(f"an option of the storage needs the environment variable {name}, which is not set", variable=name)
+    return value
 
 
 def _merged(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

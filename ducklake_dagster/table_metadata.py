@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from ducklake_core.errors import UsageError
-from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, writing_lake
+from ducklake_dagster.io_manager import DuckLakeIOManager, branch_settings, lake_of_outputs
 from ducklake_dagster.naming import table_address
 from ducklake_dagster.validation import manager_of
 from ducklake_dagster.write_settings import plain_metadata
@@ -65,7 +65,8 @@ def _storage(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> dict[str, Any]:
     branch = branch_settings(manager)
     address = branch.address(address) if branch is not None else address
     found = {"dagster/table_name": str(address), "dagster/storage_kind": _KIND}
-    path = writing_lake(manager).storage.data_path
+    storage = getattr(lake_of_outputs(manager), "storage", None)
+    path = storage.data_path if storage is not None else None
     if path and not isinstance(path, dg.EnvVar) and not path.startswith("*"):
         found["dagster/uri"] = f"{path.rstrip('/')}/{address.schema}/{address.table}/"
     return found

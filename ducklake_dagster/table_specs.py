@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -89,7 +90,7 @@ def _spec(translator: DuckLakeTranslator, table: LakeTable, known: Mapping[str, 
     name, about = type(translator).__name__, table.qualified_name
     parts: Sequence[tuple[str, Any, str]] = (
         ("get_asset_key", (dg.AssetKey, str, Sequence), "an AssetKey"),
-        ("get_kinds", (AbstractSet, list, tuple), "a set of texts"),
+        ("get_kinds", (AbstractSet, list, tuple, NoneType), "a set of texts"),
         ("get_metadata", Mapping, "a mapping"),
     )
     for method, kind, wanted in parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_args
 
 import dagster as dg
 from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
@@ -18,19 +18,22 @@ _CATALOG: TypeAdapter[Any] = TypeAdapter(Annotated[Catalog, Field(discriminator=
 _STORAGE: TypeAdapter[Any] = TypeAdapter(Annotated[Storage, Field(discriminator="kind")])
 
 
+_EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _VARIABLE = re.compile(r"\benv\.([A-Za-z_]\w*)")
 _ONLY_VARIABLE = re.compile(r"\s*\{\{-?\s*env\.([A-Za-z_]\w*)\s*-?\}\}\s*")
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_WITH_A_DEFAULT = re.compile(r"(?<!\.)\b(or|and|if|is|default|d)\b")
 
 
 def _resolve_catalog(context: dg.ResolutionContext, value: Any) -> Any:
     found = resolved_now_or_later(context, value)
     if isinstance(found, dg.EnvVar):
         return AddressCatalog(address=found)
-    return catalog_of(found) if isinstance(found, str) else _checked(_CATALOG, "catalog", found)
+    return catalog_of(found) if isinstance(found, str) else _checked(_CATALOG, Catalog, "catalog", found)
 
 
 def _resolve_storage(context: dg.ResolutionContext, value: Any) -> Any:
-    return _checked(_STORAGE, "storage", resolved_now_or_later(context, value))
+    return _checked(_STORAGE, Storage, "storage", resolved_now_or_later(context, value))
 
 
 def _resolve_text(context: dg.ResolutionContext, value: Any) -> Any:
@@ -40,6 +43,8 @@ def _resolve_text(context: dg.ResolutionContext, value: Any) -> Any:
 def resolved_now_or_later(context: dg.ResolutionContext, value: Any) -> Any:
     """A value of the YAML. A variable that is not set when definitions are loaded, of which Dagster makes nothing at all, is asked for
     when a run begins, as in Python: whoever builds an image need not know the password, and no run goes on without it.
+
+    An expression that says what else there is, such as ``env.NAME or 'main'``, is evaluated at once.
 
     Raises:
         UsageError: A part of a text is a variable that is not set.
@@ -52,19 +57,35 @@ def resolved_now_or_later(context: dg.ResolutionContext, value: Any) -> Any:
         only = _ONLY_VARIABLE.fullmatch(value)
         if only is not None and only[1] not in os.environ:
             return dg.EnvVar(only[1])
-        unset = [name for name in _VARIABLE.findall(value) if name not in os.environ]
+        expressions = (_QUOTED.sub("", text) for text in _EXPRESSION.findall(value))
+        needed = (name for text in expressions if not _WITH_A_DEFAULT.search(text) for name in _VARIABLE.findall(text))
+        unset = [name for name in needed if name not in os.environ]
         if unset:
             raise UsageError(f"{value!r} needs the environment variable {unset[0]}, which is not set", variable=unset[0])
     return context.resolve_value(value)
 
 
-def _checked(adapter: TypeAdapter[Any], what: str, value: object) -> Any:
+def _checked(adapter: TypeAdapter[Any], kinds: Any, what: str, value: object) -> Any:
+    kind = value.get("kind") if isinstance(value, Mapping) else value
+    if isinstance(kind, dg.EnvVar):
+        name = kind.env_var_name
+        raise UsageError(f"the {what} of a DuckLakeComponent needs the environment variable {name}, which is not set", variable=name)
     try:
-        return adapter.validate_python(value)
+        return adapter.validate_python(_with_numbers(kinds, value))
     except ValidationError as error:
         # The inputs are not repeated: they may be secrets.
         faults = [_text(fault) for fault in error.errors(include_input=False)]
     raise UsageError(f"the {what} of a DuckLakeComponent is not understood: {'; '.join(faults)}", parameter=what)
+
+
+def _with_numbers(kinds: Any, value: Any) -> Any:
+    """The mapping with variables of the environment that will be numbers, such as a port, said to be that."""
+    if not isinstance(value, Mapping):
+        return value
+    fields = next((one.model_fields for one in get_args(kinds) if one.model_fields["kind"].default == value.get("kind")), {})
+    numbers = {name for name, field in fields.items() if field.annotation is int}
+    later = {name: one for name, one in value.items() if name in numbers and isinstance(one, dg.EnvVar)}
+    return {**value, **{name: dg.EnvVar.int(one.env_var_name) for name, one in later.items()}}
 
 
 def _text(fault: Mapping[str, Any]) -> str:

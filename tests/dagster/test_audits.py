@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -232,7 +233,7 @@ def says(rows: Scan) -> Any:
     return NEXT[0]
 
 
-@pytest.mark.parametrize("found", ["no", None, 1, 0.0])
+@pytest.mark.parametrize("found", ["no", None, 1, 0.0, np.array([True, True])])
 def test_a_function_must_say_yes_or_no(run: Run, lake_resource: DuckLakeResource, found: Any) -> None:
     NEXT[:] = [found]
 
@@ -240,7 +241,7 @@ def test_a_function_must_say_yes_or_no(run: Run, lake_resource: DuckLakeResource
     def vague() -> pa.Table:
         return pa.table({"n": [1]})
 
-    with pytest.raises(dg.Failure, match=f"the function of audit clear must return True or False, and returned {found!r}"):
+    with pytest.raises(dg.Failure, match=f"the function of audit clear must return True or False, and returned {re.escape(repr(found))}"):
         run([vague])
     assert not lake_resource.connect().has_table("vague")
 

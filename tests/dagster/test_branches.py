@@ -10,13 +10,16 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._config.pythonic_config.resource import ConfigurableResourceFactory
 
+from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from ducklake_dagster import (
     ColumnBounds,
     DuckLakeIOManager,
     DuckLakeResource,
     LocalStorage,
+    PostgresCatalog,
     Reference,
     RowCount,
     SqliteCatalog,
@@ -24,7 +27,10 @@ from ducklake_dagster import (
     build_lake_checks,
     ducklake_input,
     ducklake_metadata,
+    io_manager,
+    with_table_metadata,
 )
+from ducklake_dagster.read_points import lake_identity
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., dg.ExecuteInProcessResult]
@@ -287,3 +293,64 @@ def test_what_is_no_resource_is_refused_where_it_is_given(lake_resource: DuckLak
             DuckLakeIOManager(**settings)
     with pytest.raises(dg.Failure, match="DuckLakeIOManager has no lake: set lake=DuckLakeResource"):
         dg.materialize([source], resources={"io_manager": DuckLakeIOManager()}, tags={"n": "1"})
+
+
+class LakeOf(ConfigurableResourceFactory[DuckLakeResource]):
+    """Another way to say where a lake is."""
+
+    folder: str
+
+    def create_resource(self, context: dg.InitResourceContext) -> DuckLakeResource:
+        catalog = SqliteCatalog(path=f"{self.folder}/made.sqlite")
+        return DuckLakeResource(catalog=catalog, storage=LocalStorage(data_path=f"{self.folder}/made/"), create_if_missing=True)
+
+
+def test_a_factory_may_make_the_lake(tmp_path: Path) -> None:
+    manager = DuckLakeIOManager(lake=LakeOf(folder=str(tmp_path)))  # type: ignore[arg-type]
+    defs = with_table_metadata(dg.Definitions(assets=[source], resources={"io_manager": manager}))
+    assert defs.resolve_asset_graph().get(dg.AssetKey("source")).metadata["dagster/table_name"] == "main.source"
+    assert dg.materialize([source], resources={"io_manager": manager}, tags={"n": "1"}).success
+    assert DuckLake.connect(f"sqlite:///{tmp_path}/made.sqlite").table("source").scan().count() == 1
+
+
+def test_production_is_known_by_any_spelling(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    lakes = [
+        DuckLakeResource(
+            catalog=SqliteCatalog(path=f"{tmp_path}/{path}"), storage=LocalStorage(data_path=f"{tmp_path}/f/"), create_if_missing=True
+        )
+        for path in ("lake.sqlite", "x/../lake.sqlite")
+    ]
+    manager = DuckLakeIOManager(lake=lakes[0], branch="dev", branch_lake=lakes[1])
+    for _ in range(2):
+        with pytest.raises(dg.Failure, match="branch_lake of branch dev is the lake of production"):
+            dg.materialize([source], resources={"io_manager": manager}, tags={"n": "1"})
+
+
+def test_a_missing_production_is_not_made(own_lake: DuckLakeResource, tmp_path: Path) -> None:
+    catalog = SqliteCatalog(path=f"{tmp_path}/none.sqlite")
+    production = DuckLakeResource(catalog=catalog, storage=LocalStorage(data_path=f"{tmp_path}/none/"), create_if_missing=True)
+    manager = DuckLakeIOManager(lake=production, branch="dev", branch_lake=own_lake)
+    assert dg.materialize([source], resources={"io_manager": manager}, tags={"n": "1"}).success
+    assert numbers(own_lake, "source") == [1]
+    assert not Path(catalog.path).exists()
+
+
+def test_lakes_of_a_branch_are_told_apart_once(
+    run: Run, lake_resource: DuckLakeResource, own_lake: DuckLakeResource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[DuckLake] = []
+    monkeypatch.setattr(io_manager, "lake_identity", lambda lake: asked.append(lake) or lake_identity(lake))
+    for number in range(2):
+        run([source], io={"branch": "dev", "branch_lake": own_lake}, tags={"n": str(number)})
+    assert len(asked) == 2
+    assert numbers(own_lake, "source") == [1]
+    assert not lake_resource.connect().has_table("source")
+
+
+def test_definitions_of_a_branch_ask_nobody() -> None:
+    catalogs = [PostgresCatalog(host="nowhere.invalid", database=name, password=dg.EnvVar("NOT_SET")) for name in ("lake", "dev")]
+    lakes = [DuckLakeResource(catalog=one, storage=LocalStorage(data_path=f"/{one.database}/")) for one in catalogs]
+    manager = DuckLakeIOManager(lake=lakes[0], branch="dev", branch_lake=lakes[1])
+    defs = with_table_metadata(dg.Definitions(assets=[source], resources={"io_manager": manager}))
+    assert defs.resolve_asset_graph().get(dg.AssetKey("source")).metadata["dagster/uri"] == "/dev/main/source/"

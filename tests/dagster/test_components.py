@@ -115,6 +115,9 @@ def test_a_lake(project: Any) -> None:
             {"storage": {"kind": "local", "data_path": "/lakes/{{ env.NOT_SET }}/"}},
             "needs the environment variable NOT_SET, which is not set",
         ),
+        ({"catalog": {"kind": "{{ env.NOT_SET }}"}}, "the catalog of .* needs the environment variable NOT_SET"),
+        ({"storage": "{{ env.NOT_SET }}"}, "the storage of .* needs the environment variable NOT_SET"),
+        ({"storage": {"kind": "local", "data_path": "s3://b/"}}, "data_path of LocalStorage must be a directory or file://, not s3://"),
         ({"resource_key": "lake", "io_manager": {"key": "lake"}}, "the io_manager and the lake both have the key lake"),
         ({"resource_key": ""}, "resource_key must be a name of letters, digits and _, not ''"),
         ({"io_manager": {"key": "my io"}}, "key of the io_manager must be a name of letters, digits and _, not 'my io'"),
@@ -152,6 +155,32 @@ def test_variables_that_are_not_set_are_asked_for_by_the_run(project: Any, tmp_p
             component.resource().process_config_and_initialize()
         monkeypatch.setenv("NOT_SET", f"sqlite:///{tmp_path}/lake.sqlite")
         assert component.resource().process_config_and_initialize().connect().has_table("raw.events")
+
+
+def test_variables_with_something_in_their_place(project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOT_SET", raising=False)
+    settings = {"branch": "{{ env.NOT_SET or 'dev' }}", "table_schema": "{{ 'raw' if env.NOT_SET else env('NOT_SET', 'main') }}"}
+    storage = {"kind": "local", "data_path": f"{{{{ env.NOT_SET | default('{tmp_path}/files/', true) }}}}"}
+    write(project.defs_folder_path / "lake", lake_yaml(tmp_path, storage=storage, io_manager=settings))
+    with project.load_component_and_build_defs(defs_path="lake") as (component, defs):
+        assert component.storage.data_path == f"{tmp_path}/files/"
+        assert (defs.resources["io_manager"].branch, defs.resources["io_manager"].schema_) == ("dev", "main")
+
+
+def test_a_port_may_be_asked_for_by_the_run(project: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOT_SET", raising=False)
+    catalog = {
+        "kind": "postgres",
+        "host": "h",
+        "database": "lake",
+        "port": "{{ env.NOT_SET }}",
+        "options": {"sslmode": "{{ env.NOT_SET }}"},
+    }
+    write(project.defs_folder_path / "lake", lake_yaml(tmp_path, catalog=catalog))
+    with project.load_component_and_build_defs(defs_path="lake") as (component, _):
+        monkeypatch.setenv("NOT_SET", "6000")
+        found = component.resource().process_config_and_initialize().catalog
+        assert (found.port, found.options) == (6000, {"sslmode": "6000"})
 
 
 def test_a_lake_in_a_folder_that_is_not_there(project: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
-from dagster_pipes import PipesContext
+from dagster_pipes import PipesContext, open_dagster_pipes
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
@@ -130,3 +130,14 @@ def test_extras_are_of_the_context_of_a_step() -> None:
     for given in (None, dg.build_output_context(step_key="step", name="result"), context("t")):
         with pytest.raises(UsageError, match="context must be the context of the asset or op that starts the process"):
             pipes_extras(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:This process was not launched by a Dagster orchestration process")
+def test_outside_of_a_run_nothing_is_reported(lake_resource: DuckLakeResource) -> None:
+    lake = lake_resource.connect()
+    with open_dagster_pipes() as pipes:
+        result = lake.write("t", pa.table({"n": [1]}), **pipes_commit(pipes))
+        report_ducklake_write(pipes, lake, result)
+        with pytest.raises(UsageError, match="result must be"):
+            report_ducklake_write(pipes, lake, None)  # type: ignore[arg-type]
+    assert result.snapshot.author is None

@@ -73,6 +73,11 @@ def test_options_of_a_storage_are_those_of_its_file_system(monkeypatch: pytest.M
     kwargs = {"region_name": "eu", "verify": False}
     expected = {"endpoint_url": "https://other/", "client_kwargs": kwargs, "secret": SECRET, "profile": "p"}
     assert made.storage_options() == {"s3": expected}
+    # Dagster itself puts the values of variables into fields alone.
+    assert made.process_config_and_initialize().storage_options() == {"s3": expected}
+    monkeypatch.delenv("S3_SECRET")
+    with pytest.raises(UsageError, match="an option of the storage needs the environment variable S3_SECRET, which is not set"):
+        made.process_config_and_initialize().storage_options()
     with pytest.raises(DuckLakeError, match="local has no options: leave key out"):
         DuckLakeResource(catalog=SqliteCatalog(path="l"), storage=LocalStorage(options={"key": "x"})).storage_options()
 
@@ -300,8 +305,9 @@ def test_other_addresses_are_refused_without_their_secrets(address: str) -> None
         (lambda: resource_of({"kind": "s3", "bucket": "b", "secret_access_key": SECRET}), "S3Storage has no bucket"),
         (lambda: resource_of("files/"), "storage must be LocalStorage,"),
         (lambda: DuckLakeResource(catalog="sqlite:///l"), "LocalStorage() where the lake exists"),  # type: ignore[arg-type,call-arg]
-        (lambda: resource_of(S3Storage(data_path="/files/")).connect(), "data_path of S3Storage must be s3://, not a directory"),
-        (lambda: resource_of(LocalStorage(data_path="s3://b/")).connect(), "data_path of LocalStorage must be a directory or file://, not s3://"),
+        (lambda: resource_of(S3Storage(data_path="/files/")), "data_path of S3Storage must be s3://, not a directory"),
+        (lambda: resource_of({"kind": "local", "data_path": "gs://b/"}), "data_path of LocalStorage must be a directory or file://, not gs://"),
+        (lambda: resource_of(LocalStorage(data_path="s3://b/")), "data_path of LocalStorage must be a directory or file://, not s3://"),
     ],
 )  # fmt: skip
 def test_what_a_resource_does_not_have_is_refused(make: Callable[[], object], message: str) -> None:

@@ -187,6 +187,14 @@ def test_requests_need_the_definitions(lake: DuckLakeResource, instance: dg.Dags
         sensor.evaluate_tick(dg.build_sensor_context(instance=instance, resources={"lake": lake}))
 
 
+@pytest.mark.parametrize(
+    ("method", "found"), [("get_kinds", None), ("get_kinds", ["a"]), ("get_asset_key", ["a", "b"]), ("get_description", None)]
+)
+def test_a_translator_may_return_what_dagster_takes(lake: DuckLakeResource, method: str, found: Any) -> None:
+    translator = type("Mine", (DuckLakeTranslator,), {method: lambda *_, **__: found})()
+    assert len(load_table_specs(lake, include="main.plain", translator=translator)) == 1
+
+
 @pytest.mark.takes_seconds
 @pytest.mark.parametrize(
     ("method", "found", "message"),
