@@ -15,7 +15,6 @@ from ducklake_dagster.audits import refuse_failed
 from ducklake_dagster.branches import Branch, branch_holds
 from ducklake_dagster.failures import final_failures
 from ducklake_dagster.metadata import commit_metadata, partition_metadata
-from ducklake_dagster.open_lakes import working_directory
 from ducklake_dagster.output_commit import WrittenOutput
 from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbers
 from ducklake_dagster.provenance import output_subject
@@ -232,23 +231,18 @@ def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
     lake = lake_of_outputs(manager)
     if lake is not manager.lake and _same_lake(lake, manager.lake):
         raise UsageError(
-            f"branch_lake of branch {manager.branch} is the lake of production, whose tables would be overwritten, or a copy of its catalog, "
-            "which has the same files: give the branch another lake, or leave branch_lake out to have its tables in schemas of their own",
+            f"branch_lake of branch {manager.branch} is the lake of production, whose tables would be overwritten, or a copy of its "
+            "catalog, which has the same files: give the branch another lake, or leave branch_lake out to have its tables in schemas of their own",
             parameter="branch_lake",
         )
     return lake
-
-
-_APART: set[tuple[object, ...]] = set()
-"""Pairs of catalogs of different lakes: asking them costs a run more than a small commit does."""
 
 
 def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
     places = [(lake.catalog.url(), lake.catalog.metadata_schema) for lake in (one, production)]
     if places[0] == places[1]:
         return True
-    pair = (working_directory(), *places)
-    if pair in _APART:
+    if one.is_known_to_differ_from(production):
         return False
     try:
         branch, other = lake_identity(one.connect()), lake_identity(production.connect_to_existing())
@@ -257,7 +251,7 @@ def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
         return False
     if branch == other:
         return True
-    _APART.add(pair)
+    one.keep_as_different_from(production)
     return False
 
 

@@ -157,6 +157,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     )
 
     _lake: Any = PrivateAttr(default=None)
+    _others: Any = PrivateAttr(default=None)
 
     if not TYPE_CHECKING:
         # Type checkers go by the fields. Dagster looks at what it is given before pydantic does, and repeats it in its errors.
@@ -194,6 +195,14 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             CatalogUnavailableError: The database cannot be reached.
         """
         return self._lake if self._lake is not None else self._connect()
+
+    def is_known_to_differ_from(self, other: DuckLakeResource) -> bool:
+        """Whether :meth:`keep_as_different_from` was told so while both were open."""
+        return self._others is not None and self._others == (self._lake, other._lake)
+
+    def keep_as_different_from(self, other: DuckLakeResource) -> None:
+        """Keep, as long as both are open, that the other is another lake: asking costs a run more than a small commit does."""
+        self._others = (self._lake, other._lake)
 
     def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
         """fsspec options by protocol."""

@@ -82,7 +82,9 @@ def _with_numbers(kinds: Any, value: Any) -> Any:
     """The mapping with variables of the environment that will be numbers, such as a port, said to be that."""
     if not isinstance(value, Mapping):
         return value
-    fields = next((one.model_fields for one in get_args(kinds) if one.model_fields["kind"].default == value.get("kind")), {})
+    fields: Mapping[str, Any] = next(
+        (one.model_fields for one in get_args(kinds) if one.model_fields["kind"].default == value.get("kind")), {}
+    )
     numbers = {name for name, field in fields.items() if field.annotation is int}
     later = {name: one for name, one in value.items() if name in numbers and isinstance(one, dg.EnvVar)}
     return {**value, **{name: dg.EnvVar.int(one.env_var_name) for name, one in later.items()}}

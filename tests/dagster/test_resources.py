@@ -306,7 +306,7 @@ def test_other_addresses_are_refused_without_their_secrets(address: str) -> None
         (lambda: resource_of("files/"), "storage must be LocalStorage,"),
         (lambda: DuckLakeResource(catalog="sqlite:///l"), "LocalStorage() where the lake exists"),  # type: ignore[arg-type,call-arg]
         (lambda: resource_of(S3Storage(data_path="/files/")), "data_path of S3Storage must be s3://, not a directory"),
-        (lambda: resource_of({"kind": "local", "data_path": "gs://b/"}), "data_path of LocalStorage must be a directory or file://, not gs://"),
+        (lambda: resource_of(LocalStorage(data_path="gs://b/")), "data_path of LocalStorage must be a directory or file://, not gs://"),
         (lambda: resource_of(LocalStorage(data_path="s3://b/")), "data_path of LocalStorage must be a directory or file://, not s3://"),
     ],
 )  # fmt: skip

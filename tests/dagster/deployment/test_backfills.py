@@ -13,7 +13,7 @@ from tests.dagster.deployment.names import GENERATION, RANGE_END, RANGE_START
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 DAYS = [(date(2025, 1, 1) + timedelta(days=day)).isoformat() for day in range(365)]
-# Each run is a process; DEPLOYMENT_RUNS=365 is a whole year, which took eleven minutes on two cores that others used too.
+# Each run is a process; DEPLOYMENT_RUNS=365 is a whole year of forks (tests/support/forked_runs.py), which took eleven minutes.
 RUNS = int(os.environ.get("DEPLOYMENT_RUNS", "32"))
 
 
