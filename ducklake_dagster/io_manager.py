@@ -231,8 +231,8 @@ def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
     lake = lake_of_outputs(manager)
     if lake is not manager.lake and _same_lake(lake, manager.lake):
         raise UsageError(
-            f"branch_lake of branch {manager.branch} is the lake of production, whose tables would be overwritten, or a copy of its "
-            "catalog, which has the same files: give the branch another lake, or leave branch_lake out to have its tables in schemas of their own",
+            f"branch_lake of branch {manager.branch} is the lake of production, whose tables would be overwritten, or a copy of it "
+            "with the same files: give the branch another lake, or leave branch_lake out to have its tables in schemas of their own",
             parameter="branch_lake",
         )
     return lake
