@@ -240,8 +240,7 @@ class Storage:
 
     def _outcome(self, path: str) -> str | None:
         """None for a file that is gone now, ``_MISSING``, or why it is still there."""
-        # Why a file is still there is told below: what tells errors takes as long as deleting a file.
-        if protocol_of(path) == "file" and was_unlinked(path):
+        if self._unlinked(path):
             return None
         try:
             with self._reading("delete", path):
@@ -251,6 +250,10 @@ class Storage:
         except (StorageError, UnsupportedFeatureError) as error:
             return error.message
         return None
+
+    def _unlinked(self, path: str) -> bool:
+        """Whether a local file was deleted just now; why it was not is asked of :meth:`_delete_one`, as what tells errors takes long."""
+        return protocol_of(path) == "file" and was_unlinked(path)
 
     def _delete_one(self, path: str) -> None:
         if protocol_of(path) == "file":

@@ -47,6 +47,9 @@ class EveryThird(Storage):
         self._take(path)
         return super().open_input(path)
 
+    def _unlinked(self, path: str) -> bool:
+        return False
+
     def _delete_one(self, path: str) -> None:
         self._take(path)
         super()._delete_one(path)

@@ -36,6 +36,9 @@ class Watched(Storage):
         self.before("read", path)
         return super().open_input(path)
 
+    def _unlinked(self, path: str) -> bool:
+        return False
+
     def _delete_one(self, path: str) -> None:
         self.before("delete", path)
         super()._delete_one(path)

@@ -156,7 +156,8 @@ def dying_at(last: int) -> Iterator[list[str]]:
     def sqlalchemy_commit(_connection: Any) -> None:
         step("COMMIT")
 
-    Storage._delete_one = delete  # type: ignore[method-assign]
+    # Files of a disk are deleted past it, unless that fails.
+    Storage._delete_one, Storage._unlinked = delete, lambda self, path: False  # type: ignore[method-assign]
     # On PostgreSQL a commit goes past SQLAlchemy.
     PipelinedStatements.run, PipelinedStatements.ask, Database.commit = run, ask, commit  # type: ignore[method-assign]
     event.listen(Engine, "before_cursor_execute", execute)
