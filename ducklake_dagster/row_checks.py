@@ -60,9 +60,9 @@ class RowCount(LakeCheck):
             rows = part.row_count()
             total += rows
             if self.minimum is not None and rows < self.minimum:
-                faults.append(labelled(part, f"{rows} rows are fewer than {self.minimum}"))
+                faults.append(labelled(part, f"a row count of {rows} is less than {self.minimum}"))
             elif self.maximum is not None and rows > self.maximum:
-                faults.append(labelled(part, f"{rows} rows are more than {self.maximum}"))
+                faults.append(labelled(part, f"a row count of {rows} is more than {self.maximum}"))
         return judged(faults, f"{total} rows{of_parts(parts)}", {_rows_key(parts): total})
 
 
@@ -96,7 +96,7 @@ class RowCountChange(LakeCheck):
         """Compare with the state before."""
         parts = subject.parts()
         least = subject.stored.whole().row_count() if self.min_rows is not None else 0
-        faults = [f"{least} rows are fewer than {self.min_rows}"] if self.min_rows is not None and least < self.min_rows else []
+        faults = [f"a row count of {least} is less than {self.min_rows}"] if self.min_rows is not None and least < self.min_rows else []
         total, total_before, oldest = 0, 0, None
         for part in parts:
             rows, found = part.row_count(), part.rows_before()

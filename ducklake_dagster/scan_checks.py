@@ -58,7 +58,7 @@ class _ScanCheck(LakeCheck):
             facts["ducklake/partitions_checked"] = dg.MetadataValue.json(list(keys))
         if subject.session is None and rows > self.max_rows:
             advice = "run it for partitions, set sample=, or give build_lake_checks a spark_key"
-            fault = f"{rows} rows are more than max_rows={self.max_rows}, which are read in this process: {advice}"
+            fault = f"a row count of {rows} is more than max_rows={self.max_rows}, which are read in this process: {advice}"
             return Verdict(passed=False, description=fault, metadata=facts)
         with _explained(self):
             count, examples = self._wrong(subject, part)

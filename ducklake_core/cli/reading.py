@@ -59,7 +59,7 @@ def files(context: typer.Context, *, table: TableName, at: At = None, as_json: J
     with opened(context) as lake:
         found = lake.table(table, at=snapshot_at(at)).list_files()
         if as_json:
-            print_json(found)
+            print_json([{**plain(one), "path": one.path} for one in found])
         else:
             rows = [
                 (

@@ -112,7 +112,7 @@ class MergeResult(MaintenanceResult):
             lines += [f"{table.table}: FAILED, {failure}" for failure in table.failures]
         sizes = format_bytes(sum(table.bytes_read for table in self.tables))
         lines += [f"{pattern}: no table matches it" for pattern in self.unmatched]
-        return [*lines, f"{would} {self.files_merged} files ({sizes}) into {self.files_created}, {len(self.failures)} failures"]
+        return [*lines, f"{would} {self.files_merged} files ({sizes}) into {self.files_created}, failures: {len(self.failures)}"]
 
     @property
     def steps(self) -> tuple[MaintenanceStep, ...]:

@@ -71,7 +71,7 @@ def test_each_partition_is_compared_with_itself_whatever_the_layout(
     lake.merge_adjacent_files()
     assert judged(change, KEYS[1:2]) == (True, "9 rows in 1 partitions, 10 before")
     assert judged(change)[0], "of the whole table nearly nothing is gone"
-    assert judged(RowCount(minimum=10), KEYS[1:4]) == (False, f"{KEYS[1]}: 9 rows are fewer than 10")
+    assert judged(RowCount(minimum=10), KEYS[1:4]) == (False, f"{KEYS[1]}: a row count of 9 is less than 10")
     assert judged(RowCount(minimum=9, maximum=10), KEYS[1:4]) == (True, "29 rows in 3 partitions")
     assert judged(RowCount(minimum=50, whole_table=True), KEYS[1:2])[0]
 

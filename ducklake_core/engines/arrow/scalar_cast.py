@@ -57,7 +57,7 @@ _OWN_TEXTS = (INTERVAL, TIMETZ, TIME_NS)
 """Types whose texts are understood here in one form only."""
 _DAY = 86_400_000_000
 _INFINITE_DATE, _INFINITE_TIMESTAMP = 2**31 - 1, 2**63 - 1
-_UNITS: dict[DataType, int] = {TIMESTAMP_S: 1, TIMESTAMP_MS: 1_000, TIMESTAMP: 1_000_000, TIMESTAMP_NS: 1_000_000_000}
+TIMESTAMP_UNITS: dict[DataType, int] = {TIMESTAMP_S: 1, TIMESTAMP_MS: 1_000, TIMESTAMP: 1_000_000, TIMESTAMP_NS: 1_000_000_000}
 """Units per second."""
 _NO_CASTS = ((TIMESTAMP_MS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_S), (TIMESTAMP_NS, TIMESTAMP_MS))
 """Those that DuckDB has not."""
@@ -126,7 +126,7 @@ def _check(held: DataType, wanted: DataType, *, lenient: bool) -> None:
 def _is_known(held: DataType, wanted: DataType) -> bool:
     if {held, wanted} in ({DATE, TIMESTAMP}, {JSON, VARCHAR}):
         return True
-    if held in _UNITS and wanted in _UNITS:
+    if held in TIMESTAMP_UNITS and wanted in TIMESTAMP_UNITS:
         return (held, wanted) not in _NO_CASTS
     if wanted == VARCHAR:
         # DuckDB's shortest text of a float32 is not always the shortest.
@@ -160,7 +160,7 @@ def _cast(array: Any, held: DataType, wanted: DataType, lenient: bool) -> Any:
     if held == VARCHAR:
         read = _lenient if lenient else _read
         return _over_distinct(array, lambda part: [None if v is None else read(v, wanted) for v in part.to_pylist()], wanted)
-    if wanted in _UNITS:
+    if wanted in TIMESTAMP_UNITS:
         return _date_to_timestamp(array) if held == DATE else _in_other_units(array, held, wanted)
     if wanted == DATE:
         return _timestamp_to_date(array)
@@ -295,13 +295,13 @@ def _in_other_units(array: Any, held: DataType, wanted: DataType) -> Any:
     """Nanoseconds are cut off, microseconds rounded half away from zero; infinite timestamps stay so."""
     moments: Any = np.asarray(array.view(pa.int64()).fill_null(0))
     infinite = np.abs(moments) >= _INFINITE_TIMESTAMP
-    if _UNITS[wanted] > _UNITS[held]:
-        factor = _UNITS[wanted] // _UNITS[held]
+    if TIMESTAMP_UNITS[wanted] > TIMESTAMP_UNITS[held]:
+        factor = TIMESTAMP_UNITS[wanted] // TIMESTAMP_UNITS[held]
         if np.any(~infinite & (np.abs(moments) > _INFINITE_TIMESTAMP // factor)):
             raise SchemaError(f"a {held} is out of the range of {wanted}")
         changed = np.where(infinite, 0, moments) * factor
     else:
-        factor = _UNITS[held] // _UNITS[wanted]
+        factor = TIMESTAMP_UNITS[held] // TIMESTAMP_UNITS[wanted]
         half = 0 if held == TIMESTAMP_NS else factor // 2
         changed = np.sign(moments) * ((np.abs(moments).astype(np.uint64) + np.uint64(half)) // np.uint64(factor)).astype(np.int64)
     return pa.array(np.where(infinite, moments, changed), mask=np.asarray(array.is_null())).view(to_arrow_type(wanted))

@@ -14,7 +14,7 @@ from ducklake_core.engines.arrow.comparable import unified
 from ducklake_core.engines.arrow.evaluate import column_of, compared, evaluate
 from ducklake_core.engines.arrow.partition_keys import has_key_value
 from ducklake_core.engines.arrow.scalar_arithmetic import arithmetic, number_function
-from ducklake_core.engines.arrow.scalar_cast import cast_scalar
+from ducklake_core.engines.arrow.scalar_cast import TIMESTAMP_UNITS, cast_scalar
 from ducklake_core.engines.arrow.scalar_random import FUNCTIONS as random_functions
 from ducklake_core.engines.arrow.scalar_random import random_values
 from ducklake_core.engines.arrow.scalar_text import joined, matching, of_text, with_constants
@@ -58,6 +58,9 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         SchemaError: A value that does not fit the column, an overflow.
         UnsupportedFeatureError: Something that only a SQL engine can do.
     """
+    if isinstance(scalar, ColumnReference) and scalar.type in TIMESTAMP_UNITS and column.type in TIMESTAMP_UNITS:
+        # As an append takes it: a cast of DuckDB's would leave digits out without a word, or is not there.
+        return cast_array(column_of(scalar, batch), column)
     try:
         return as_type(_eval(scalar, batch), column.type, batch.num_rows)
     except (SchemaError, UsageError) as error:
