@@ -1,6 +1,7 @@
 """Everyday calls on a lake of 10,000 tables, 500,000 snapshots and 1,000,000 files that DuckDB made (``large_lake`` has the sizes).
 
-Run with ``python -m tests.benchmarks.bench_large``; ``BENCH_INDEXES=1`` makes the indexes that ``lake.create_indexes()`` makes.
+Run with ``python -m tests.benchmarks.bench_large``; ``BENCH_INDEXES=1`` makes the indexes that ``lake.create_indexes()`` makes,
+``BENCH_BACKENDS`` says on which databases, by commas.
 Promised: 50 ms on PostgreSQL, 100 ms on SQLite, whatever the number of others.
 """
 
@@ -23,6 +24,7 @@ from tests.support.postgres import start_server
 
 ROUNDS = 5
 INDEXES = os.environ.get("BENCH_INDEXES") == "1"
+BACKENDS = os.environ.get("BENCH_BACKENDS", "sqlite,postgresql").split(",")
 _ROW = pa.table({"a": [1], "b": ["x"]})
 
 
@@ -79,9 +81,12 @@ def tell(backend: str, call: str, wall: float, processor: float | None = None) -
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
-        for kind in ("sqlite", "postgresql"):
-            (Path(place) / kind).mkdir()
-        measure("SQLite", sqlite_lake(Path(place) / "sqlite"))
-        server = start_server()
-        measure("PostgreSQL", server.lake(Path(place) / "postgresql"))
-        server.stop()
+        for kind in BACKENDS:
+            folder = Path(place) / kind
+            folder.mkdir()
+            if kind == "sqlite":
+                measure(kind, sqlite_lake(folder))
+            else:
+                server = start_server()
+                measure(kind, server.lake(folder))
+                server.stop()

@@ -56,7 +56,7 @@ class _Grouped:
 
 
 class SharedNumbers(dict[int | None, int | None]):
-    """One object for each number that many files have in common, as their count of rows: a plan holds a million files."""
+    """One object for each number that many files have in common, as their count of rows or snapshot: a plan holds a million files."""
 
     def __missing__(self, number: int | None) -> int | None:
         if len(self) < _MOST_SHARED:
@@ -131,7 +131,7 @@ def data_file_of(row: Row[Any], table: TableState, streams: Streams | HeldRows, 
         file_size_bytes=size or 0,
         footer_size=streams.counts[row.footer_size],
         row_id_start=ids_from,
-        begin_snapshot=begin,
+        begin_snapshot=streams.counts[begin] or 0,
         end_snapshot=end,
         partition_id=row.partition_id,
         partition_values=partition_values,
