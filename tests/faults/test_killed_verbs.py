@@ -38,10 +38,11 @@ def test_verbs_killed_at_some_steps(sqlite_address: LakeAddress, context: Contex
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("verb", _CHANGING)
 def test_verbs_killed_at_every_step(every_lake_address: LakeAddress, context: Context, verb: str, part: int) -> None:
-    """Of the run itself: as many processes as it has steps, each on the lake as it was before; every third of them in each part."""
+    """Of the run itself: a process for each step, on the lake as it was before; every third of them, and the last, in each part."""
     run = Rehearsal(every_lake_address, verb, context)
     assert len(run.steps) > 10
-    for step in range(1 + part, len(run.steps) + 1, PARTS):
+    # Of a verb that is one transaction only the last step shows its work.
+    for step in sorted({*range(1 + part, len(run.steps) + 1, PARTS), len(run.steps)}):
         run.kill_at(step)
     print(f"{verb} on {every_lake_address.backend}: {len(run.steps)} steps, part {part}, {run.states} states")
     assert run.states >= 2
