@@ -147,7 +147,7 @@ def file_copy(template: LakeAddress, address: LakeAddress) -> SpoiledLake:
     return SpoiledLake(address).moved_from(template)
 
 
-_CELL = re.compile(r"UPDATE (\S+) SET (\w+) = '[^']*'")
+_CELL = re.compile(r"UPDATE (\S+) SET (\w+) = (?:'[^']*'|-?\d+)")
 
 
 def edit_typed(file: duckdb.DuckDBPyConnection, statement: str) -> None:
