@@ -37,6 +37,7 @@ FAULTS = Path(os.environ["LAKE_FAULTS"])
 # What Dagster plots begins with the newest partition, or, of partitions that ended, with today.
 OPEN_DAYS = dg.DailyPartitionsDefinition("2025-01-01", timezone="Europe/Berlin")
 DAYS = dg.DailyPartitionsDefinition("2025-01-01", end_date="2026-01-01", timezone="Europe/Berlin")
+TEN_YEARS = dg.DailyPartitionsDefinition("2016-01-01", end_date="2025-12-29", timezone="Europe/Berlin")
 REGIONS = dg.StaticPartitionsDefinition(["eu", "o'us", "asia"])
 GRID = dg.MultiPartitionsDefinition({"day": DAYS, "region": REGIONS})
 BY_DAY = ducklake_metadata(partition_expr="day", partition_by=["month(day)"])
@@ -102,6 +103,12 @@ COLUMNS = dg.TableSchema(columns=[dg.TableColumn("day", "date", "Day of the sale
 )
 def ranged(context: dg.AssetExecutionContext) -> pa.Table:
     """Three rows for each day; a run takes any number of days."""
+    return rows_of(context.partition_keys, generation_of(context))
+
+
+@dg.asset(partitions_def=TEN_YEARS, metadata=BY_DAY, backfill_policy=dg.BackfillPolicy.single_run())
+def decade(context: dg.AssetExecutionContext) -> pa.Table:
+    """Three rows for each of 3,650 days."""
     return rows_of(context.partition_keys, generation_of(context))
 
 
@@ -180,7 +187,7 @@ def pooled(context: dg.AssetExecutionContext) -> pa.Table:
     return pa.table({"day": day, "began": [began], "ended": [time.time()]})
 
 
-ASSETS = [daily, ranged, plotted, copied, grid, lost, retried, slowly, misfit, judged, after_judged, pooled]
+ASSETS = [daily, ranged, decade, plotted, copied, grid, lost, retried, slowly, misfit, judged, after_judged, pooled]
 lake = DuckLakeResource(
     catalog=PostgresCatalog(
         host="127.0.0.1",
