@@ -27,7 +27,7 @@ from ducklake_core.cli.output import print_json, print_report
 from ducklake_core.cli.progress import progress_bar
 from ducklake_core.cli.session import FOUND, column_names, exit_with, opened, snapshot_at
 from ducklake_core.errors import UsageError
-from ducklake_core.format.options import parse_age
+from ducklake_core.format.types.ages import parse_age
 from ducklake_core.maintenance.check.findings import CheckLevel
 
 _HOUR = "1 hour"

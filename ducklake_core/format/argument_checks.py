@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ducklake_core.errors import UsageError
 from ducklake_core.format.expressions.conditions import Combinable, Condition, foreign_kind
 from ducklake_core.format.expressions.predicates import Predicate
-from ducklake_core.format.options import parse_age
+from ducklake_core.format.types.ages import parse_age
 from ducklake_core.format.types.instants import in_utc
 from ducklake_core.format.types.message_text import shown
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.many_tables import SharedReading
+from ducklake_core.catalog.reading.option_rows import stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.options import Options
@@ -90,7 +91,7 @@ def checkpoint(
         request = replace(request, reading=SharedReading())
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
-        expires = Options.from_mapping(reader.options()).expire_older_than is not None
+        never_expires = _why_never(reader)
         # A name that does not exist is the caller's mistake, no failure of a verb.
         request.scope.select(reader, reader.latest_snapshot().id)
     execution = Execution(spark=spark)
@@ -107,14 +108,23 @@ def checkpoint(
     return CheckpointResult(
         dry_run=dry_run,
         verbs=tuple(
-            CheckpointVerb(verb=verb, skipped="the option expire_older_than is not set")
-            if verb == "expire_snapshots" and not expires
+            CheckpointVerb(verb=verb, skipped=never_expires)
+            if verb == "expire_snapshots" and never_expires
             else CheckpointVerb(verb=verb, skipped=OUT_OF_TIME)
             if request.meter.is_out_of_time and not dry_run
             else _run(verb, run)
             for verb, run in verbs.items()
         ),
     )
+
+
+def _why_never(reader: CatalogReader) -> str | None:
+    """Why no snapshot expires, None when the lake says after which time they do."""
+    if Options.from_mapping(reader.options()).expire_older_than is not None:
+        return None
+    if any(key == "expire_older_than" for key, _, _, _ in stored_options(reader.connection, reader.catalog).rows):
+        return "the option expire_older_than is set for schemas or tables alone, where it means nothing: snapshots are of the whole lake"
+    return "the option expire_older_than is not set"
 
 
 def _run(verb: str, run: Callable[[], MaintenanceResult]) -> CheckpointVerb:
