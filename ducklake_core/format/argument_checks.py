@@ -317,7 +317,7 @@ def _commit_message(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _BY_NAME: Mapping[str, Check] = {
     **_COMMIT,
-    **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql"), _text),
+    **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql", "reader"), _text),
     **dict.fromkeys(("data_path", "metadata_schema", "comment", "text", "version", "to"), _or_none(_text)),
     **dict.fromkeys(("mode", "schema_evolution", "kind", "level"), _text),
     **dict.fromkeys(("if_not_exists", "if_exists", "or_replace", "replace", "cascade", "create", "dry_run", "encrypted", "indexes"), _flag),
@@ -333,7 +333,7 @@ _BY_NAME: Mapping[str, Check] = {
     **dict.fromkeys(("at", "end", "snapshot"), _or_none(_at)),
     "start": _at,
     "older_than": _or_none(_age_or_time),
-    "min_age": age,
+    **dict.fromkeys(("min_age", "at_most"), age),
     "versions": _or_none(_whole_numbers),
     "keep_last": _whole,
     "n": _row_count,

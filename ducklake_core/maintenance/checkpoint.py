@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.many_tables import SharedReading
@@ -17,7 +16,7 @@ from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR
 from ducklake_core.maintenance.budget import OUT_OF_TIME
 from ducklake_core.maintenance.cleanup import cleanup_old_files
-from ducklake_core.maintenance.expire import expire_snapshots
+from ducklake_core.maintenance.expire import check_keep_last, expire_snapshots
 from ducklake_core.maintenance.flush import flush_inlined_data
 from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.merge import merge_adjacent_files
@@ -27,9 +26,6 @@ from ducklake_core.maintenance.rewrite import rewrite_data_files
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep
 from ducklake_core.maintenance.tables import is_about_lake
 from ducklake_core.storage.filesystems import Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,28 +77,36 @@ def checkpoint(
     storage: Storage,
     request: TableRequest,
     *,
+    keep_last: int = 1,
     min_age: timedelta | str = AGE_FLOOR,
-    spark: SparkSession | None = None,
+    execution: Execution | None = None,
 ) -> CheckpointResult:
     """Plan, and unless it is a dry run carry out, the round. See ``DuckLake.checkpoint`` for the arguments."""
+    check_keep_last(keep_last)
     dry_run, progress = request.dry_run, request.progress
     if dry_run:
         # Nothing changes between the verbs, so that they need not all read the same.
         request = replace(request, reading=SharedReading())
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
-        never_expires = _why_never(reader)
+        never_expires = _why_never(reader) if keep_last == 1 else None
         # A name that does not exist is the caller's mistake, no failure of a verb.
         request.scope.select(reader, reader.latest_snapshot().id)
-    execution = Execution(spark=spark)
+    execution = execution or Execution()
+    # Deletions have no part in the bounds of what is read.
+    time = request.meter.of_time()
     verbs: dict[str, Callable[[], MaintenanceResult]] = {
         "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request, execution=execution),
-        "expire_snapshots": lambda: expire_snapshots(database, info, min_age=min_age, dry_run=dry_run, progress=progress),
+        "expire_snapshots": lambda: expire_snapshots(
+            database, info, keep_last=keep_last, min_age=min_age, dry_run=dry_run, progress=progress
+        ),
         "merge_adjacent_files": lambda: merge_adjacent_files(database, info, storage, request, execution=execution),
         "rewrite_data_files": lambda: rewrite_data_files(database, info, storage, request, execution=execution),
-        "cleanup_old_files": lambda: cleanup_old_files(database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress),
+        "cleanup_old_files": lambda: cleanup_old_files(
+            database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress, budget=time
+        ),
         "delete_orphaned_files": lambda: delete_orphaned_files(
-            database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress
+            database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress, budget=time
         ),
     }
     return CheckpointResult(

@@ -119,8 +119,7 @@ def expire_snapshots(
     progress: ProgressMeter | None = None,
 ) -> ExpiryResult:
     """Plan, and unless ``dry_run`` carry out, the expiry of snapshots. See ``DuckLake.expire_snapshots`` for the arguments."""
-    if keep_last < 1:
-        raise UsageError("keep_last must be at least 1: the newest snapshot is the lake itself")
+    check_keep_last(keep_last)
     wanted = None if versions is None else frozenset(versions)
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
@@ -155,6 +154,16 @@ def expire_snapshots(
     done = run_write(attempt, "expire snapshots")
     meter.advance(len(chosen), size=done.bytes_scheduled)
     return done
+
+
+def check_keep_last(keep_last: int) -> None:
+    """Refuse to keep no snapshot.
+
+    Raises:
+        UsageError: It would.
+    """
+    if keep_last < 1:
+        raise UsageError("keep_last must be at least 1: the newest snapshot is the lake itself", parameter="keep_last")
 
 
 def _by_version(snapshots: Sequence[SnapshotTime], wanted: Collection[int]) -> list[ExpiringSnapshot]:
