@@ -15,7 +15,7 @@ from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.ages import parse_age
-from ducklake_core.format.types.instants import in_utc
+from ducklake_core.format.types.instants import END, in_utc
 from ducklake_core.format.types.names import folded
 from ducklake_core.maintenance.attempts import run_write
 
@@ -122,7 +122,9 @@ class Holds:
     @contextmanager
     def _pinned(self, snapshot: int | datetime | None, reader: str, at_most: timedelta) -> Iterator[Hold]:
         with self._database.read() as connection:
-            until = self._database.now(connection) + at_most
+            now = self._database.now(connection)
+        # For ever where the calendar ends before.
+        until = now + at_most if at_most < END - now else None
         hold = self.add(f"{reader} {uuid4()}", snapshot, until=until)
         try:
             yield hold

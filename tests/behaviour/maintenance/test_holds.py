@@ -75,6 +75,8 @@ def test_readers_pin_what_they_read(lake: DuckLake) -> None:
         raise RuntimeError("reader failed")
     assert lake.holds.list() == []
     assert newest - 2 in lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO).snapshot_ids
+    with lake.holds.pinned(at_most=timedelta.max) as for_ever:
+        assert for_ever.until is None
     with pytest.raises(UsageError, match="at_most"):
         lake.holds.pinned(at_most="soon")
     with pytest.raises(UsageError, match="over already"), lake.holds.pinned(at_most=_ZERO):
