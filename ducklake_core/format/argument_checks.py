@@ -110,8 +110,9 @@ def _seconds(name: str, value: object) -> float:
 
 
 def _callable(name: str, value: object) -> object:
-    if not callable(value):
-        raise _refused(name, "something to call", value)
+    # A class is callable too, and makes something of what it is told, or fails in the middle of a verb.
+    if not callable(value) or isinstance(value, type):
+        raise _refused(name, "a function", value)
     return value
 
 
