@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from ducklake_core.errors import StorageError
+from ducklake_core.errors import NotFoundError, StorageError
 from ducklake_core.storage.filesystems import Storage, printable
 
 LONG_SECONDS = 3600.0
@@ -43,13 +43,20 @@ class StagedFiles:
             return
         files = [*self._data, *self._deletes]
         with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="there") as pool:
-            gone = [path for path, is_there in zip(files, pool.map(self._storage.exists, files), strict=True) if not is_there]
+            gone = [path for path, is_there in zip(files, pool.map(self._is_there, files), strict=True) if not is_there]
         if gone:
             raise StorageError(
                 f"{len(gone)} files of this transaction, such as {printable(gone[0])}, are not there any more, so nothing was committed: "
                 "delete_orphaned_files takes what is older than the option delete_older_than, which must be longer than the longest write",
                 paths=tuple(map(printable, gone)),
             )
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._storage.size(path)
+        except NotFoundError:
+            return False
+        return True
 
     def add_data_files(self, paths: Iterable[str]) -> None:
         """Note data files; a new plan uses them again."""
