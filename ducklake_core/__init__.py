@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from ducklake_core.format.macro_text import MacroParameter as MacroParameter
     from ducklake_core.format.options import Compression as Compression
     from ducklake_core.format.options import Options as Options
-    from ducklake_core.format.options import parse_age as parse_age
     from ducklake_core.format.state import InlinedTable as InlinedTable
     from ducklake_core.format.state import LakeInfo as LakeInfo
     from ducklake_core.format.state import SchemaState as SchemaState
     from ducklake_core.format.state import Snapshot as Snapshot
     from ducklake_core.format.state import TableState as TableState
+    from ducklake_core.format.types.ages import parse_age as parse_age
     from ducklake_core.format.types.data_types import DataType as DataType
     from ducklake_core.format.types.data_types import Field as Field
     from ducklake_core.format.types.name_patterns import TablePattern as TablePattern
@@ -300,7 +300,7 @@ _EXPORTS = {
     "schema_path": "ducklake_core.format.types.names",
     "split_name": "ducklake_core.format.types.names",
     "split_path": "ducklake_core.format.types.names",
-    "parse_age": "ducklake_core.format.options",
+    "parse_age": "ducklake_core.format.types.ages",
 }
 
 __all__ = sorted([*_EXPORTS, "__version__"])

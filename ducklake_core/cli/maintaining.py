@@ -27,13 +27,14 @@ from ducklake_core.cli.output import print_json, print_report
 from ducklake_core.cli.progress import progress_bar
 from ducklake_core.cli.session import FOUND, column_names, exit_with, opened, snapshot_at
 from ducklake_core.errors import UsageError
-from ducklake_core.format.options import parse_age
+from ducklake_core.format.types.ages import parse_age
 from ducklake_core.maintenance.check.findings import CheckLevel
 
 _HOUR = "1 hour"
 
 MaxConcurrency = Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")]
 ClusterBy = Annotated[str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster the new files by.")]
+KeepLast = Annotated[int, typer.Option("--keep-last", min=1, help="Newest snapshots that stay whatever their age.")]
 PartialProgress = Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")]
 
 
@@ -57,7 +58,7 @@ def expire(
     *,
     older_than: OlderThan = None,
     versions: Annotated[str | None, typer.Option("--versions", help="Ids of snapshots instead, separated by commas.")] = None,
-    keep_last: Annotated[int, typer.Option("--keep-last", min=1, help="Newest snapshots that stay whatever their age.")] = 1,
+    keep_last: KeepLast = 1,
     min_age: MinAge = _HOUR,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -78,6 +79,8 @@ def cleanup(
     older_than: OlderThan = None,
     cleanup_all: CleanupAll = False,
     min_age: MinAge = _HOUR,
+    max_files: Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")] = None,
+    max_seconds: MaxSeconds = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -85,7 +88,13 @@ def cleanup(
     with opened(context, read_only=dry_run) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = lake.cleanup_old_files(
-                older_than=age(older_than), cleanup_all=cleanup_all, min_age=min_age, progress=progress, dry_run=dry_run
+                older_than=age(older_than),
+                cleanup_all=cleanup_all,
+                min_age=min_age,
+                max_files=max_files,
+                max_seconds=max_seconds,
+                progress=progress,
+                dry_run=dry_run,
             )
         print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed)
@@ -98,6 +107,8 @@ def orphans(
     cleanup_all: CleanupAll = False,
     min_age: MinAge = _HOUR,
     every_parquet: Annotated[bool, typer.Option("--every-parquet", help="Also files that no DuckLake writer named.")] = False,
+    max_files: Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")] = None,
+    max_seconds: MaxSeconds = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
@@ -109,6 +120,8 @@ def orphans(
                 cleanup_all=cleanup_all,
                 min_age=min_age,
                 every_parquet=every_parquet,
+                max_files=max_files,
+                max_seconds=max_seconds,
                 progress=progress,
                 dry_run=dry_run,
             )
@@ -170,6 +183,7 @@ def flush(
     schema: Schema = None,
     max_rows: Annotated[int | None, typer.Option("--max-rows", help="Rows after which no further table is begun.")] = None,
     max_seconds: MaxSeconds = None,
+    max_concurrency: MaxConcurrency = None,
     author: Author = None,
     message: Message = None,
     extra_info: ExtraInfo = None,
@@ -184,6 +198,7 @@ def flush(
                 tables=tables or None,
                 max_rows=max_rows,
                 max_seconds=max_seconds,
+                max_concurrency=max_concurrency,
                 progress=progress,
                 dry_run=dry_run,
                 author=author,
@@ -239,14 +254,17 @@ def rewrite(  # noqa: PLR0913 - an option each
         exit_with(FOUND, not result.failed_steps)
 
 
-def checkpoint(
+def checkpoint(  # noqa: PLR0913 - an option each
     context: typer.Context,
     *,
     tables: Tables = None,
     max_input_bytes: MaxInputBytes = None,
     max_files: MaxFiles = None,
     max_seconds: MaxSeconds = None,
+    keep_last: KeepLast = 1,
     min_age: MinAge = _HOUR,
+    max_concurrency: MaxConcurrency = None,
+    partial_progress: PartialProgress = False,
     author: Author = None,
     message: Message = None,
     extra_info: ExtraInfo = None,
@@ -261,7 +279,10 @@ def checkpoint(
                 max_input_bytes=max_input_bytes,
                 max_files=max_files,
                 max_seconds=max_seconds,
+                keep_last=keep_last,
                 min_age=min_age,
+                max_concurrency=max_concurrency,
+                partial_progress=partial_progress,
                 progress=progress,
                 dry_run=dry_run,
                 author=author,

@@ -15,7 +15,7 @@ from ducklake_core.maintenance.sizes import format_bytes
 
 
 @contextmanager
-def progress_bar(*, as_json: bool) -> Iterator[ProgressCallback | None]:
+def progress_bar(*, as_json: bool = False) -> Iterator[ProgressCallback | None]:
     """What draws the progress of a verb on the error output, and wipes it out at the end; None unless that is a terminal."""
     if as_json or not sys.stderr.isatty():
         yield None

@@ -129,10 +129,11 @@ def written(name: str, failure: str | None) -> Hop:
 
 def first_file(lake: DuckLake) -> tuple[str, int] | None:
     """Path and bytes of a data file of the lake, None when it has none."""
-    for info in lake.tables():
-        for file in lake.table(info.table).list_files()[:1]:
-            return file.path, file.file_size_bytes
-    return None
+    info = next((info for info in lake.tables() if info.file_count), None)
+    if info is None:
+        return None
+    file = lake.table(info.table).list_files()[0]
+    return file.path, file.file_size_bytes
 
 
 def _first_line(lake: DuckLake, error: Exception) -> str:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from ducklake_core.errors import UsageError
 from ducklake_core.format.expressions.conditions import Combinable, Condition, foreign_kind
 from ducklake_core.format.expressions.predicates import Predicate
-from ducklake_core.format.options import parse_age
+from ducklake_core.format.types.ages import parse_age
 from ducklake_core.format.types.instants import in_utc
 from ducklake_core.format.types.message_text import shown
 
@@ -110,8 +110,9 @@ def _seconds(name: str, value: object) -> float:
 
 
 def _callable(name: str, value: object) -> object:
-    if not callable(value):
-        raise _refused(name, "something to call", value)
+    # A class is callable too, and makes something of what it is told, or fails in the middle of a verb.
+    if not callable(value) or isinstance(value, type):
+        raise _refused(name, "a function", value)
     return value
 
 
@@ -317,7 +318,7 @@ def _commit_message(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _BY_NAME: Mapping[str, Check] = {
     **_COMMIT,
-    **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql"), _text),
+    **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql", "reader"), _text),
     **dict.fromkeys(("data_path", "metadata_schema", "comment", "text", "version", "to"), _or_none(_text)),
     **dict.fromkeys(("mode", "schema_evolution", "kind", "level"), _text),
     **dict.fromkeys(("if_not_exists", "if_exists", "or_replace", "replace", "cascade", "create", "dry_run", "encrypted", "indexes"), _flag),
@@ -333,7 +334,7 @@ _BY_NAME: Mapping[str, Check] = {
     **dict.fromkeys(("at", "end", "snapshot"), _or_none(_at)),
     "start": _at,
     "older_than": _or_none(_age_or_time),
-    "min_age": age,
+    **dict.fromkeys(("min_age", "at_most"), age),
     "versions": _or_none(_whole_numbers),
     "keep_last": _whole,
     "n": _row_count,

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Literal, TypeAlias, cast, get_args
 
 from ducklake_core.errors import UsageError
+from ducklake_core.format.types.ages import bare_age, parse_age
 
+_AGES = frozenset({"delete_older_than", "expire_older_than"})
+_OF_THE_LAKE = _AGES | {"require_commit_message"}
 _LEVELS: Mapping[str, tuple[int, int]] = {"zstd": (0, 22), "gzip": (1, 9), "brotli": (0, 11)}
 Compression: TypeAlias = Literal["uncompressed", "snappy", "gzip", "zstd", "brotli", "lz4", "lz4_raw"]
 
@@ -29,8 +32,9 @@ class Options:
         require_commit_message: Whether commits without a message are refused.
         rewrite_delete_threshold: Part of a file's rows, 0 to 1, that must be deleted before a rewrite takes the file.
         hive_file_pattern: Whether files of partitioned tables lie in directories such as ``year=2013/``.
-        delete_older_than: Least age of a scheduled file before cleanup deletes it.
-        expire_older_than: Age from which snapshots expire, None for never.
+        delete_older_than: Least age of a scheduled file before cleanup deletes it, as text: what it means is for :func:`option_age` to
+            say when it is needed, so that one that means nothing here is in the way of no write and no read.
+        expire_older_than: Age from which snapshots expire, likewise; None for never.
         auto_compact: Whether maintenance may take the table without being asked for it by name.
         per_thread_output: Whether each writing thread makes its own files.
         write_deletion_vectors: Whether deletes are written as deletion vectors.
@@ -47,8 +51,8 @@ class Options:
     require_commit_message: bool = False
     rewrite_delete_threshold: float = 0.95
     hive_file_pattern: bool = True
-    delete_older_than: timedelta = timedelta(days=2)
-    expire_older_than: timedelta | None = None
+    delete_older_than: str = "2 days"
+    expire_older_than: str | None = None
     auto_compact: bool = True
     per_thread_output: bool = False
     write_deletion_vectors: bool = False
@@ -103,6 +107,9 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
     folded = option_name(name)
     text = str(value)
     parsed = _parse(folded, text)
+    if folded in _AGES:
+        option_age(folded, text)
+        return folded, bare_age(text)
     match folded, parsed:
         case "parquet_version", int():
             return folded, f"V{parsed}"
@@ -110,10 +117,30 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
             return folded, "true" if parsed else "false"
         case _, float():
             return folded, f"{parsed:.6f}"
-        case _, timedelta():
-            return folded, text
         case _:
             return folded, str(parsed)
+
+
+def check_option(name: str, text: str) -> None:
+    """Refuse a stored text that its option cannot have; what is no option is not looked at.
+
+    Raises:
+        UsageError: It cannot.
+    """
+    if name in _PARSERS:
+        _parse(name, text)
+    if name in _AGES:
+        option_age(name, text)
+
+
+def check_option_scope(name: str, *, is_lake: bool) -> None:
+    """Refuse to set an option for a schema or a table that every program looks for at the lake alone.
+
+    Raises:
+        UsageError: It would mean nothing there.
+    """
+    if not is_lake and name in _OF_THE_LAKE:
+        raise UsageError(f"the option {name} is about the whole lake: for a schema or a table it means nothing, in DuckDB too", option=name)
 
 
 def option_name(name: str) -> str:
@@ -126,6 +153,21 @@ def option_name(name: str) -> str:
     if folded not in _PARSERS:
         raise UsageError(f"unknown option {name!r}; the options are: {', '.join(_PARSERS)}", option=name)
     return folded
+
+
+def option_age(name: str, text: str, now: datetime | None = None) -> timedelta:
+    """The age that an option says, as long as it is when it ends now (this moment when not given).
+
+    >>> option_age("delete_older_than", "36 hours")
+    datetime.timedelta(days=1, seconds=43200)
+
+    Raises:
+        UsageError: It is none, or a negative one.
+    """
+    try:
+        return parse_age(text, now)
+    except UsageError as error:
+        raise UsageError(f"option {name!r} cannot be {text!r}: {error.message}", option=name) from error
 
 
 def _parse(name: str, text: str) -> object:
@@ -158,36 +200,6 @@ def parse_memory_size(text: str) -> int:
     if size <= 0:
         raise UsageError("a size must be positive")
     return size
-
-
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 7 * 86_400, "month": 30 * 86_400, "year": 360 * 86_400}
-_AGE_PART = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*([a-z]+?)s?|(\d+):(\d{2}):(\d{2}))(?=\s|$)", re.ASCII)
-
-
-def parse_age(text: str) -> timedelta:
-    """A span of time as people write it; a month counts 30 days and a year 12 months, as when intervals are compared.
-
-    >>> parse_age("2 days"), parse_age("1 week 12:00:00")
-    (datetime.timedelta(days=2), datetime.timedelta(days=7, seconds=43200))
-
-    Raises:
-        UsageError: Not such a span.
-    """
-    folded = text.strip().lower().removeprefix("interval ").replace("'", "")
-    total, position = timedelta(), 0
-    while position < len(folded) or not position:
-        found = _AGE_PART.match(folded, position)
-        if not found or (found[2] is not None and found[2] not in _SECONDS):
-            raise UsageError(f"{text!r} is not a span of time such as '2 days'")
-        try:
-            if found[2] is not None:
-                total += timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
-            else:
-                total += timedelta(hours=int(found[3]), minutes=int(found[4]), seconds=int(found[5]))
-        except (ValueError, OverflowError):
-            raise UsageError(f"{text[:100]!r} is longer than any span of time here: 2.7 million years") from None
-        position = found.end()
-    return total
 
 
 def _boolean(text: str) -> bool:
@@ -244,8 +256,8 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     "require_commit_message": _boolean,
     "rewrite_delete_threshold": _fraction,
     "hive_file_pattern": _boolean,
-    "delete_older_than": parse_age,
-    "expire_older_than": parse_age,
+    "delete_older_than": str,
+    "expire_older_than": str,
     "auto_compact": _boolean,
     "per_thread_output": _boolean,
     "write_deletion_vectors": _boolean,

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.options import parse_age
+from ducklake_core.format.options import option_age
+from ducklake_core.format.types.ages import parse_age
 from ducklake_core.format.types.instants import BEGINNING, END, in_utc
 
 Age: TypeAlias = timedelta | str | datetime
@@ -26,19 +27,19 @@ def threshold(older_than: Age, now: datetime) -> datetime:
     return before(now, older_than, "older_than")
 
 
-def deletion_limit(older_than: Age | None, default: timedelta, now: datetime, *, cleanup_all: bool, min_age: timedelta | str) -> datetime:
+def deletion_limit(older_than: Age | None, option: str, now: datetime, *, cleanup_all: bool, min_age: timedelta | str) -> datetime:
     """The point in time before which files may be deleted; the end of the calendar for all of them.
 
     Args:
         older_than: As the user says it.
-        default: The option ``delete_older_than``, for when nothing is said.
+        option: The option ``delete_older_than``, for when nothing is said.
 
     Raises:
-        UsageError: It is nearer than the floor, or ``older_than`` is given beside ``cleanup_all``.
+        UsageError: It is nearer than the floor, or ``older_than`` is given beside ``cleanup_all``; the option is no age.
     """
     if not cleanup_all:
-        limit = threshold(default if older_than is None else older_than, now)
-        check_floor(option_text("delete_older_than", default) if older_than is None else "older_than", limit, now, min_age)
+        limit = threshold(option_age("delete_older_than", option, now) if older_than is None else older_than, now)
+        check_floor(option_text("delete_older_than", option) if older_than is None else "older_than", limit, now, min_age)
         return limit
     if older_than is not None:
         raise UsageError("give either older_than or cleanup_all", parameter="cleanup_all")
@@ -52,7 +53,7 @@ def before(now: datetime, age: timedelta | str, argument: str) -> datetime:
     Raises:
         UsageError: A negative age, or a text that is not a duration.
     """
-    span = parse_age(age) if isinstance(age, str) else age
+    span = parse_age(age, now) if isinstance(age, str) else age
     if span < timedelta(0):
         raise UsageError(f"{argument} must not be negative, not {span}", parameter=argument)
     try:
@@ -77,9 +78,9 @@ def check_floor(argument: str, limit: datetime, now: datetime, min_age: timedelt
         )
 
 
-def option_text(name: str, age: timedelta) -> str:
+def option_text(name: str, age: str) -> str:
     """An option of the lake with its age, for the error about an age that was not given with the call."""
-    return f"the option {name} ({age_text(age)})"
+    return f"the option {name} ({age})"
 
 
 def age_text(age: timedelta | str) -> str:

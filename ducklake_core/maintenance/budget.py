@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import TypeVar
 
 from ducklake_core.errors import UsageError
 from ducklake_core.format.files.data_files import DataFile
 
 OUT_OF_TIME = "beyond max_seconds"
+OUT_OF_FILES = "beyond max_files"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +23,7 @@ class Budget:
 
     Attributes:
         max_input_bytes: Most bytes of data files to read.
-        max_files: Most data files to read.
+        max_files: Most data files to read, or files to delete.
         max_rows: Inlined rows and deletes after which no further table is begun.
         max_seconds: Seconds after which nothing further is begun.
     """
@@ -51,6 +54,12 @@ class BudgetMeter:
     def is_out_of_time(self) -> bool:
         """Whether nothing further may be begun."""
         return time.monotonic() >= self._deadline
+
+    def of_time(self) -> BudgetMeter:
+        """A meter with the same end, and no other bound."""
+        other = BudgetMeter()
+        other._deadline = self._deadline
+        return other
 
     def begin_rows(self, count: int) -> bool:
         """Whether work on so many rows may begin, which are counted then."""
@@ -95,6 +104,10 @@ class BudgetMeter:
                 best, chosen = (end - start, -size), files[start:end]
         return chosen
 
+    def first_deletions(self, files: Sequence[T]) -> Sequence[T]:
+        """As many files to delete, from the beginning on, as one call may; their bytes are not read."""
+        return files if self.budget.max_files is None else files[: self.budget.max_files]
+
     def beyond(self, files: Sequence[DataFile], least: int = 1) -> str:
         """The reason why files are left that did not fit, when those that did are counted.
 
@@ -108,7 +121,7 @@ class BudgetMeter:
         smallest = min(_size(files[start : start + least]) for start in range(max(1, len(files) - least + 1)))
         if smallest > most_bytes:
             return f"too large for any run with max_input_bytes={self.budget.max_input_bytes}"
-        return "beyond max_files" if self._files < least else "beyond max_input_bytes"
+        return OUT_OF_FILES if self._files < least else "beyond max_input_bytes"
 
 
 def also_left(left: Iterable[tuple[str, int]], beyond: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
@@ -120,6 +133,15 @@ def also_left(left: Iterable[tuple[str, int]], beyond: Mapping[str, int]) -> tup
     counts = Counter(dict(left))
     counts.update(beyond)
     return tuple(sorted(counts.items()))
+
+
+def left_text(left: Iterable[tuple[str, int]]) -> str:
+    """How many files are left by reason, to follow other counts.
+
+    >>> left_text([("beyond max_files", 3)]), left_text([])
+    (', 3 beyond max_files', '')
+    """
+    return "".join(f", {count} {reason}" for reason, count in left)
 
 
 def _or_all(bound: float | None) -> float:

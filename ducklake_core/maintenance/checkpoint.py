@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.many_tables import SharedReading
+from ducklake_core.catalog.reading.option_rows import stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.options import Options
@@ -16,7 +16,7 @@ from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR
 from ducklake_core.maintenance.budget import OUT_OF_TIME
 from ducklake_core.maintenance.cleanup import cleanup_old_files
-from ducklake_core.maintenance.expire import expire_snapshots
+from ducklake_core.maintenance.expire import check_keep_last, expire_snapshots
 from ducklake_core.maintenance.flush import flush_inlined_data
 from ducklake_core.maintenance.groups import Execution
 from ducklake_core.maintenance.merge import merge_adjacent_files
@@ -26,9 +26,6 @@ from ducklake_core.maintenance.rewrite import rewrite_data_files
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep
 from ducklake_core.maintenance.tables import is_about_lake
 from ducklake_core.storage.filesystems import Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,41 +77,58 @@ def checkpoint(
     storage: Storage,
     request: TableRequest,
     *,
+    keep_last: int = 1,
     min_age: timedelta | str = AGE_FLOOR,
-    spark: SparkSession | None = None,
+    execution: Execution | None = None,
 ) -> CheckpointResult:
     """Plan, and unless it is a dry run carry out, the round. See ``DuckLake.checkpoint`` for the arguments."""
+    check_keep_last(keep_last)
     dry_run, progress = request.dry_run, request.progress
     if dry_run:
         # Nothing changes between the verbs, so that they need not all read the same.
         request = replace(request, reading=SharedReading())
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
-        expires = Options.from_mapping(reader.options()).expire_older_than is not None
+        never_expires = _why_never(reader) if keep_last == 1 else None
         # A name that does not exist is the caller's mistake, no failure of a verb.
         request.scope.select(reader, reader.latest_snapshot().id)
-    execution = Execution(spark=spark)
+    execution = execution or Execution()
+    # Deletions have no part in the bounds of what is read.
+    time = request.meter.of_time()
     verbs: dict[str, Callable[[], MaintenanceResult]] = {
         "flush_inlined_data": lambda: flush_inlined_data(database, info, storage, request, execution=execution),
-        "expire_snapshots": lambda: expire_snapshots(database, info, min_age=min_age, dry_run=dry_run, progress=progress),
+        "expire_snapshots": lambda: expire_snapshots(
+            database, info, keep_last=keep_last, min_age=min_age, dry_run=dry_run, progress=progress
+        ),
         "merge_adjacent_files": lambda: merge_adjacent_files(database, info, storage, request, execution=execution),
         "rewrite_data_files": lambda: rewrite_data_files(database, info, storage, request, execution=execution),
-        "cleanup_old_files": lambda: cleanup_old_files(database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress),
+        "cleanup_old_files": lambda: cleanup_old_files(
+            database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress, budget=time
+        ),
         "delete_orphaned_files": lambda: delete_orphaned_files(
-            database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress
+            database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress, budget=time
         ),
     }
     return CheckpointResult(
         dry_run=dry_run,
         verbs=tuple(
-            CheckpointVerb(verb=verb, skipped="the option expire_older_than is not set")
-            if verb == "expire_snapshots" and not expires
+            CheckpointVerb(verb=verb, skipped=never_expires)
+            if verb == "expire_snapshots" and never_expires
             else CheckpointVerb(verb=verb, skipped=OUT_OF_TIME)
             if request.meter.is_out_of_time and not dry_run
             else _run(verb, run)
             for verb, run in verbs.items()
         ),
     )
+
+
+def _why_never(reader: CatalogReader) -> str | None:
+    """Why no snapshot expires, None when the lake says after which time they do."""
+    if Options.from_mapping(reader.options()).expire_older_than is not None:
+        return None
+    if any(key == "expire_older_than" for key, _, _, _ in stored_options(reader.connection, reader.catalog).rows):
+        return "the option expire_older_than is set for schemas or tables alone, where it means nothing: snapshots are of the whole lake"
+    return "the option expire_older_than is not set"
 
 
 def _run(verb: str, run: Callable[[], MaintenanceResult]) -> CheckpointVerb:

@@ -7,7 +7,7 @@ gone while its file remains would be forgotten for ever.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ducklake_core.catalog.database.connections import Database
@@ -21,6 +21,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
 from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.budget import OUT_OF_FILES, OUT_OF_TIME, BudgetMeter, also_left, left_text
 from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 from ducklake_core.storage.filesystems import Storage, printable
@@ -55,6 +56,7 @@ class CleanupResult(MaintenanceResult):
         kept: Files that must not be deleted although they are scheduled; each stays in the schedule.
         failed: Files that could not be deleted; each stays in the schedule and is tried again next time.
         too_young: Scheduled files that are not old enough.
+        left: How many files are left to the next call, by reason.
     """
 
     dry_run: bool
@@ -63,6 +65,7 @@ class CleanupResult(MaintenanceResult):
     kept: tuple[LeftFile, ...] = ()
     failed: tuple[LeftFile, ...] = ()
     too_young: int = 0
+    left: tuple[tuple[str, int], ...] = ()
 
     def lines(self) -> list[str]:
         """The plan in words: one line per file, then the sum."""
@@ -70,7 +73,7 @@ class CleanupResult(MaintenanceResult):
         lines = [f"{would} {file.path}: unneeded since {file.scheduled:%Y-%m-%d %H:%M:%S} UTC" for file in self.files]
         lines += [f"kept {file.path}: {file.reason}" for file in self.kept]
         lines += [f"FAILED {file.path}: {file.reason}" for file in self.failed]
-        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough"
+        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough{left_text(self.left)}"
         return [*lines, f"{would} {len(self.files)} files ({len(self.missing)} were missing), {counts}"]
 
     @property
@@ -81,6 +84,7 @@ class CleanupResult(MaintenanceResult):
         steps += [_step(file.path, file.reason, "skipped") for file in self.kept]
         steps += [_step(file.path, file.reason, "failed") for file in self.failed]
         steps += [_step("scheduled files", "they are not old enough", "skipped", self.too_young)] if self.too_young else []
+        steps += [_step("scheduled files", reason, "skipped", count) for reason, count in self.left]
         return tuple(steps)
 
 
@@ -100,6 +104,7 @@ def cleanup_old_files(
     min_age: timedelta | str = AGE_FLOOR,
     dry_run: bool = False,
     progress: ProgressMeter | None = None,
+    budget: BudgetMeter | None = None,
 ) -> CleanupResult:
     """Plan, and unless ``dry_run`` carry out, the deletion. See ``DuckLake.cleanup_old_files`` for the arguments."""
     with database.read() as connection:
@@ -110,22 +115,33 @@ def cleanup_old_files(
         limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
         # Before the names are read: whoever commits after this is noticed, wherever in between it is.
         base = reader.latest_snapshot()
-        plan = _plan(reader, storage, limit, base)
-    return plan.described() if dry_run else _delete(database, info, storage, plan, progress or ProgressMeter())
+        bounds = budget or BudgetMeter()
+        plan = _plan(reader, storage, limit, base).within(bounds)
+    return plan.described() if dry_run else _delete(database, info, storage, plan, progress or ProgressMeter(), bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CleanupPlan:
-    """Scheduled files to delete and to keep, as of a snapshot; ``twins`` are further rows of files to delete, by path."""
+    """Scheduled files to delete, to keep and to leave to the next call, as of a snapshot.
+
+    ``twins`` are further rows of files to delete, by path.
+    """
 
     base: Snapshot
     doomed: tuple[ScheduledFile, ...]
     twins: Mapping[str, Sequence[ScheduledFile]]
     kept: tuple[LeftFile, ...]
     too_young: int
+    left: tuple[tuple[str, int], ...] = ()
+
+    def within(self, budget: BudgetMeter) -> _CleanupPlan:
+        doomed = tuple(budget.first_deletions(self.doomed))
+        beyond = len(self.doomed) - len(doomed)
+        return replace(self, doomed=doomed, left=also_left(self.left, {OUT_OF_FILES: beyond})) if beyond else self
 
     def described(self) -> CleanupResult:
-        return CleanupResult(dry_run=True, files=tuple(map(_old, self.doomed)), kept=self.kept, too_young=self.too_young)
+        files = tuple(map(_old, self.doomed))
+        return CleanupResult(dry_run=True, files=files, kept=self.kept, too_young=self.too_young, left=self.left)
 
 
 def _plan(reader: CatalogReader, storage: Storage, limit: datetime, base: Snapshot) -> _CleanupPlan:
@@ -155,11 +171,17 @@ def _split(files: Sequence[ScheduledFile], info: LakeInfo, named: Collection[str
     return [file for file, reason in reasons if reason is None], kept
 
 
-def _delete(database: Database, info: LakeInfo, storage: Storage, plan: _CleanupPlan, progress: ProgressMeter) -> CleanupResult:
+def _delete(
+    database: Database, info: LakeInfo, storage: Storage, plan: _CleanupPlan, progress: ProgressMeter, budget: BudgetMeter
+) -> CleanupResult:
     if plan.doomed:
         progress.begin("cleanup_old_files", "delete files", "files", len(plan.doomed))
     runs = []
+    late = 0
     for batch in _batches(plan.doomed):
+        if budget.is_out_of_time:
+            late += len(batch)
+            continue
         runs.append(_delete_batch(database, info, storage, batch, plan))
         progress.advance(len(batch))
     return CleanupResult(
@@ -169,6 +191,7 @@ def _delete(database: Database, info: LakeInfo, storage: Storage, plan: _Cleanup
         kept=(*plan.kept, *(file for run in runs for file in run.kept)),
         failed=tuple(file for run in runs for file in run.failed),
         too_young=plan.too_young,
+        left=also_left(plan.left, {OUT_OF_TIME: late}) if late else plan.left,
     )
 
 

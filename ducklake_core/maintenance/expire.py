@@ -15,7 +15,7 @@ from ducklake_core.catalog.reading.holds import read_holds
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import DeadTable, Unneeded, UnneededFile, expire, lock_snapshots, unneeded
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.format.options import Options
+from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.attempts import run_write
@@ -119,8 +119,7 @@ def expire_snapshots(
     progress: ProgressMeter | None = None,
 ) -> ExpiryResult:
     """Plan, and unless ``dry_run`` carry out, the expiry of snapshots. See ``DuckLake.expire_snapshots`` for the arguments."""
-    if keep_last < 1:
-        raise UsageError("keep_last must be at least 1: the newest snapshot is the lake itself")
+    check_keep_last(keep_last)
     wanted = None if versions is None else frozenset(versions)
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
@@ -130,10 +129,11 @@ def expire_snapshots(
                 raise UsageError("give either versions, or older_than and keep_last")
             chosen = _by_version(snapshots, wanted)
         else:
-            default = Options.from_mapping(reader.options()).expire_older_than if older_than is None else None
-            said = option_text("expire_older_than", default) if default is not None else "older_than"
-            age = older_than if older_than is not None else default
-            chosen = _by_age(snapshots, age, keep_last, min_age, database.now(connection), said=said)
+            option = Options.from_mapping(reader.options()).expire_older_than if older_than is None else None
+            said = option_text("expire_older_than", option) if option is not None else "older_than"
+            now = database.now(connection)
+            age = older_than if option is None else option_age("expire_older_than", option, now)
+            chosen = _by_age(snapshots, age, keep_last, min_age, now, said=said)
         chosen, held = _split(chosen, _holders(reader, database.now(connection)))
         planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run else Unneeded()
     if dry_run or not chosen:
@@ -154,6 +154,16 @@ def expire_snapshots(
     done = run_write(attempt, "expire snapshots")
     meter.advance(len(chosen), size=done.bytes_scheduled)
     return done
+
+
+def check_keep_last(keep_last: int) -> None:
+    """Refuse to keep no snapshot.
+
+    Raises:
+        UsageError: It would.
+    """
+    if keep_last < 1:
+        raise UsageError("keep_last must be at least 1: the newest snapshot is the lake itself", parameter="keep_last")
 
 
 def _by_version(snapshots: Sequence[SnapshotTime], wanted: Collection[int]) -> list[ExpiringSnapshot]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timedelta
+from uuid import uuid4
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.holds import Hold, delete_hold, read_holds, store_hold
@@ -11,7 +14,8 @@ from ducklake_core.catalog.writing.expiry import lock_snapshots
 from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.state import LakeInfo
-from ducklake_core.format.types.instants import in_utc
+from ducklake_core.format.types.ages import parse_age
+from ducklake_core.format.types.instants import END, in_utc
 from ducklake_core.format.types.names import folded
 from ducklake_core.maintenance.attempts import run_write
 
@@ -93,6 +97,39 @@ class Holds:
                     raise NotFoundError(f"there is no hold {name!r}; lake.holds.list() gives all", hold=name)
 
         run_write(attempt, f"remove the hold {name!r}")
+
+    def pinned(
+        self, snapshot: int | datetime | None = None, *, reader: str = "reader", at_most: timedelta | str = timedelta(days=1)
+    ) -> AbstractContextManager[Hold]:
+        """Hold a snapshot as long as something reads it: a hold of a name of its own, which is removed at the end.
+
+        Any number of readers may pin one snapshot. A reader that is killed keeps it until ``at_most`` is over.
+
+        Args:
+            snapshot: As in :meth:`add`; the newest when None.
+            reader: The beginning of the hold's name, for those who list them.
+            at_most: Longest time that the snapshot stays: a timedelta, or a text such as ``"3 hours"``.
+
+        Returns:
+            A context manager of the hold, whose ``snapshot_id`` is what to read at.
+
+        Raises:
+            NotFoundError: There is no such snapshot, or it was expired.
+            UsageError: ``at_most`` is no span of time.
+        """
+        return self._pinned(snapshot, reader, parse_age(at_most) if isinstance(at_most, str) else at_most)
+
+    @contextmanager
+    def _pinned(self, snapshot: int | datetime | None, reader: str, at_most: timedelta) -> Iterator[Hold]:
+        with self._database.read() as connection:
+            now = self._database.now(connection)
+        # For ever where the calendar ends before.
+        until = now + at_most if at_most < END - now else None
+        hold = self.add(f"{reader} {uuid4()}", snapshot, until=until)
+        try:
+            yield hold
+        finally:
+            self.remove(hold.name, if_exists=True)
 
     def _snapshot_id(self, reader: CatalogReader, wanted: int | datetime | None) -> int:
         """The snapshot that is meant, which cannot expire before the transaction ends."""

@@ -8,7 +8,7 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.option_rows import delete_option, store_option
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import UsageError
-from ducklake_core.format.options import normalize_option, option_name
+from ducklake_core.format.options import check_option_scope, normalize_option, option_name
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.names import schemas_meant, split_name
 from ducklake_core.maintenance.attempts import run_write
@@ -19,6 +19,7 @@ _Scope: TypeAlias = tuple[Literal["schema", "table"] | None, int | None]
 def set_option(database: Database, info: LakeInfo, name: str, value: object, *, table: str | None, schema: str | None) -> None:
     """Store an option; see ``DuckLake.set_option``."""
     key, text = normalize_option(name, value)
+    check_option_scope(key, is_lake=table is None and schema is None)
 
     def attempt() -> None:
         with database.write() as connection:

@@ -7,7 +7,7 @@ that a commit brings into the lake in between is kept.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ducklake_core.catalog.database.connections import Database
@@ -20,6 +20,7 @@ from ducklake_core.format.files.paths import file_name, has_writers_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
+from ducklake_core.maintenance.budget import OUT_OF_FILES, OUT_OF_TIME, BudgetMeter, also_left, left_text
 from ducklake_core.maintenance.cleanup import LeftFile
 from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
 from ducklake_core.maintenance.sizes import format_bytes
@@ -53,6 +54,7 @@ class OrphansResult(MaintenanceResult):
         too_young: Orphaned files that are not old enough; they may belong to a write that is still running.
         uploads: Unfinished uploads to S3 that are aborted, or were.
         uploads_unknown: Why nobody knows whether there are any: the store does not tell, or not to everybody.
+        left: How many files are left to the next call, by reason.
     """
 
     dry_run: bool
@@ -62,6 +64,7 @@ class OrphansResult(MaintenanceResult):
     too_young: int = 0
     uploads: tuple[UnfinishedUpload, ...] = ()
     uploads_unknown: str | None = None
+    left: tuple[tuple[str, int], ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -80,7 +83,7 @@ class OrphansResult(MaintenanceResult):
         lines += [f"FAILED {file.path}: {file.reason}" for file in self.failed]
         if self.uploads_unknown:
             lines.append(f"unfinished uploads were not looked for: {self.uploads_unknown}")
-        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough"
+        counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough{left_text(self.left)}"
         return [*lines, f"{would} {len(self.files)} orphaned files ({format_bytes(self.bytes)}), {counts}"]
 
     @property
@@ -95,6 +98,7 @@ class OrphansResult(MaintenanceResult):
         steps += [_step(file.path, file.reason, "skipped") for file in self.kept]
         steps += [_step(file.path, file.reason, "failed") for file in self.failed]
         steps += [_step("orphaned files", "they are not old enough", "skipped", self.too_young)] if self.too_young else []
+        steps += [_step("orphaned files", reason, "skipped", count) for reason, count in self.left]
         steps += [_step("unfinished uploads", self.uploads_unknown, "skipped", 0)] if self.uploads_unknown else []
         return tuple(steps)
 
@@ -122,6 +126,7 @@ def delete_orphaned_files(
     every_parquet: bool = False,
     dry_run: bool = False,
     progress: ProgressMeter | None = None,
+    budget: BudgetMeter | None = None,
 ) -> OrphansResult:
     """Plan, and unless ``dry_run`` carry out, the sweep. See ``DuckLake.delete_orphaned_files`` for the arguments."""
     names = _Names(database, info)
@@ -130,8 +135,9 @@ def delete_orphaned_files(
         options = Options.from_mapping(CatalogReader(connection, info, database.tables).options())
     limit = deletion_limit(older_than, options.delete_older_than, now, cleanup_all=cleanup_all, min_age=min_age)
     meter = progress or ProgressMeter()
-    plan = _plan(info, storage, names, limit, meter, every_parquet=every_parquet)
-    return plan.described() if dry_run else _delete(plan, storage, names, meter)
+    bounds = budget or BudgetMeter()
+    plan = _plan(info, storage, names, limit, meter, every_parquet=every_parquet).within(bounds)
+    return plan.described() if dry_run else _delete(plan, storage, names, meter, bounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +149,12 @@ class _SweepPlan:
     too_young: int
     uploads: tuple[UnfinishedUpload, ...]
     uploads_unknown: str | None
+    left: tuple[tuple[str, int], ...] = ()
+
+    def within(self, budget: BudgetMeter) -> _SweepPlan:
+        files = tuple(budget.first_deletions(self.files))
+        beyond = len(self.files) - len(files)
+        return replace(self, files=files, left=also_left(self.left, {OUT_OF_FILES: beyond})) if beyond else self
 
     def described(self) -> OrphansResult:
         return OrphansResult(
@@ -152,6 +164,7 @@ class _SweepPlan:
             too_young=self.too_young,
             uploads=self.uploads,
             uploads_unknown=self.uploads_unknown,
+            left=self.left,
         )
 
 
@@ -184,14 +197,18 @@ def _below(data_path: str, files: Iterable[StoredFile]) -> Iterator[StoredFile]:
         yield file
 
 
-def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: ProgressMeter) -> OrphansResult:
+def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: ProgressMeter, budget: BudgetMeter) -> OrphansResult:
     """Delete what was planned, but what the catalog has come to name since."""
     deleted: list[OrphanedFile] = []
     failed: list[LeftFile] = []
     named: list[LeftFile] = []
+    late = 0
     if plan.files:
         progress.begin(_VERB, "delete files", "files", len(plan.files))
     for batch in (plan.files[start : start + _BATCH] for start in range(0, len(plan.files), _BATCH)):
+        if budget.is_out_of_time:
+            late += len(batch)
+            continue
         names.refresh()
         doomed = [file for file in batch if not names.has(file.path)]
         named += [LeftFile(path=printable(file.path), reason="the catalog names it by now") for file in batch if names.has(file.path)]
@@ -209,6 +226,7 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
         too_young=plan.too_young,
         uploads=tuple(upload for upload, reason in aborts if not reason),
         uploads_unknown=plan.uploads_unknown,
+        left=also_left(plan.left, {OUT_OF_TIME: late}) if late else plan.left,
     )
 
 

@@ -67,6 +67,8 @@ class RemovalVerbs(LakeVerbs):
         older_than: timedelta | str | datetime | None = None,
         cleanup_all: bool = False,
         min_age: timedelta | str = timedelta(hours=1),
+        max_files: int | None = None,
+        max_seconds: float | None = None,
         progress: ProgressCallback | None = None,
         dry_run: bool = False,
     ) -> CleanupResult:
@@ -83,12 +85,15 @@ class RemovalVerbs(LakeVerbs):
                 read the files.
             cleanup_all: Take all of them, whatever their age: needs ``min_age="0 seconds"``.
             min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
+            max_files: Most files to delete; what is beyond it is a skipped step, and left to the next call.
+            max_seconds: Seconds after which no further batch of files is deleted, likewise.
             progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Delete nothing; the result lists what would go.
 
         Raises:
             UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
         """
+        from ducklake_core.maintenance.budget import Budget, BudgetMeter
         from ducklake_core.maintenance.cleanup import cleanup_old_files
         from ducklake_core.maintenance.progress import ProgressMeter
 
@@ -102,6 +107,7 @@ class RemovalVerbs(LakeVerbs):
             min_age=min_age,
             dry_run=dry_run,
             progress=ProgressMeter(progress),
+            budget=BudgetMeter(Budget(max_files=max_files, max_seconds=max_seconds)),
         )
 
     def delete_orphaned_files(
@@ -111,6 +117,8 @@ class RemovalVerbs(LakeVerbs):
         cleanup_all: bool = False,
         min_age: timedelta | str = timedelta(hours=1),
         every_parquet: bool = False,
+        max_files: int | None = None,
+        max_seconds: float | None = None,
         progress: ProgressCallback | None = None,
         dry_run: bool = False,
     ) -> OrphansResult:
@@ -130,6 +138,8 @@ class RemovalVerbs(LakeVerbs):
             min_age: Floor under ``older_than``: a nearer bound is refused. Lower it only when you know that nothing runs.
             every_parquet: Whether files that are not called as DuckLake's writers call theirs go too if they end in ``.parquet``,
                 as they do in DuckDB.
+            max_files: Most files to delete; what is beyond it is a skipped step, and left to the next call.
+            max_seconds: Seconds after which no further batch of files is deleted, likewise.
             progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Delete nothing; the result lists what would go.
 
@@ -137,6 +147,7 @@ class RemovalVerbs(LakeVerbs):
             UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
             StorageError: The data path cannot be listed.
         """
+        from ducklake_core.maintenance.budget import Budget, BudgetMeter
         from ducklake_core.maintenance.orphans import delete_orphaned_files
         from ducklake_core.maintenance.progress import ProgressMeter
 
@@ -151,4 +162,5 @@ class RemovalVerbs(LakeVerbs):
             every_parquet=every_parquet,
             dry_run=dry_run,
             progress=ProgressMeter(progress),
+            budget=BudgetMeter(Budget(max_files=max_files, max_seconds=max_seconds)),
         )

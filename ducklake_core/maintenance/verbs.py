@@ -218,8 +218,11 @@ class MaintenanceVerbs(RemovalVerbs):
         max_input_bytes: int | None = None,
         max_files: int | None = None,
         max_seconds: float | None = None,
+        keep_last: int = 1,
         min_age: timedelta | str = timedelta(hours=1),
         spark: SparkSession | None = None,
+        max_concurrency: int | None = None,
+        partial_progress: bool = False,
         progress: ProgressCallback | None = None,
         dry_run: bool = False,
         **commit: Unpack[CommitMessage],
@@ -237,9 +240,13 @@ class MaintenanceVerbs(RemovalVerbs):
                 are about the whole lake all the same.
             max_input_bytes: Most bytes of data files that merging and rewriting read together.
             max_files: Most data files that they read together.
-            max_seconds: Seconds after which nothing further is begun, be it a verb, a table or a file.
+            max_seconds: Seconds after which nothing further is begun, be it a verb, a table, a file or a batch of deletions.
+            keep_last: Newest snapshots that stay whatever their age. More than one expires the others as soon as they are older than
+                ``min_age``, where the option ``expire_older_than`` is not set.
             min_age: Floor under the ages of snapshots and files that go, as in the verbs.
             spark: Session whose executors flush, merge and rewrite; without it this process does.
+            max_concurrency: As in :meth:`merge_adjacent_files`, and likewise ``partial_progress``.
+            partial_progress: Whether merging and rewriting commit each group of files as soon as it is done.
             progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Change nothing; the result lists what each verb would do to the lake as it is now.
             **commit: As in :meth:`merge_adjacent_files`.
@@ -248,12 +255,14 @@ class MaintenanceVerbs(RemovalVerbs):
             NotFoundError: No table of a name without wildcards.
         """
         from ducklake_core.maintenance.checkpoint import checkpoint
+        from ducklake_core.maintenance.groups import Execution
 
         self._database.check_writable(dry_run=dry_run)
         request = _request(
             None, None, tables, commit, progress, dry_run, max_input_bytes=max_input_bytes, max_files=max_files, max_seconds=max_seconds
         )
-        return checkpoint(self._database, self._info, self._storage, request, min_age=min_age, spark=spark)
+        execution = Execution(spark=spark, max_concurrency=max_concurrency, partial_progress=partial_progress)
+        return checkpoint(self._database, self._info, self._storage, request, keep_last=keep_last, min_age=min_age, execution=execution)
 
 
 def _columns(cluster_by: Sequence[str], table: str | None, tables: str | Sequence[str] | None) -> tuple[str, ...]:

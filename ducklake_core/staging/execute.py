@@ -217,7 +217,7 @@ class StepExecutor:
             write_id=write_id,
         )
         abilities = self._lake.database.abilities
-        if abilities.inlined_as_is:
+        if abilities.inlined_as_is or not abilities.duckdb_flushes:
             return state
         by = abilities.inlined_sorting
         rule = flush_rule(staged.state.sort_keys, state.schema, sorting_types=by, text_as_bytes=abilities.inlined_text_as_bytes)

@@ -204,6 +204,7 @@ class CommitCoordinator:
             transaction = self._staged(base, definitions, tables, views)
             try:
                 if transaction.actions:
+                    self._files.check_there()
                     return self._committer.commit(transaction)
                 # A later plan has seen everything that was there when the block ended.
                 if plan == 1 and transaction.lookups:

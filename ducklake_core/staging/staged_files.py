@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from ducklake_core.storage.filesystems import Storage
+from ducklake_core.errors import NotFoundError, StorageError
+from ducklake_core.storage.filesystems import Storage, printable
+
+LONG_SECONDS = 3600.0
+"""Seconds after which files may be taken for orphans: the floor under the ages of sweeps."""
+_ASKED_AT_ONCE = 16
 
 
 class StagedFiles:
@@ -24,6 +31,32 @@ class StagedFiles:
         self._data: list[str] = []
         self._deletes: list[str] = []
         self._rewritten: dict[str, str] = {}
+        self._began = time.monotonic()
+
+    def check_there(self) -> None:
+        """Ask the store for the files of a transaction that took so long that a sweep may have deleted them, before they are committed.
+
+        Raises:
+            StorageError: One is not there any more.
+        """
+        if time.monotonic() - self._began < LONG_SECONDS:
+            return
+        files = [*self._data, *self._deletes]
+        with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="there") as pool:
+            gone = [path for path, is_there in zip(files, pool.map(self._is_there, files), strict=True) if not is_there]
+        if gone:
+            raise StorageError(
+                f"{len(gone)} files of this transaction, such as {printable(gone[0])}, are not there any more, so nothing was committed: "
+                "delete_orphaned_files takes what is older than the option delete_older_than, which must be longer than the longest write",
+                paths=tuple(map(printable, gone)),
+            )
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._storage.size(path)
+        except NotFoundError:
+            return False
+        return True
 
     def add_data_files(self, paths: Iterable[str]) -> None:
         """Note data files; a new plan uses them again."""

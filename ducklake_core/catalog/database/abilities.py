@@ -36,6 +36,7 @@ class Abilities:
         inlined_as_text: Tables of inlined rows have types for integers and binaries; everything else is text.
         inlined_text_as_bytes: Inlined text is kept as bytes.
         inlined_sorting: Types whose inlined form sorts as their values do.
+        duckdb_flushes: DuckDB can flush the inlined rows of such a catalog.
         has_untyped_cells: A cell may hold a value of any type, whatever the column's type is.
         has_useful_indexes: An index makes its lookups faster and gets in nobody's way.
     """
@@ -57,6 +58,7 @@ class Abilities:
     inlined_limits: InlinedLimits = USUAL_LIMITS
     inlined_text_as_bytes: bool = False
     inlined_sorting: frozenset[str] = _SORTING
+    duckdb_flushes: bool = True
     has_untyped_cells: bool = False
     has_useful_indexes: bool = False
     validates_input: bool = False
@@ -136,6 +138,7 @@ MYSQL = Abilities(
     inlined_as_is=False,
     # DuckDB has no layout of its own for MySQL: it is that of SQLite, which keeps every value (decision 0079).
     inlined_as_text=True,
+    duckdb_flushes=False,
     commits_at_ddl=True,
     # A row has to fit into half a page of InnoDB, each text with forty bytes.
     # A statement has to fit into a packet, which is of a megabyte at least.

@@ -12,7 +12,7 @@ from ducklake_core.catalog.reading.holds import HOLD_PREFIX
 from ducklake_core.errors import CatalogCorruptError, DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.changes import parse_changes
 from ducklake_core.format.files.partitioning import parse_transform
-from ducklake_core.format.options import Options
+from ducklake_core.format.options import check_option
 from ducklake_core.format.types.names import dotted, folded, join_name
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
 
@@ -111,7 +111,7 @@ def _options(facts: Facts) -> None:
             facts.report("cell-invalid", f"ducklake_metadata: encrypted is {row.value!r}, where true or false is expected")
         elif row.key not in _SETTINGS and not row.key.startswith(HOLD_PREFIX):
             try:
-                Options.from_mapping({row.key.lower(): row.value})
+                check_option(row.key.lower(), row.value)
             except DuckLakeError as error:
                 facts.report("option-invalid", error.message)
 

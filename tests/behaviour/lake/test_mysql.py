@@ -127,8 +127,22 @@ def test_duckdb_reads_it_by_its_own_extension(address: LakeAddress, lake: DuckLa
     connection.execute(f"ATTACH '{address.attach}' AS lake")
     with pytest.raises(duckdb.Error, match="only simple deletes"):
         connection.execute("INSERT INTO lake.inlined VALUES (100, 'x', 1)")
+    # Nor can it flush: rows need no detour to files here (decision 44).
+    with pytest.raises(duckdb.Error, match="only simple deletes"):
+        connection.execute("CALL ducklake_flush_inlined_data('lake')")
     connection.close()
     assert lake.table("inlined").scan().to_arrow().num_rows == 6
+
+
+def test_rows_of_sorted_tables_are_inlined_and_flushed(lake: DuckLake) -> None:
+    """DuckDB's flush, which would delete other rows of a table that is sorted by what is kept as text, does not work here."""
+    rows = pa.table({"k": range(2), "v": pa.array([9, 10], pa.decimal128(9, 2))})
+    lake.create_table("sorted", rows.schema)
+    lake.table("sorted").set_sorted_by(["v"])
+    assert lake.write("sorted", rows).rows_inlined == 2
+    lake.table("sorted").delete("k = 0")
+    assert lake.flush_inlined_data().rows_flushed == 2
+    assert lake.table("sorted").scan().to_arrow().column("k").to_pylist() == [1]
 
 
 def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

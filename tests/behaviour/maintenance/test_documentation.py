@@ -36,7 +36,7 @@ def names(sqlite_address: LakeAddress) -> Any:
 def test_examples_of_maintenance(names: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     lake = names["lake"]
     before = {name: lake.table(name).scan().count() for name in ("orders", "sales.orders")}
-    first, night, holds, budget, groups, clustering, progress = _examples("maintenance.md")
+    first, night, holds, pins, budget, groups, clustering, progress = _examples("maintenance.md")
 
     def run(example: str) -> str:
         exec(compile(example, "maintenance.md", "exec"), names)
@@ -48,6 +48,9 @@ def test_examples_of_maintenance(names: dict[str, Any], capsys: pytest.CaptureFi
     assert "nothing found" in run(night)
     assert lake.options()["expire_older_than"] == "30 days"
     assert run(holds).startswith("audit 2025 ")
+    assert lake.holds.list() == []
+    assert run(pins) == ""
+    assert names["orders"].num_rows == before["orders"]
     assert lake.holds.list() == []
     assert run(budget) == run(groups) == ""
     assert {name: lake.table(name).scan().count() for name in before} == before

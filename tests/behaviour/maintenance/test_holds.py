@@ -60,6 +60,29 @@ def test_expiry_keeps_what_is_held(lake: DuckLake, every_lake_address: LakeAddre
         lake.table("t", at=newest - 2)
 
 
+def test_readers_pin_what_they_read(lake: DuckLake) -> None:
+    newest = lake.snapshot().id
+    with lake.holds.pinned(newest - 2, reader="report") as hold, lake.holds.pinned(newest - 2, reader="report") as other:
+        assert hold.snapshot_id == other.snapshot_id == newest - 2
+        assert hold.name.startswith("report ")
+        assert hold.name != other.name
+        assert hold.until is not None
+        lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO)
+        lake.cleanup_old_files(older_than=_ZERO, min_age=_ZERO)
+        assert values(lake, hold.snapshot_id) == [1]
+    assert lake.holds.list() == []
+    with pytest.raises(RuntimeError, match="reader failed"), lake.holds.pinned(at_most="3 hours"):
+        raise RuntimeError("reader failed")
+    assert lake.holds.list() == []
+    assert newest - 2 in lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO).snapshot_ids
+    with lake.holds.pinned(at_most=timedelta.max) as for_ever:
+        assert for_ever.until is None
+    with pytest.raises(UsageError, match="at_most"):
+        lake.holds.pinned(at_most="soon")
+    with pytest.raises(UsageError, match="over already"), lake.holds.pinned(at_most=_ZERO):
+        raise AssertionError("such a hold would hold nothing")
+
+
 def test_duckdb_is_not_disturbed(lake: DuckLake, every_lake_address: LakeAddress, oracle: OracleOf) -> None:
     newest = lake.snapshot().id
     before = {name: dict(lake.options(name)) for name in (None, "t")}

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import StorageError, UsageError
 from ducklake_core.format.files.paths import new_delete_file_name, new_file_name
 from ducklake_core.maintenance.orphans import delete_orphaned_files
+from ducklake_core.staging import staged_files
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.listing import StoredFile
 from tests.behaviour.maintenance.lakes import FILES_ONLY, files_on_disk
@@ -129,6 +130,35 @@ def test_files_that_are_committed_meanwhile_stay(lake_address: LakeAddress) -> N
     result = delete_orphaned_files(lake.database, lake.info, storage, older_than=NOW, min_age=NOW)
     assert (result.files, result.failed) == ((), ())
     assert lake.table("t").scan().to_arrow().num_rows == 3
+
+
+@pytest.mark.parametrize("is_swept", [False, True])
+def test_a_long_write_whose_files_were_swept_commits_nothing(
+    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, is_swept: bool
+) -> None:
+    monkeypatch.setattr(staged_files, "LONG_SECONDS", 0.0)
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", pa.table({"n": range(100)}), inline=False)
+    before = lake.snapshot().id
+
+    def write() -> None:
+        with lake.transaction() as tx:
+            tx.append("t", pa.table({"n": range(50)}), inline=False)
+            tx.delete("t", "n < 20")
+            if is_swept:
+                other = DuckLake.connect(sqlite_address.url)
+                assert other.delete_orphaned_files(older_than=timedelta(0), min_age=timedelta(0)).files
+                other.close()
+
+    if is_swept:
+        with pytest.raises(StorageError, match="not there any more, so nothing was committed"):
+            write()
+    else:
+        write()
+    assert lake.snapshot().id == before + (not is_swept)
+    assert lake.table("t").scan().count() == (100 if is_swept else 110)
+    assert lake.check(level="rows").findings == ()
+    lake.close()
 
 
 def test_a_file_of_unknown_age_stays(sqlite_address: LakeAddress) -> None:

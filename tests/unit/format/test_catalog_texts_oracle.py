@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -199,6 +198,6 @@ def test_options_are_stored_and_read_as_by_the_reference(oracle: OracleFactory, 
     assert Options.from_mapping(stored) == Options(
         parquet_compression="zstd", parquet_version=2, parquet_compression_level=7, parquet_row_group_size=5000,
         parquet_row_group_size_bytes=10_000_000, target_file_size=2**20, data_inlining_row_limit=0, require_commit_message=True,
-        rewrite_delete_threshold=0.5, hive_file_pattern=False, delete_older_than=timedelta(days=7),
-        expire_older_than=timedelta(days=30), auto_compact=False, per_thread_output=True, sort_on_insert=False,
+        rewrite_delete_threshold=0.5, hive_file_pattern=False, delete_older_than="7 days",
+        expire_older_than="1 month", auto_compact=False, per_thread_output=True, sort_on_insert=False,
     )  # fmt: skip

@@ -25,7 +25,8 @@ from ducklake_core.format.files.paths import (
     uuid7,
     write_id,
 )  # fmt: skip
-from ducklake_core.format.options import Options, normalize_option, parse_age, parse_memory_size
+from ducklake_core.format.options import Options, normalize_option, parse_memory_size
+from ducklake_core.format.types.ages import parse_age
 from ducklake_core.format.types.names import dotted
 
 IDS = st.lists(st.integers(0, 99), max_size=3, unique=True).map(sorted).map(tuple)
@@ -162,5 +163,5 @@ def test_options_out_of_bounds_are_refused_by_name(name: str, value: str) -> Non
 
 def test_sizes_and_ages() -> None:
     assert [parse_memory_size(text) for text in ("1", "1kb", "1 KiB", "0.5MB", "2GiB")] == [1, 1000, 1024, 500_000, 2**31]
-    assert parse_age("1 month 2 days 01:00:30") == dt.timedelta(days=32, hours=1, seconds=30)
+    assert parse_age("1 month 2 days 01:00:30", dt.datetime(2026, 5, 31, tzinfo=dt.UTC)) == dt.timedelta(days=33, hours=1, seconds=30)
     assert parse_age("INTERVAL '36 hours'") == dt.timedelta(hours=36)

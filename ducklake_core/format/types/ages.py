@@ -1,0 +1,141 @@
+"""Spans of time as DuckDB reads intervals: what ``expire_older_than`` and ``delete_older_than`` may say."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+
+from ducklake_core.errors import UsageError
+from ducklake_core.format.types.instants import BEGINNING
+
+_DAYS_OF_A_PART = 30
+"""Days of a month of which there is only a part, in DuckDB."""
+
+_UNITS = {
+    "microsecond": "us usec usecs usecond useconds microsecond microseconds",
+    "millisecond": "ms msec msecs millisecond milliseconds",
+    "second": "s sec secs second seconds",
+    "minute": "m min mins minute minutes",
+    "hour": "h hr hrs hour hours",
+    "day": "d day days dayofmonth",
+    "week": "w week weeks weekofyear",
+    "month": "mon mons month months",
+    "quarter": "quarter quarters",
+    "year": "y yr yrs year years",
+    "decade": "dec decs decade decades",
+    "century": "c cent century centuries",
+    "millennium": "mil mils millennium millennia millenium",
+}
+_UNIT_OF = {word: unit for unit, words in _UNITS.items() for word in words.split()}
+_MICROSECONDS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1_200, "millennium": 12_000}
+
+_PART = re.compile(
+    r"\s*(?:(?P<sign>-?)(?P<hours>\d{1,18}):(?P<minutes>[0-5]?\d)(?::(?P<seconds>[0-5]?\d(?:\.\d{0,18})?))?(?=\s|$)"
+    r"|(?P<number>-?\d{1,18}(?:\.\d{0,18})?)\s*(?P<unit>[a-z]+))",
+    re.ASCII,
+)
+_SECONDS_ALONE = re.compile(r"\d{1,18}(?:\.\d{0,18})?", re.ASCII)
+
+
+def parse_age(text: str, now: datetime | None = None) -> timedelta:
+    """A span of time as DuckDB reads intervals, with its length when it ends now: months and years are those of the calendar.
+
+    >>> parse_age("2 days"), parse_age("1w 12:00:00"), parse_age("90 mins")
+    (datetime.timedelta(days=2), datetime.timedelta(days=7, seconds=43200), datetime.timedelta(seconds=5400))
+    >>> parse_age("1 month", datetime(2026, 3, 31, tzinfo=UTC)), parse_age("1 year", datetime(2026, 3, 31, tzinfo=UTC))
+    (datetime.timedelta(days=31), datetime.timedelta(days=365))
+
+    Args:
+        text: Numbers with units, times such as ``12:00:00``, or a number of seconds alone. ``INTERVAL '...'`` around it means nothing.
+        now: The end of the span; this moment when not given.
+
+    Raises:
+        UsageError: Not such a span, or a negative one.
+    """
+    months, rest = _months_and_rest(text)
+    end = datetime.now(UTC) if now is None else now
+    try:
+        span = end - (_months_before(end, months) - rest)
+    except OverflowError:
+        # Before the calendar begins: as long as months are at least.
+        return _too_long_to_count(months, rest, text)
+    if span < timedelta(0):
+        raise UsageError(f"{text!r} is a negative span of time")
+    return span
+
+
+def bare_age(text: str) -> str:
+    """A span of time without ``INTERVAL '...'`` around it, which DuckDB does not read in an option.
+
+    >>> bare_age("INTERVAL '7 Days'"), bare_age("7 days")
+    ('7 Days', '7 days')
+    """
+    stripped = text.strip()
+    return (stripped[len("interval ") :] if stripped.lower().startswith("interval ") else stripped).replace("'", "").strip()
+
+
+def _months_and_rest(text: str) -> tuple[int, timedelta]:
+    folded = bare_age(text).lower().removeprefix("@").strip()
+    if _SECONDS_ALONE.fullmatch(folded):
+        folded += " seconds"
+    ago = folded.endswith("ago")
+    folded = folded.removesuffix("ago").rstrip()
+    months, micros, position = 0, Fraction(0), 0
+    while position < len(folded) or not position:
+        found = _PART.match(folded, position)
+        unit = found and _UNIT_OF.get(found["unit"] or "second")
+        if not found or not unit:
+            raise UsageError(f"{text[:100]!r} is not a span of time such as '2 days'")
+        if found["number"] is None:
+            micros += _time_of_day(found)
+        elif unit in _MONTHS:
+            number = Fraction(found["number"].rstrip(".")) * _MONTHS[unit]
+            whole = int(number)
+            months += whole
+            micros += (number - whole) * _DAYS_OF_A_PART * _MICROSECONDS["day"]
+        else:
+            micros += Fraction(found["number"].rstrip(".")) * _MICROSECONDS[unit]
+        position = found.end()
+    try:
+        rest = timedelta(microseconds=int(micros))
+    except OverflowError:
+        raise _too_long(text) from None
+    return (-months, -rest) if ago else (months, rest)
+
+
+def _time_of_day(found: re.Match[str]) -> Fraction:
+    seconds = int(found["hours"]) * 3600 + int(found["minutes"]) * 60 + Fraction((found["seconds"] or "0").rstrip("."))
+    return (-seconds if found["sign"] else seconds) * _MICROSECONDS["second"]
+
+
+def _months_before(time: datetime, months: int) -> datetime:
+    """The same day and time so many months earlier, or the last day of a month that is shorter."""
+    year, month = divmod(time.year * 12 + time.month - 1 - months, 12)
+    if not BEGINNING.year <= year <= 9999:
+        raise OverflowError
+    return time.replace(year=year, month=month + 1, day=min(time.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def _too_long_to_count(months: int, rest: timedelta, text: str) -> timedelta:
+    try:
+        span = timedelta(days=months * _DAYS_OF_A_PART) + rest
+    except OverflowError:
+        raise _too_long(text) from None
+    if span < timedelta(0):
+        raise UsageError(f"{text!r} is a negative span of time")
+    return span
+
+
+def _too_long(text: str) -> UsageError:
+    return UsageError(f"{text[:100]!r} is longer than any span of time here: 2.7 million years")
