@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from ducklake_core import folded, split_name
 from ducklake_core.errors import UsageError
 from ducklake_dagster.naming import TableAddress, table_address
 from ducklake_dagster.write_settings import plain_metadata
+
+if TYPE_CHECKING:
+    from ducklake_core import DuckLake
+
+_MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +57,15 @@ def asset_specs(assets: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg
     Raises:
         UsageError: Something else than a list of definitions and specs.
     """
-    return [spec for asset in _listed(assets) for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
+    return [spec for asset in listed_assets(assets) for spec in (asset.specs if isinstance(asset, dg.AssetsDefinition) else [asset])]
 
 
-def _listed(assets: object) -> list[Any]:
+def listed_assets(assets: object) -> list[Any]:
+    """Definitions and specs as a list.
+
+    Raises:
+        UsageError: Something else than a list of these, such as one of them.
+    """
     # A spec is a tuple.
     found = list(assets) if isinstance(assets, Iterable) and not isinstance(assets, dg.AssetSpec) else [None]
     if not all(isinstance(one, (dg.AssetSpec, dg.AssetsDefinition)) for one in found):
@@ -71,3 +82,22 @@ def _asset_table(spec: dg.AssetSpec, schema: str | None) -> AssetTable:
         partition_expr=metadata.get("partition_expr"),
         declared=declared if isinstance(declared := metadata.get("dagster/column_schema"), dg.TableSchema) else None,
     )
+
+
+def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
+    """Which assets have no table where they are looked for, but one of the same name in another schema; empty when there is none.
+
+    Args:
+        lake: The lake, which is asked for its tables.
+        tables: Assets.
+    """
+    known: dict[str, list[str]] = {}
+    for info in lake.tables():
+        known.setdefault(folded(split_name(info.table)[1]), []).append(info.table)
+    faults = []
+    for table in tables:
+        found = known.get(folded(table.address.table), [])
+        if found and folded(table.address.sql) not in map(folded, found):
+            faults.append(f"asset {table.key.to_user_string()} is looked for as {table.address}, and there is {', '.join(found)}")
+    more = [f"and {len(faults) - _MOST_SHOWN} more"] if len(faults) > _MOST_SHOWN else []
+    return f"{'; '.join([*faults[:_MOST_SHOWN], *more])}: give schema= as the IO manager has it" if faults else ""

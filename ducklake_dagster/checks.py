@@ -9,7 +9,7 @@ import dagster as dg
 
 from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
-from ducklake_dagster.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.asset_tables import AssetTable, asset_tables, listed_assets
 from ducklake_dagster.check_base import LakeCheck, Subject, Verdict, verdict_of
 from ducklake_dagster.judged_tables import JudgedTable, io_manager_keys, judged_table
 from ducklake_dagster.lake_state import LakeState, read_state
@@ -51,7 +51,7 @@ def build_lake_checks(
         UsageError: No assets, no checks, or two of one name.
     """
     refuse_names(checks)
-    assets = list(assets)
+    assets = listed_assets(assets)
     tables = asset_tables(assets, schema)
     if not tables:
         raise UsageError("no assets are given whose tables could be checked")

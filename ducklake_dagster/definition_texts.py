@@ -57,13 +57,13 @@ def table_texts(context: dg.OutputContext, metadata: Mapping[str, Any]) -> Table
     schema = metadata.get("dagster/column_schema")
     columns = schema.columns if isinstance(schema, dg.TableSchema) else []
     described = {column.name: column.description for column in columns if column.description}
-    return TableTexts(table=_description(context), columns=described)
+    spec = spec_of(context)
+    return TableTexts(table=(spec.description if spec is not None else None) or None, columns=described)
 
 
-def _description(context: dg.OutputContext) -> str | None:
+def spec_of(context: dg.OutputContext) -> dg.AssetSpec | None:
+    """The definition of the asset that an output is of; None for an op's, and in a context made by hand."""
     try:
-        spec = context.asset_spec
+        return context.asset_spec if context.has_asset_key else None
     except dg.DagsterInvariantViolationError:
-        # A context made by hand, for a test.
         return None
-    return spec.description or None

@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import Field, create_model
 
 from ducklake_core.errors import DuckLakeError
-from ducklake_dagster.asset_tables import asset_tables
+from ducklake_dagster.asset_tables import asset_tables, other_schemas_text
 from ducklake_dagster.maintenance_events import table_observations
 from ducklake_dagster.provenance import AUTHOR
 from ducklake_dagster.snapshot_pins import Pins, expire_unpinned, find_pins
@@ -297,8 +297,11 @@ def outcome_op(job: str, lake_key: str, assets: Assets, schema: str | None) -> d
             if event and found is not None:
                 failures += [f"{event.step_key}: {failure}" for failure in found.value]  # type: ignore[union-attr]
         with noted(failures, "observing the tables"):
-            for observation in table_observations(getattr(context.resources, lake_key).connect(), tables, f"After {job}"):
+            lake = getattr(context.resources, lake_key).connect()
+            for observation in table_observations(lake, tables, f"After {job}"):
                 context.log_event(observation)
+            if tables and (elsewhere := other_schemas_text(lake, tables)):
+                context.log.warning("%s", elsewhere)
         if failures:
             raise dg.Failure("\n".join(failures), allow_retries=False)
 

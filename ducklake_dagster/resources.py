@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -164,6 +164,9 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         def __init__(self, **data: Any) -> None:
             refuse_unknown_fields(type(self), data)
             _refuse_no_places(data)
+            for name, kinds in _PLACES.items():
+                if isinstance(data.get(name), Mapping):
+                    data[name] = _of_kind(name, data[name], kinds)
             if isinstance(data.get("catalog"), dg.EnvVar):
                 data["catalog"] = AddressCatalog(address=data["catalog"])
             elif isinstance(data.get("catalog"), str):
@@ -265,11 +268,6 @@ def _refuse_no_places(data: Mapping[str, Any]) -> None:
         UsageError: It is one of these.
     """
     catalog, storage = data.get("catalog"), data.get("storage")
-    for given, kinds in ((catalog, get_args(Catalog)), (storage, get_args(Storage))):
-        if isinstance(given, Mapping):
-            # Here, as pydantic would repeat what it was given, secrets too.
-            for kind in (one for one in kinds if one.model_fields["kind"].default == given.get("kind")):
-                refuse_unknown_fields(kind, given)
     # Dagster itself gives mappings, and a resource that is set up at launch has neither.
     if "catalog" in data and not isinstance(catalog, (str, dg.EnvVar, Mapping, *get_args(Catalog))):
         raise UsageError(
@@ -281,6 +279,26 @@ def _refuse_no_places(data: Mapping[str, Any]) -> None:
             f"storage must be LocalStorage, S3Storage, GCSStorage or AzureStorage, not {storage!r}; LocalStorage() where the lake exists",
             parameter="storage",
         )
+
+
+_PLACES: Mapping[str, Sequence[type[SecretiveConfig]]] = {"catalog": get_args(Catalog), "storage": get_args(Storage)}
+
+
+def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[SecretiveConfig]]) -> Any:
+    """The catalog or storage that a mapping with its ``kind`` stands for; what Dagster gives, a mapping by kind, is left to it.
+
+    Raises:
+        UsageError: No kind, one that there is not, or a field that it does not have; what it says repeats no value.
+    """
+    by_kind = {kind.model_fields["kind"].default: kind for kind in kinds}
+    if len(given) == 1 and next(iter(given)) in by_kind:
+        return given
+    kind = next((by_kind[one] for one in by_kind if one == given.get("kind")), None)
+    if kind is None:
+        raise UsageError(
+            f"{name} needs a kind, which is one of {', '.join(by_kind)}, as in {{'kind': '{next(iter(by_kind))}', ...}}", parameter=name
+        )
+    return kind(**given)
 
 
 def _refuse_other_place(storage: Storage) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_dagster.asset_tables import AssetTable, asset_tables
+from ducklake_dagster.asset_tables import AssetTable, asset_tables, other_schemas_text
 from ducklake_dagster.commit_events import CommitEvents, Place, commit_events, wanted_columns
 from ducklake_dagster.downstream_runs import run_requests
 from ducklake_dagster.read_points import lake_identity
@@ -177,6 +177,9 @@ def _evaluate(
         requests = run_requests(context, changed, selection, f"{cursor.catalog}:{found.until}")
     # Dagster allows no reason where runs are requested.
     reason = None if requests else _summary(changes, found, len(reported), reached)
+    if reason is not None and found.foreign and not reported and (elsewhere := other_schemas_text(lake, tables)):
+        context.log.warning("%s", elsewhere)
+        reason = f"{reason}; {elsewhere}"
     return dg.SensorResult(asset_events=events, run_requests=requests, cursor=reached.text(), skip_reason=reason)
 
 

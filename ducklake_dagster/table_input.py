@@ -72,13 +72,13 @@ class TableInput:
         at = self._moment(lake, pin=pin)
         try:
             table = lake.table(self.address.sql, at=at)
-        except NotFoundError:
+        except NotFoundError as error:
             # The first partition of an asset that reads its own past has nothing to read, and no table yet.
             if self.table_slice.boxes == ():
                 return self.handler.empty(self._no_rows(), session)
             view = self._view(lake, at)
             if view is None:
-                raise
+                raise self._absent(error) from error
             return self.handler.load(view, session)
         since = self._since(table, lake, reader_branch)
         rows = self._rows(table, since)
@@ -91,6 +91,13 @@ class TableInput:
             point = ReadPoint(table_id=table.state.id, snapshot=newest, lake=lake_identity(lake))
             note_read(self.context, point, reader_branch)
         return self.handler.load(rows, session)
+
+    def _absent(self, error: NotFoundError) -> NotFoundError:
+        """What was not found, with what can be done about it."""
+        if self.settings.names_a_moment:
+            return error
+        advice = f"materialise {self.subject} first; an asset that stores no rows belongs into deps= and not among the arguments"
+        return NotFoundError(f"{error.message}: {advice}", **error.details)
 
     def _moment(self, lake: DuckLake, *, pin: bool) -> int | datetime | None:
         settings = self.settings

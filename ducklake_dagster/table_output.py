@@ -13,7 +13,7 @@ from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.audits import RESULTS, Audit, AuditResult, audit_metadata, audits_of, passed_audits, run_audits
 from ducklake_dagster.branches import Branch
-from ducklake_dagster.definition_texts import TableTexts, table_texts
+from ducklake_dagster.definition_texts import TableTexts, spec_of, table_texts
 from ducklake_dagster.handlers import FrameHandler, handler_for_frame
 from ducklake_dagster.handlers.arrow import outside_text
 from ducklake_dagster.naming import TableAddress, output_address, refuse_other_names
@@ -250,6 +250,8 @@ def plan_output(
         if not boxes:
             raise UsageError(f"the run has no partitions of {subject}, so there is nothing that its output could replace", asset=subject)
     settings = resolve_settings(defaults, definition, run_time, subject=subject)
+    if boxes is None and settings.replaces_rows:
+        _refuse_no_partitions(context, subject)
     audits = audits_of(definition, subject)
     refuse_replaced_columns(settings, partitioned=boxes is not None, subject=subject)
     return TableOutput(
@@ -266,6 +268,21 @@ def plan_output(
         audits=audits,
         branch=branch.name if branch is not None else None,
     )
+
+
+def _refuse_no_partitions(context: dg.OutputContext, subject: str) -> None:
+    """Refuse to replace all of a partitioned asset's table because the run did not say which partitions it is about.
+
+    Raises:
+        UsageError: The asset is partitioned.
+    """
+    spec = spec_of(context)
+    if spec is not None and spec.partitions_def is not None:
+        raise UsageError(
+            f"asset {subject} is partitioned, but the run names no partitions, so its output would replace the rows of all of them: start "
+            "the run with a partition key or a range of partitions",
+            asset=subject,
+        )
 
 
 def _asset(context: dg.OutputContext, address: TableAddress, definition: Mapping[str, Any]) -> AssetTable | None:

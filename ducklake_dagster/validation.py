@@ -11,8 +11,9 @@ from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.audits import audits_of
 from ducklake_dagster.input_settings import INPUT_KEYS, input_settings
-from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings
+from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings, lake_of_outputs
 from ducklake_dagster.naming import TableAddress, table_address
+from ducklake_dagster.resources import DuckLakeResource
 from ducklake_dagster.table_slice import partition_dimensions
 from ducklake_dagster.write_settings import (
     OUTPUT_KEYS,
@@ -46,13 +47,14 @@ def validate(defs: dg.Definitions) -> None:
             if manager is None:
                 continue
             try:
-                written = _written(spec, manager)
+                written, place = _written(spec, manager), _lake_of(manager)
             except DuckLakeError as error:
                 faults.append(error.message)
                 continue
-            tables.setdefault((_lake_of(manager), folded(str(written.address))), []).append(written)
+            tables.setdefault((place, folded(str(written.address))), []).append(written)
     for sharing in tables.values():
         faults += _sharing_faults(sharing)
+    faults = list(dict.fromkeys(faults))
     if faults:
         text = faults[0] if len(faults) == 1 else "\n".join([f"{len(faults)} things are wrong:", *(f"- {fault}" for fault in faults)])
         raise UsageError(text, faults=tuple(faults))
@@ -91,9 +93,11 @@ def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
 
 def _lake_of(manager: DuckLakeIOManager) -> str:
     in_own_lake = bool(manager.branch) and manager.branch_lake is not None
-    lake = manager.branch_lake if in_own_lake else manager.lake
+    lake: object = lake_of_outputs(manager)
     # A branch without a lake of its own has tables of its own in production's.
-    return repr((lake.catalog, lake.storage, None if in_own_lake else manager.branch or None))
+    # What makes the lake when a run begins says nothing about it yet.
+    place = (lake.catalog, lake.storage) if isinstance(lake, DuckLakeResource) else id(lake)
+    return repr((place, None if in_own_lake else manager.branch or None))
 
 
 def _input_faults(assets: dg.AssetsDefinition) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import dagster as dg
 
 from ducklake_core.errors import UsageError
+from ducklake_dagster.metadata_names import refuse_other_spellings
 from ducklake_dagster.naming import name_list
 
 WriteMode: TypeAlias = Literal["overwrite", "append", "upsert", "merge"]
@@ -106,16 +107,17 @@ def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_unknown_keys(metadata: Mapping[str, Any], known: Sequence[str], subject: str) -> None:
-    """Refuse keys of definition metadata that are spelled as this library's, but are none.
+    """Refuse keys of definition metadata that are spelled as this library's, but are none, or mean one of them.
 
     Args:
         metadata: Of an asset or an input.
         known: Keys that it may have; others without the prefix belong to others.
-        subject: What it is about, for the message.
+        subject: What it is about, as in ``asset orders``.
 
     Raises:
-        UsageError: A key that begins with ``ducklake/`` is not known.
+        UsageError: A key that begins with ``ducklake/`` is not known, or another one means a setting under another name.
     """
+    refuse_other_spellings(metadata, known, subject)
     for key in metadata:
         if key.lower().startswith(_PREFIX) and key not in known:
             plain = {name.removeprefix(_PREFIX): name for name in known}
@@ -139,8 +141,9 @@ def refuse_prefixed_settings(run_time: Mapping[str, Any], subject: str) -> None:
     """Refuse settings that a run gives under the prefix of what is told about a commit: they would be told, and change nothing.
 
     Raises:
-        UsageError: Run-time metadata such as ``ducklake/write_mode``.
+        UsageError: Run-time metadata such as ``ducklake/write_mode``, or a key that means a setting under another name.
     """
+    refuse_other_spellings(run_time, OUTPUT_KEYS, f"asset {subject}")
     for key in run_time:
         setting = key.lower().removeprefix(_PREFIX)
         if setting != key.lower() and setting in OUTPUT_KEYS:

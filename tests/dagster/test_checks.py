@@ -279,6 +279,9 @@ def test_the_number_of_statements_depends_on_neither_tables_nor_checks(
 def test_sets_that_make_no_sense_are_refused() -> None:
     with pytest.raises(UsageError, match="no checks are given"):
         build_lake_checks(assets=[dg.AssetSpec("a")], checks=[])
+    for one in (dg.AssetSpec("a"), "a", None):
+        with pytest.raises(UsageError, match="assets must be a list of asset definitions"):
+            build_lake_checks(assets=one, checks=[RowCount(minimum=1)])  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="several checks are called 'row_count'"):
         build_lake_checks(assets=[dg.AssetSpec("a")], checks=[RowCount(minimum=1), RowCount(maximum=1)])
     with pytest.raises(UsageError, match="maximum must not be negative"):

@@ -86,7 +86,9 @@ def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:
     source = dg.AssetSpec("upstream")
     result = run([source, reader], raise_on_error=False)
     (event,) = [event for event in result.all_events if event.is_step_failure]
-    assert "main.upstream" in event.step_failure_data.user_failure_data.description
+    told = event.step_failure_data.user_failure_data.description
+    assert "main.upstream" in told
+    assert "materialise upstream first; an asset that stores no rows belongs into deps=" in told
     assert not [event for event in result.all_events if event.is_step_up_for_retry]
 
 

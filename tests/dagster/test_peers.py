@@ -116,6 +116,21 @@ class TestSlices:
         assert {n for _, n in stored(lake_resource, "day", "n")} == {1}
         assert lake_resource.connect().snapshot().id == before
 
+    @pytest.mark.parametrize("mode", ["overwrite", "merge"])
+    def test_a_run_without_partitions_replaces_no_partition(self, run: Run, lake_resource: DuckLakeResource, mode: str) -> None:
+        """Every other manager takes a partitioned asset in a run that names no partition for an unpartitioned one: all rows went."""
+        run([asset(DAYS, "day")], tags=between("2026-03-01", "2026-03-05"))
+        merges = {"write_mode": "merge", "merge_keys": ["day"], "when_not_matched_by_source": "delete"}
+
+        @dg.asset(name="numbers", partitions_def=DAYS, metadata={"partition_expr": "day", **(merges if mode == "merge" else {})})
+        def numbers() -> pa.Table:
+            return rows_of(["2026-03-02"], 2)
+
+        result = run([numbers], raise_on_error=False)
+        (failure,) = [event for event in result.all_events if event.is_step_failure]
+        assert "names no partitions" in str(failure.step_failure_data)
+        assert len(stored(lake_resource, "day")) == 5
+
     def test_a_dimension_without_a_column_is_refused_by_name(self, run: Run) -> None:
         """The stock manager's test for it looked at the wrong variable, and ``None in ('b')`` reached the database."""
         result = run([asset(BOTH, {"day": "day"})], partition_key="2026-03-02|b", raise_on_error=False)

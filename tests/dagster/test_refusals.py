@@ -112,6 +112,49 @@ def test_unknown_keys_of_an_input_are_refused(run: Run, key: str, near: str) -> 
     assert near in text
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "meant"),
+    [
+        ("mode", "append", "write_mode"),
+        ("writeMode", "append", "write_mode"),
+        ("write-mode", "append", "write_mode"),
+        ("write_modes", "append", "write_mode"),
+        ("root_name", "orders", "table"),
+        ("schema_mode", "merge", "schema_evolution"),
+        ("upsert_options", {"join_cols": ["n"]}, "upsert_keys"),
+        ("merge_config", {"merge_type": "upsert"}, "merge_keys"),
+        ("partition_exp", "n", "partition_expr"),
+    ],
+)
+def test_keys_that_mean_a_setting_are_refused(run: Run, lake_resource: DuckLakeResource, key: str, value: Any, meant: str) -> None:
+    with pytest.raises(dg.Failure, match=f"'{key}' is not read.*'{meant}'"):
+        run([asset(ROWS, **{key: value})])
+
+    @dg.asset(name="things")
+    def build(context) -> Any:
+        context.add_output_metadata({key: value})
+        return ROWS
+
+    assert f"'{key}' is not read" in cause(run([build], raise_on_error=False))
+    assert not lake_resource.connect().has_table("things")
+
+
+def test_keys_of_ones_own_are_left_alone(run: Run) -> None:
+    own = {"mode": "batch", "tables": "a, b", "team/write_mode": "append", "owner": "x", "partition_key": "y", "sorted": True}
+    told = facts(run([asset(ROWS, **own)]))
+    assert told["dagster/row_count"] == 2
+
+
+@pytest.mark.parametrize(("key", "meant"), [("where", "ducklake/where"), ("snapshot", "ducklake/snapshot"), ("column", "columns")])
+def test_keys_of_an_input_need_their_prefix(run: Run, key: str, meant: str) -> None:
+    @dg.asset(ins={"things": dg.AssetIn(metadata={key: "n > 5"})})
+    def reader(things: Any) -> Any:
+        return things
+
+    with pytest.raises(dg.Failure, match=f"'{key}' is not read.*'{meant}'"):
+        run([asset(ROWS), reader])
+
+
 @pytest.mark.parametrize("mode", ["append", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("overwrite", "upsert"))])
 def test_columns_that_the_frame_lacks_are_said(
     run: Run, lake_resource: DuckLakeResource, caplog: pytest.LogCaptureFixture, mode: str

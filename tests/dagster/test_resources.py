@@ -317,6 +317,26 @@ def test_what_a_resource_does_not_have_is_refused(make: Callable[[], object], me
     assert SECRET not in str(caught.value)
 
 
+def test_catalog_and_storage_may_be_mappings(tmp_path: Path) -> None:
+    lake = DuckLakeResource(
+        catalog={"kind": "sqlite", "path": str(tmp_path / "lake.sqlite")},  # type: ignore[arg-type]
+        storage={"kind": "local", "data_path": str(tmp_path / "files")},  # type: ignore[arg-type]
+        create_if_missing=True,
+    )
+    assert (lake.catalog, lake.storage.kind) == (SqliteCatalog(path=str(tmp_path / "lake.sqlite")), "local")
+
+    @dg.asset(name="things")
+    def build() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    assert dg.materialize([build], resources={"io_manager": DuckLakeIOManager(lake=lake)}).success
+    for storage in ({"data_path": "files"}, {"kind": "locl"}, {"kind": []}, {}):
+        with pytest.raises(UsageError, match="storage needs a kind, which is one of local, s3, gcs, azure"):
+            DuckLakeResource(catalog="sqlite:///lake.sqlite", storage=storage)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="S3Storage has no secret"):
+        DuckLakeResource(catalog="sqlite:///lake.sqlite", storage={"kind": "s3", "secret": "x"})  # type: ignore[arg-type]
+
+
 def resource_of(storage: Any, **settings: Any) -> DuckLakeResource:
     return DuckLakeResource(catalog=SqliteCatalog(path="l"), storage=storage, **settings)
 

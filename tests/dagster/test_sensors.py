@@ -114,6 +114,18 @@ def test_events_of_foreign_commits_say_what_they_did(
     assert told["ducklake/changes"] == "altered main.plain"
 
 
+def test_a_schema_that_the_sensor_was_not_told_is_said(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
+    ticks = Ticks(lake_resource, instance)
+    run([plain], io={"schema": "raw"})
+    assert ticks.tick() == []
+    assert "schema=" not in ticks.reason
+    lake_resource.connect().write("raw.plain", pa.table({"n": [3]}))
+    assert ticks.tick() == []
+    assert "asset plain is looked for as main.plain, and there is raw.plain: give schema= as the IO manager has it" in ticks.reason
+    lake_resource.connect().write("main.plain", pa.table({"n": [3]}))
+    assert ticks.tick() == [("Materialization", "plain", None)]
+
+
 def test_a_foreign_dagster_is_foreign(run: Run, lake_resource: DuckLakeResource, instance: dg.DagsterInstance) -> None:
     run([plain])
     ticks = Ticks(lake_resource, instance)

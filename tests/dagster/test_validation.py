@@ -7,6 +7,7 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 import pytest
+from dagster._config.pythonic_config.resource import ConfigurableResourceFactory
 
 from ducklake_core.errors import UsageError
 from ducklake_dagster import (
@@ -103,6 +104,21 @@ def test_tables_of_a_branch_are_others_than_those_of_production(how: dict[str, A
     assert found(*assets, schema="s", branch="dev", **how) == ()
     assert "would overwrite table s.same" in found(*assets, schema="s", branch="", **how)[0]
     assert "would overwrite table s.same" in found(*(asset(f"{key}/same") for key in "ab"), schema="s", branch="dev", **how)[0]
+
+
+class MakesALake(ConfigurableResourceFactory[DuckLakeResource]):
+    def create_resource(self, context: dg.InitResourceContext) -> DuckLakeResource:
+        return lake()
+
+
+@pytest.mark.filterwarnings("ignore:The `__fields__` attribute is deprecated")
+def test_managers_without_a_lake_and_with_one_that_only_a_run_has() -> None:
+    with pytest.raises(UsageError, match="DuckLakeIOManager has no lake: set lake="):
+        validate(dg.Definitions(assets=[asset("a"), asset("b")], resources={"io_manager": DuckLakeIOManager()}))
+    made = {"io_manager": DuckLakeIOManager(lake=MakesALake())}
+    validate(dg.Definitions(assets=[asset("a"), asset("b")], resources=made))
+    with pytest.raises(UsageError, match=r"asset b would overwrite table main\.a"):
+        validate(dg.Definitions(assets=[asset("a"), asset("b", table="a")], resources=made))
 
 
 def test_every_asset_says_which_table_it_is() -> None:
