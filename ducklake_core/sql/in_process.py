@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from ducklake_core.sql.names import Names
     from ducklake_core.staging.context import LakeContext
 
-_WITHOUT_STAR = "virtual columns are known to queries that name their columns, without *"
 _BEFORE_STARS = ("SELECT", "DISTINCT", "ALL", ",", ".")
 _ALL_COLUMNS = {"NATURAL", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "COLUMNS", "TABLE"}
 

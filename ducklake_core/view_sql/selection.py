@@ -25,7 +25,7 @@ from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.view_text import table_names
-from ducklake_core.planning.virtual import VIRTUAL_COLUMNS, with_virtual
+from ducklake_core.planning.virtual import FILE_INDEX, VIRTUAL_SCHEMA, with_virtual
 from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER, schema_and_name
 
 
@@ -154,8 +154,9 @@ class _Names:
         return found[0]
 
     def _virtual(self, name: str) -> list[tuple[str, str]]:
-        """A column of a table that ``*`` does not show; views have none."""
-        return [(own, own) for own in VIRTUAL_COLUMNS if self.is_table and same_name(own, name)]
+        """A column of a table that ``*`` does not show; views have none, and ``file_index`` counts the files of one scan."""
+        known = (own.name for own in VIRTUAL_SCHEMA if own != FILE_INDEX)
+        return [(own, own) for own in known if self.is_table and same_name(own, name)]
 
     def condition(self, condition: exp.Expression) -> str:
         """The condition on the columns of the table."""
