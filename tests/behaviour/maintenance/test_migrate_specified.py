@@ -50,7 +50,7 @@ def test_the_layout_of_the_specification(
     lake = DuckLake.connect(old.address.url)
     for name, at in shown:
         assert json_rows.of(rows_at(lake, name, at)) == old.expected[name][at]
-    before = lake.table("numbers").scan().to_arrow().sort_by("i").to_pylist()
+    before = lake.table("numbers").scan().to_arrow().sort_by([("i", "ascending"), ("s", "ascending")]).to_pylist()
     assert [row["s"] for row in before if row["i"] == 7777] == ["inlined"]
     steps = [str(step) for step in lake.migrate().steps]
     assert "replace ducklake_file_column_stats.nan_count by contains_nan" in steps
@@ -61,9 +61,8 @@ def test_the_layout_of_the_specification(
     ]
     assert old.execute("SELECT count(*) > 0 FROM ducklake_file_column_stats WHERE contains_nan")[0][0]
     after = DuckLake.connect(old.address.url)
-    assert after.table("numbers").scan().to_arrow().sort_by("i").to_pylist() == before
+    assert after.table("numbers").scan().to_arrow().sort_by([("i", "ascending"), ("s", "ascending")]).to_pylist() == before
     with oracle(old.address) as duck:
-        assert duck.value("SELECT s FROM numbers WHERE i + 0 = 7777") == "inlined"
-        assert duck.value("SELECT count(*) FROM numbers") == len(before)
+        assert sorted(duck.rows("SELECT i, s FROM numbers")) == [(row["i"], row["s"]) for row in before]
         duck.run("INSERT INTO numbers (i, s) VALUES (7778, 'duck')", "CALL ducklake_flush_inlined_data('lake')")
     assert after.table("numbers").refresh().scan(where="i >= 7777").count() == 2
