@@ -124,14 +124,15 @@ class View(Readable):
     def _computed(self, problem: UnsupportedFeatureError) -> pa.RecordBatchReader:
         """The rows as DuckDB computes them."""
         from ducklake_core.engines.duckdb.instance import require_duckdb
-        from ducklake_core.engines.duckdb.query import name_in_instance, run
-        from ducklake_core.sql.names import lake_names, sources
+        from ducklake_core.engines.duckdb.query import name_in_instance
+        from ducklake_core.sql.in_process import rows_in_process
+        from ducklake_core.sql.names import lake_names
 
         require_duckdb(f"{problem.message}; view.to_spark(session) reads more")
         with self._lake.reader() as reader:
             names = lake_names(self._lake, reader, self.snapshot_id)
         name = name_in_instance(self._state.schema_name, self._state.name)
-        return run(*sources(self._lake, names, f"FROM {name}"))
+        return rows_in_process(self._lake, names, f"FROM {name}")
 
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The rows as a lazy DataFrame of a session, classic or Connect.

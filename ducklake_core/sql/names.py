@@ -111,7 +111,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     paths = SchemaPaths(objects)
     _check_lists(text, {folded(split_path(schema)[0]) for schema, _ in objects})
     mentioned = identifiers(text)
-    if mentioned & _TAKE_TEXTS:
+    if mentioned & TAKE_TEXTS:
         mentioned |= set(re.findall(r"[^\W\d]\w*", text.lower()))
     chosen: dict[tuple[str, str], ViewSource] = {}
     called: dict[int, MacroSource] = {}
@@ -137,7 +137,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     return paths.flattened(text), Sources(tables=tuple(tables), views=tuple(chosen.values()), macros=tuple(called.values()))
 
 
-_TAKE_TEXTS = {"query", "query_table"}
+TAKE_TEXTS = {"query", "query_table"}
 """Functions that take names of tables as texts."""
 _LISTS = {f"duckdb_{kind}" for kind in ("tables", "views", "columns", "schemas", "databases", "constraints", "indexes")}
 _LIST_SCHEMAS = {"information_schema", "pg_catalog"}

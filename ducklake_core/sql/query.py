@@ -12,7 +12,7 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import DEFAULT_SCHEMA
-from ducklake_core.sql.names import all_then, lake_names, sources
+from ducklake_core.sql.names import all_then, lake_names
 from ducklake_core.sql.spark_query import selected_frame, selected_scan, translated_frame
 from ducklake_core.sql.time_travel import without_time_travel
 
@@ -66,12 +66,12 @@ class Query(Readable):
         if selected is not None:
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
         from ducklake_core.engines.duckdb.instance import require_duckdb
-        from ducklake_core.engines.duckdb.query import run
+        from ducklake_core.sql.in_process import rows_in_process
 
         require_duckdb("the query is more than columns of one table: pass spark=session")
         with self._lake.reader() as reader:
             names = lake_names(self._lake, reader, self._snapshot_id)
-        return run(*sources(self._lake, names, self._sql))
+        return rows_in_process(self._lake, names, self._sql)
 
     def to_spark(self, session: SparkSession | None = None) -> DataFrame:
         """The rows as a lazy DataFrame, classic or Connect; docs/views.md lists what is translated to Spark.

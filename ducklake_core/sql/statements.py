@@ -88,14 +88,12 @@ class StagedQueries:
             spark: The session.
         """
         from ducklake_core.engines.duckdb.instance import require_duckdb
-        from ducklake_core.engines.duckdb.query import run
-        from ducklake_core.sql.names import sources
+        from ducklake_core.sql.in_process import rows_in_process
 
         if spark is not None:
             return self._rows_on_spark(query, target, spark, by_name=by_name)
         require_duckdb("rows of a query need an engine: pass spark=session")
-        text, found = sources(self.lake, self._names(), query)
-        rows: FrameLike = run(text, found, target=target, by_name=by_name)
+        rows: FrameLike = rows_in_process(self.lake, self._names(), query, target=target, by_name=by_name)
         return rows
 
     def _rows_on_spark(self, query: str, target: Sequence[tuple[str, Field]] | None, spark: SparkSession, *, by_name: bool) -> FrameLike:

@@ -13,11 +13,12 @@ from sqlglot import TokenType
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
-from ducklake_core.errors import UnsupportedFeatureError, UsageError
+from ducklake_core.engines.duckdb.constants import query_constant
+from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of
 from ducklake_core.format.expressions.sql_trees import parse_text
-from ducklake_core.format.types.data_types import DATE, TIMESTAMP, TIMESTAMPTZ
+from ducklake_core.format.types.data_types import DATE, INT64, TIMESTAMP, TIMESTAMPTZ
 from ducklake_core.format.types.names import quoted_path
 from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
 
@@ -132,16 +133,15 @@ def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
     text = sql[tokens[start].start : tokens[-1].end + 1] if start < len(tokens) else ""
     is_version = tokens[0].text.upper() == "VERSION"
     constant = constant_of(parse_text(text, "snapshot"))
-    value = constant.text if isinstance(constant, QuotedText) else None if constant is None else constant.value
-    if is_version:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-        raise UsageError(f"AT (VERSION => {text}) needs the number of a snapshot")
-    return _time(constant, text)
+    value = constant.value if isinstance(constant, Literal) else None
+    if is_version and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    moment = None if is_version else _time(constant)
+    return moment if moment is not None else _computed(text, is_version=is_version)
 
 
-def _time(constant: QuotedText | Literal | None, text: str) -> datetime:
-    """A time; without a zone it is meant in that of the machine, as in DuckDB."""
+def _time(constant: QuotedText | Literal | None) -> datetime | None:
+    """The time of a constant, None for what only DuckDB reads; without a zone it is meant in that of the machine, as in DuckDB."""
     try:
         if isinstance(constant, QuotedText):
             return datetime.fromisoformat(constant.text).astimezone()
@@ -150,8 +150,23 @@ def _time(constant: QuotedText | Literal | None, text: str) -> datetime:
             return moment if constant.type == TIMESTAMPTZ else moment.replace(tzinfo=None).astimezone()
     except (ValueError, OverflowError):
         pass
+    return None
+
+
+def _computed(text: str, *, is_version: bool) -> int | datetime:
+    """The value of an expression such as ``now() - INTERVAL 1 DAY``, by DuckDB."""
+    try:
+        value = query_constant(text, INT64 if is_version else TIMESTAMPTZ)
+        if isinstance(value, int):
+            return value if is_version else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=value)
+        reason = "it is NULL"
+    except (DuckLakeError, OverflowError) as problem:
+        reason = problem.message if isinstance(problem, DuckLakeError) else "it is out of range"
+    if is_version:
+        raise UsageError(f"AT (VERSION => {text}) needs the number of a snapshot: {reason}")
     raise UsageError(
-        f"AT (TIMESTAMP => {text}) needs a constant, such as TIMESTAMP '2026-01-31 12:00:00'; in Python: lake.sql(..., at=...)"
+        f"AT (TIMESTAMP => {text}) needs a constant, such as TIMESTAMP '2026-01-31 12:00:00', or an expression without columns: {reason};"
+        " in Python: lake.sql(..., at=...)"
     )
 
 
@@ -165,7 +180,7 @@ def identifiers(sql: str) -> set[str]:
     return {token.text.lower() for token in tokens_of(sql) if token.token_type not in (TokenType.STRING, TokenType.NUMBER)}
 
 
-_QUERIES = ("SELECT", "FROM", "VALUES", "WITH", "(", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE")
+_QUERIES = ("SELECT", "FROM", "VALUES", "WITH", "(", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "TABLE")
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 
 

@@ -14,6 +14,7 @@ from ducklake_core.view_sql import functions
 from ducklake_core.view_sql.aggregates import AGGREGATES, Call
 from ducklake_core.view_sql.casts import cast, constant
 from ducklake_core.view_sql.dates import DATE_FUNCTIONS, date_part, interval_of, moved
+from ducklake_core.view_sql.grouping import grouping_number
 from ducklake_core.view_sql.operators import arithmetic, compared_type, comparison, condition, joined, like, listed, logic, negated
 from ducklake_core.view_sql.parsing import only, shown
 from ducklake_core.view_sql.scopes import Query, Scope
@@ -37,6 +38,8 @@ class Expressions:
         macros: Folded names of the lake's macros, which win over functions.
         windows: Windows of the WINDOW clause by lower-case name.
         aggregates: How many aggregates were translated so far.
+        sets: Whether the rows are grouped by several sets of keys.
+        here: A condition on the rows that aggregates count, None for all.
     """
 
     scope: Scope
@@ -44,6 +47,8 @@ class Expressions:
     macros: frozenset[str]
     windows: Mapping[str, exp.Window] = field(default_factory=dict)
     aggregates: int = 0
+    sets: bool = False
+    here: str | None = None
 
     def typed(self, node: exp.Expression) -> Typed:
         """The expression.
@@ -237,6 +242,9 @@ class Expressions:
             raise Refused(f"it calls the macro {name}")
         if name in AGGREGATES:
             return self._aggregate(node, None)
+        if name in ("grouping", "grouping_id") and self.sets:
+            self.aggregates += 1
+            return grouping_number(name, node, [self.typed(part) for part in node.expressions])
         if name == "if":
             raise Refused("it calls if with other than three arguments")
         if name not in _FUNCTIONS:
@@ -262,8 +270,10 @@ class Expressions:
             distinct, nodes = "DISTINCT ", list(nodes[0].expressions)
         parts = [self.typed(part) for part in nodes if not isinstance(part, exp.Star)]
         call: Call = str
-        if where is not None:
-            text = self.condition(where)
+        tests = [self.here] if self.here is not None else []
+        tests += [self.condition(where)] if where is not None else []
+        if tests:
+            text = " AND ".join(tests)
 
             def call(sql: str) -> str:
                 return f"{sql} FILTER (WHERE {text})"

@@ -25,6 +25,7 @@ from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import DEFAULT_SCHEMA
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.view_text import table_names
+from ducklake_core.planning.virtual import FILE_INDEX, VIRTUAL_SCHEMA, with_virtual
 from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER, schema_and_name
 
 
@@ -39,7 +40,8 @@ class Selection:
     @property
     def schema(self) -> Schema:
         """The columns under the names that they are given."""
-        found = ((name, self.table.schema.find(base)) for name, base in self.columns)
+        known = with_virtual(self.table.schema)
+        found = ((name, known.find(base)) for name, base in self.columns)
         return Schema(columns=tuple(Field(name=name, type=column.type) for name, column in found if column is not None))
 
 
@@ -55,8 +57,8 @@ def selection(reader: CatalogReader, view: ViewState, above: frozenset[int] = fr
     if view.id in above:
         _refuse(view, "it reads itself")
     query = _query(view)
-    source, alias = _source(reader, view, query, above | {view.id})
-    names = _Names(view=view, source=source, alias=alias)
+    source, alias, is_table = _source(reader, view, query, above | {view.id})
+    names = _Names(view=view, source=source, alias=alias, is_table=is_table)
     outputs = [pair for projection in query.expressions for pair in names.outputs(projection)]
     if len(view.column_aliases) > len(outputs):
         _refuse(view, f"it names {len(view.column_aliases)} columns but selects {len(outputs)}")
@@ -90,8 +92,8 @@ def _query(view: ViewState) -> exp.Select:
     return query
 
 
-def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: frozenset[int]) -> tuple[Selection, str]:
-    """The table or view that the query reads, and the name that qualifies its columns."""
+def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: frozenset[int]) -> tuple[Selection, str, bool]:
+    """The table or view that the query reads, the name that qualifies its columns, and whether it is a table."""
     clause = query.args.get("from_") or query.args.get("from")
     table = clause.this if clause is not None else None
     if not isinstance(table, exp.Table) or not table_names(table):
@@ -107,8 +109,8 @@ def _source(reader: CatalogReader, view: ViewState, query: exp.Select, above: fr
     (source,) = found
     if isinstance(source, TableState):
         columns = tuple((column.name, column.name) for column in source.schema)
-        return Selection(table=source, columns=columns), table.alias_or_name
-    return selection(reader, source, above), table.alias_or_name
+        return Selection(table=source, columns=columns), table.alias_or_name, True
+    return selection(reader, source, above), table.alias_or_name, False
 
 
 def _named(reader: CatalogReader, schema: str, name: str, snapshot_id: int) -> TableState | ViewState | None:
@@ -125,6 +127,7 @@ class _Names:
     view: ViewState
     source: Selection
     alias: str
+    is_table: bool
 
     def outputs(self, projection: exp.Expression) -> Iterator[tuple[str, str]]:
         """Name and column of the table, for each column that a projection makes."""
@@ -145,10 +148,15 @@ class _Names:
         name = column.name
         if column.args.get("db") or (column.table and not same_name(column.table, self.alias)):
             _refuse(self.view, f"{column.sql('duckdb')} is not a column of {self.alias}")
-        found = [pair for pair in self.source.columns if same_name(pair[0], name)]
+        found = [pair for pair in self.source.columns if same_name(pair[0], name)] or self._virtual(name)
         if len(found) != 1:
             _refuse(self.view, f"{self.alias} has no column {name!r}")
         return found[0]
+
+    def _virtual(self, name: str) -> list[tuple[str, str]]:
+        """A column of a table that ``*`` does not show; views have none, and ``file_index`` counts the files of one scan."""
+        known = (own.name for own in VIRTUAL_SCHEMA if own != FILE_INDEX)
+        return [(own, own) for own in known if self.is_table and same_name(own, name)]
 
     def condition(self, condition: exp.Expression) -> str:
         """The condition on the columns of the table."""
@@ -159,7 +167,7 @@ class _Names:
         )
         text = rewritten.sql("duckdb")
         try:
-            predicate = parse_predicate(text, self.source.table.schema)
+            predicate = parse_predicate(text, with_virtual(self.source.table.schema))
         except DuckLakeError as problem:
             raise UnsupportedFeatureError(f"cannot read view {_name(self.view)}: {problem.message}", view=_name(self.view)) from problem
         opaque = next(_opaque(predicate), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.names import folded
 from ducklake_core.view_sql.expressions import Expressions
+from ducklake_core.view_sql.grouping import Grouping, Keys, grouping_of, grouping_sets
 from ducklake_core.view_sql.joins import FromClause
 from ducklake_core.view_sql.parsing import only, shown
 from ducklake_core.view_sql.pushdown import push_conditions
@@ -65,18 +66,31 @@ class Select:
              "limit", "offset")  # fmt: skip
         scope = Scope(outer=self.outer)
         windows: Mapping[str, exp.Window] = {window.name.lower(): window for window in node.args.get("windows") or ()}
-        texts = Expressions(scope=scope, subquery=self.queries.query, macros=self.sources.macros, windows=windows)
+        sets = grouping_sets(node.args.get("group"))
+        here = self.sources.fresh() if sets is not None and () in sets else None
+        texts = Expressions(
+            scope=scope, subquery=self.queries.query, macros=self.sources.macros, windows=windows, sets=sets is not None, here=here
+        )
         source, is_inner = self._from(scope, texts)
         self._list(scope, texts)
         where = self._clause("where", texts, scope, "column")
         if where and is_inner:
             push_conditions(node.args["where"].this, scope, self.sources)
-        group = self._group(scope, texts)
+        grouping = None if sets is None else self._grouping(sets, scope, texts)
+        group = self._group(scope, texts) if grouping is None else grouping.clause
         having = self._clause("having", texts, scope, "either")
         qualify = self._clause("qualify", texts, scope, "either")
         keys = self._keys(scope, texts)
         columns = tuple(OutputColumn(name=item.name, sql=self.sources.fresh(), type=item.typed.type) for item in self.items)
-        body = f"{source}{f' WHERE {where}' if where else ''}{group or ''}{f' HAVING {having}' if having else ''}"
+        rows = f"{source}{f' WHERE {where}' if where else ''}"
+        if grouping is not None:
+            above = [*(item.typed.sql for item in self.items), having, qualify, *(key.sql for key, *_ in keys)]
+            rows = grouping.source(rows, scope, above)
+            if having and node.find(exp.Window) is not None:
+                raise Refused("it has HAVING and windows over ROLLUP, CUBE or GROUPING SETS")
+            # Spark does not find keys of sets in HAVING.
+            having, qualify = grouping.is_group, qualify or having
+        body = f"{rows}{group or ''}{f' HAVING {having}' if having else ''}"
         sql = self._outermost(columns, body, qualify, keys)
         single = group is None and texts.aggregates > 0 and not having and not node.args.get("limit") and not node.args.get("offset")
         return Query(sql=sql, columns=columns, correlated=scope.uses_outer, single_row=single)
@@ -150,6 +164,18 @@ class Select:
         # A bare number would be a position.
         listed = [key.sql if key.constant is None else f"CAST({key.sql} AS {spark_name(key.type)})" for key in keys]
         return f" GROUP BY {', '.join(dict.fromkeys(listed))}" if listed else None
+
+    def _grouping(self, sets: Sequence[Keys], scope: Scope, texts: Expressions) -> Grouping:
+        """The sets of ROLLUP, CUBE and GROUPING SETS."""
+        scope.alias_rule = "either"
+
+        def key(node: exp.Expression) -> Typed:
+            found = self._position(node) or texts.typed(node)
+            if not is_comparable(found.type):
+                raise Refused(f"it groups by values of type {found.type}")
+            return found
+
+        return grouping_of(sets, key, texts.here)
 
     def _position(self, node: exp.Expression) -> Typed | None:
         """The expression that a bare number in GROUP BY or ORDER BY counts to."""

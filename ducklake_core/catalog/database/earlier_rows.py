@@ -8,8 +8,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, case, cast, func, or_, select, union, union_all
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Select,
+    String,
+    Table,
+    and_,
+    case,
+    cast,
+    false,
+    func,
+    literal,
+    or_,
+    select,
+    union,
+    union_all,
+)
 
+NAN_COUNT = "nan_count"
+"""Column of bounds in version 0.1 as it was specified."""
+SCHEMA_SNAPSHOT = "schema_snapshot"
+"""Column of ``inlined_data_tables`` in version 0.1 as it was specified, in place of ``schema_version``."""
 _DIGITS = "0123456789"
 _PARTIAL_MAX = "partial_max:"
 
@@ -44,6 +65,23 @@ def partition_column_id(stored: Mapping[str, Table]) -> ColumnElement[int]:
     )
     found = select(placed.c.column_id).where(placed.c.partition_id == key.c.partition_id, placed.c.place == key.c.column_id)
     return found.correlate(key).scalar_subquery()
+
+
+def contains_nan(stored: Table) -> ColumnElement[bool]:
+    """Whether there is NaN in a file, where bounds have their number too."""
+    return or_(func.coalesce(stored.c.contains_nan, false()), func.coalesce(cast(stored.c[NAN_COUNT], BigInteger), 0) > 0)
+
+
+def schema_version_of(stored: Mapping[str, Table]) -> ColumnElement[int]:
+    """The schema version of a table of inlined rows that is known by the snapshot which made it; the table's name ends with the version.
+
+    A number that ends the name is the version itself: some writers kept it under the name of the snapshot.
+    """
+    registered, snapshot = stored["inlined_data_tables"], stored["snapshot"]
+    number = cast(registered.c[SCHEMA_SNAPSHOT], BigInteger)
+    found = select(snapshot.c.schema_version).where(snapshot.c.snapshot_id == number).correlate(registered).scalar_subquery()
+    named = literal("ducklake_inlined_data_") + cast(registered.c.table_id, String) + "_" + cast(number, String)
+    return case((registered.c.table_name == named, number), else_=func.coalesce(found, number))
 
 
 def table_schema_versions(stored: Mapping[str, Table]) -> Select[Any]:

@@ -9,7 +9,15 @@ from sqlalchemy import Column, ColumnElement, FromClause, MetaData, String, Tabl
 from sqlalchemy import cast as sql_cast
 from typing_extensions import override
 
-from ducklake_core.catalog.database.earlier_rows import newest_snapshot, partition_column_id, table_schema_versions
+from ducklake_core.catalog.database.earlier_rows import (
+    NAN_COUNT,
+    SCHEMA_SNAPSHOT,
+    contains_nan,
+    newest_snapshot,
+    partition_column_id,
+    schema_version_of,
+    table_schema_versions,
+)
 from ducklake_core.catalog.database.tables import PREFIX, CatalogTables
 from ducklake_core.catalog.database.versions import Layout
 from ducklake_core.format.versions import format_version
@@ -73,6 +81,10 @@ class EarlierTables(CatalogTables):
             return (said if own is None else func.coalesce(own, said)).label(column.name)
         if (table, column.name) == ("partition_column", "column_id") and self.layout.version == "0.1":
             return partition_column_id(self.stored).label(column.name)
+        if (table, column.name) == ("inlined_data_tables", "schema_version") and SCHEMA_SNAPSHOT in stored.c:
+            return schema_version_of(self.stored).label(column.name)
+        if (table, column.name) == ("file_column_stats", "contains_nan") and NAN_COUNT in stored.c:
+            return contains_nan(stored).label(column.name)
         return _missing(table, column) if own is None else own.label(column.name)
 
 

@@ -23,6 +23,13 @@ from ducklake_core.catalog.migrations.ddl import AddColumn as AddColumnStatement
 from ducklake_core.catalog.migrations.ddl import DropColumn as DropColumnStatement
 from ducklake_core.catalog.migrations.ddl import RenameTable as RenameTableStatement
 from ducklake_core.catalog.migrations.inlined_types import ChangeInlinedType, change_inlined_type, changed_inlined_types
+from ducklake_core.catalog.migrations.specified_columns import (
+    ReplaceNanCount,
+    ReplaceSchemaSnapshot,
+    SpecifiedColumn,
+    replace_column,
+    replaced_columns,
+)
 from ducklake_core.catalog.migrations.to_1_1 import (
     AddSchemaVersion,
     ClearBounds,
@@ -144,6 +151,7 @@ Step: TypeAlias = (
     | EndReplacedColumns
     | SpreadSchemaVersions
     | KeepNewestSnapshots
+    | SpecifiedColumn
     | ChangeInlinedType
     | Repair
     | SetVersion
@@ -193,6 +201,7 @@ def _steps(layout: Layout, target: FormatVersion, forgotten: tuple[int, ...]) ->
                 yield AddColumn(name, missing.name)
                 default = DEFAULTS.get((name, missing.name))
                 fills += [] if default is None else [FillColumn(name, missing.name, default)]
+    yield from replaced_columns(layout)
     if layout.has("data_file", PARTIAL_FILE_INFO):
         yield KeepNewestSnapshots(forgotten)
     yield from fills
@@ -230,6 +239,8 @@ def run_step(connection: Connection, schema: str | None, layout: Layout, target:
             _spread_schema_versions(connection, tables["schema_versions"], stored)
         case KeepNewestSnapshots(forgotten=forgotten):
             _keep_newest_snapshots(connection, tables["data_file"], forgotten)
+        case ReplaceNanCount() | ReplaceSchemaSnapshot():
+            replace_column(connection, tables, stored, step)
         case ChangeInlinedType():
             change_inlined_type(connection, schema, step)
         case SetVersion(version=version):

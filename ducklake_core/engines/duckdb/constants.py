@@ -27,15 +27,30 @@ def constant(tree: exp.Expression, data_type: DataType) -> Literal:
     """
     sql = tree.sql(dialect="duckdb")
     with new_instance() as connection:
-        import duckdb
-
         _check_constant(sql, tree, connection)
-        try:
-            found = connection.execute(f"SELECT CAST(CAST(({sql}) AS {duckdb_type(data_type)}) AS VARCHAR)").fetchone()
-        except duckdb.Error as problem:
-            raise UsageError(f"DuckDB does not compute {sql}: {str(problem).splitlines()[0]}") from problem
+        return Literal(value=_value(sql, data_type, connection), type=data_type)
+
+
+def query_constant(sql: str, data_type: DataType) -> object:
+    """The value that an expression without columns has in a query that begins now, in a type; None for NULL.
+
+    Raises:
+        UnsupportedFeatureError: DuckDB is not installed.
+        UsageError: DuckDB refuses to compute it.
+    """
+    with new_instance() as connection:
+        return _value(sql, data_type, connection)
+
+
+def _value(sql: str, data_type: DataType, connection: DuckDBPyConnection) -> object:
+    import duckdb
+
+    try:
+        found = connection.execute(f"SELECT CAST(CAST(({sql}) AS {duckdb_type(data_type)}) AS VARCHAR)").fetchone()
+    except duckdb.Error as problem:
+        raise UsageError(f"DuckDB does not compute {sql}: {str(problem).splitlines()[0]}") from problem
     text = None if found is None else found[0]
-    return Literal(value=None if text is None else from_cast_text(text, data_type), type=data_type)
+    return None if text is None else from_cast_text(text, data_type)
 
 
 def _check_constant(sql: str, tree: exp.Expression, connection: DuckDBPyConnection) -> None:

@@ -69,6 +69,11 @@ class Sources:
     views: tuple[ViewSource, ...] = ()
     macros: tuple[MacroSource, ...] = ()
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts of views and macros."""
+        return [view.sql for view in self.views] + [one.sql for macro in self.macros for one in macro.implementations]
+
 
 Target: TypeAlias = "Sequence[tuple[str, Field]]"
 """Columns that rows are for, by their names."""
@@ -104,7 +109,7 @@ class _Asked:
 
     @property
     def texts(self) -> list[str]:
-        return [self.sql, *_texts(self.sources)]
+        return [self.sql, *self.sources.texts]
 
 
 class _Running:
@@ -193,12 +198,7 @@ def _reader(
 
 def _may_have_variants(sources: Sources) -> bool:
     columns = (column for table in sources.tables for column in table.columns)
-    return any(holds_variants(column.type) for column in columns) or any("VARIANT" in text.upper() for text in _texts(sources))
-
-
-def _texts(sources: Sources) -> list[str]:
-    """The texts of views and macros."""
-    return [view.sql for view in sources.views] + [one.sql for macro in sources.macros for one in macro.implementations]
+    return any(holds_variants(column.type) for column in columns) or any("VARIANT" in text.upper() for text in sources.texts)
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:

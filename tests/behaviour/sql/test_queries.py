@@ -57,6 +57,17 @@ ANSWERS = {
     "SELECT count(*) FROM t AT (VERSION => 2) AS a JOIN t USING (k)": [(200,)],
     "FROM t AT (VERSION => 1) SELECT t.k WHERE t.k > 98": [(99,)],
     "WITH a AS (SELECT k FROM t), t AS (SELECT 1 AS one) SELECT count(*), any_value(one) FROM a, t;": [(300, 1)],
+    "SELECT count(*) FROM t AT (VERSION => '2')": [(200,)],
+    "SELECT count(*) FROM t AT (VERSION => 4 - 2)": [(200,)],
+    "SELECT count(*) FROM t AT (TIMESTAMP => now())": [(300,)],
+    "SELECT count(*) FROM t AT (TIMESTAMP => now() + INTERVAL 1 WEEK) WHERE k < 7": [(7,)],
+    "TABLE other.u ORDER BY k LIMIT 1": [(1, "one")],
+    "SELECT rowid, k FROM t WHERE k = 150": [(150, 150)],
+    "SELECT k FROM t WHERE rowid = 150 AND snapshot_id = 2": [(150,)],
+    "SELECT snapshot_id, count(*) AS n, max(a.rowid) FROM t AS a GROUP BY ALL ORDER BY 1": [(1, 100, 99), (2, 100, 199), (3, 100, 299)],
+    "SELECT a.k * 2 FROM t AS a JOIN t AS b ON a.rowid = b.rowid + 299": [(598,)],
+    "SELECT filename LIKE '%.parquet', file_row_number FROM t WHERE k = 207 ORDER BY ALL": [(True, 7)],
+    "SELECT rowid FROM (SELECT k AS rowid FROM t) WHERE rowid > 298 ORDER BY rowid": [(299,)],
     "VALUES (1, 'a')": [(1, "a")],
     "SELECT count(*) FROM query_table('t') SEMI JOIN query('SELECT 5 AS k FROM other.u LIMIT 1') USING (k)": [(1,)],
 }
@@ -107,7 +118,11 @@ REFUSED = {
     "SELECT count(*) FROM t AT (VERSION => 99)": (NotFoundError, "99"),
     "SELECT count(*) FROM other.v AT (VERSION => 6)": (UnsupportedFeatureError, "is a view"),
     "SELECT count(*) FROM t AT (VERSION => k)": (UsageError, "number of a snapshot"),
+    "SELECT count(*) FROM t AT (VERSION => NULL)": (UsageError, "number of a snapshot: it is NULL"),
     "SELECT count(*) FROM t AT (TIMESTAMP => 'never')": (UsageError, "needs a constant"),
+    "SELECT count(*) FROM t AT (TIMESTAMP => now() - INTERVAL 90 YEAR)": (NotFoundError, "no snapshot at or before"),
+    "SELECT *, rowid FROM t ORDER BY ALL": (UsageError, r"rowid: virtual columns are known to queries that name their columns, without \*"),
+    "SELECT rowid FROM other.v ORDER BY ALL": (UsageError, "rowid"),
     "SELECT table_name FROM information_schema.tables": (UnsupportedFeatureError, "does not list what is in the lake"),
     "SELECT count(*) FROM duckdb_tables()": (UnsupportedFeatureError, "does not list what is in the lake"),
     "SELECT * FROM other.nope": (NotFoundError, r"name nope does not exist|\"other.nope\" does not exist(?!.*because)"),
@@ -123,6 +138,17 @@ def test_refusals(lake: DuckLake, query: str) -> None:
         rows(lake.sql(query))
     # Whoever follows causes would never come to an end.
     assert caught.value.__cause__ is not caught.value
+
+
+def test_views_of_virtual_columns(lake: DuckLake) -> None:
+    lake.create_view("ids", "SELECT rowid AS id, k FROM t WHERE rowid >= 298")
+    lake.create_view("spans", "SELECT snapshot_id AS added, min(rowid) AS first FROM t GROUP BY ALL")
+    assert lake.view("ids").to_arrow().to_pylist() == [{"id": 298, "k": 298}, {"id": 299, "k": 299}]
+    assert sorted(map(tuple, map(dict.values, lake.view("spans").to_arrow().to_pylist()))) == [(1, 0), (2, 100), (3, 200)]
+    assert rows(lake.sql("SELECT * FROM ids JOIN spans ON first < id WHERE added = 3 ORDER BY id")) == [
+        (298, 298, 3, 200),
+        (299, 299, 3, 200),
+    ]
 
 
 def test_without_duckdb(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,9 +187,11 @@ def test_spark(lake: DuckLake, spark: SparkSession) -> None:
     made = lake.register(spark, tables=["t"])
     assert made == {"t": None}
     assert spark.sql("SELECT count(*) FROM t WHERE k % 2 = 0").collect()[0][0] == 150
+    lake.create_view("other.w", "SELECT stddev(k) AS s FROM t")
     reasons = lake.register(spark, schema="other")
-    assert reasons["u"] is None
-    assert "ROLLUP" in str(reasons["v"])
+    assert (reasons["u"], reasons["v"]) == (None, None)
+    assert "stddev" in str(reasons["w"])
+    assert spark.sql("SELECT total FROM v WHERE s IS NULL").collect()[0].total == 44850
     with pytest.raises(NotFoundError, match="nope"):
         lake.register(spark, tables=["nope"])
     with pytest.raises(UsageError, match="needs a session"):

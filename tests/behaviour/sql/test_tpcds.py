@@ -25,9 +25,7 @@ Answers = tuple[DuckLake, dict[int, str], Callable[[int], list[Row]]]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 NOT_ON_SPARK = {
     **dict.fromkeys((1, 24, 30, 47, 53, 57, 63, 65, 81, 89), "takes the average of values of type decimal"),
-    **dict.fromkeys((5, 14, 18, 22, 67, 77, 80), "it has ROLLUP"),
     **dict.fromkeys((17, 39), "the function stddev_samp"),
-    **dict.fromkeys((70, 86), "the function grouping"),
     8: "is a column and another expression",
     58: "would round",
 }

@@ -23,6 +23,23 @@ TRANSLATED = {
     "unnamed": "SELECT b, a + 1, sum(a), max(d) FILTER (WHERE a > 3), CAST(a AS VARCHAR), n.x, substring(b, 1, 1), upper(b) || 'x', year(d), -a"
     ", a IN (1, 2), CASE WHEN a > 1 THEN 2 END, coalesce(a, 1), NULL, 'a', 1.50, NOT (a = 1), a BETWEEN 1 AND 2, b LIKE 'v%', d + INTERVAL 1 DAY"
     ", extract(year FROM d), a IS NULL FROM t GROUP BY ALL",
+    "rollup": "SELECT b, a % 2 AS odd, count(*) AS n, sum(a) AS s, avg(g) FILTER (a > 2) AS m, count(DISTINCT a) AS k, upper(b) || '!' AS u,"
+    " grouping(b) AS gb, grouping(b, odd) AS g2, max(b) AS top FROM t GROUP BY ROLLUP (b, odd)",
+    "cube": "SELECT b, d, count(*) AS n, min(a) AS low FROM t WHERE a > 2 GROUP BY CUBE (b, d) HAVING b IS NOT NULL AND count(*) > 0 OR grouping(d) = 1",
+    "grouped_sets": "SELECT a, b, sum(a) AS s, grouping_id(b, a) AS g FROM t GROUP BY GROUPING SETS ((a, b), (a), (a), b)",
+    "sets_and_keys": "SELECT a, b, sum(g) AS s FROM t WHERE NOT isnan(g) GROUP BY a, ROLLUP (b, (a, d))",
+    "total_of_nothing": "SELECT b, a, count(*) AS n, count(a) AS k, sum(a) AS s, min(b) AS low, coalesce(b, '-') AS c"
+    ", sum(CASE WHEN a IS NULL THEN 1 ELSE 0 END) AS z FROM nothing GROUP BY CUBE (b, a)",
+    "total_of_none": "SELECT coalesce(b, 'none') AS k, count(*) AS n, grouping(coalesce(b, 'none')) AS g FROM t WHERE a > 100"
+    " GROUP BY ROLLUP (coalesce(b, 'none'))",
+    "no_total_of_nothing": "SELECT b, count(*) AS n FROM nothing GROUP BY GROUPING SETS ((b), (b, a))",
+    "rollup_of_join": "SELECT x.b AS xb, sum(c) AS s, count(*) AS n FROM t x JOIN u USING (a) GROUP BY ROLLUP (x.b, a)",
+    "rollup_positions": "SELECT a % 2 AS odd, b, count(*) AS n FROM t GROUP BY ROLLUP (1, 2)",
+    "rollup_ranked": "SELECT b, odd, n, r FROM (SELECT b, a % 2 AS odd, sum(a) AS n, grouping(b) + grouping(a % 2) AS level, rank() OVER ("
+    "PARTITION BY grouping(b) + grouping(a % 2), CASE WHEN grouping(a % 2) = 0 THEN b END ORDER BY sum(a) DESC) AS r FROM t"
+    " GROUP BY ROLLUP (b, a % 2)) q WHERE r <= 2",
+    "rollup_ids": "SELECT b, max(rowid) AS last, min(snapshot_id) > 0 AS known FROM t GROUP BY ROLLUP (b)",
+    "rollup_within": "SELECT total.n, a FROM t, (SELECT count(*) AS n, b FROM t GROUP BY ROLLUP (b)) total WHERE total.b IS NULL AND a < 2",
     "having": "SELECT b AS key, count(*) AS k, avg(g) AS m FROM t GROUP BY key HAVING count(*) > 1 AND k < 100",
     "positions": "SELECT a % 2 AS odd, b, sum(a) AS s FROM t GROUP BY 1, 2",
     "one_group": "SELECT sum(a) AS s, min(b) AS low FROM t WHERE a > 100",
@@ -118,7 +135,12 @@ REFUSED = {
     "asof": ("SELECT x.a FROM t x ASOF JOIN u y ON x.a >= y.a", "it has a ASOF join"),
     "positional": ("SELECT x.a FROM t x POSITIONAL JOIN u y", "it has a POSITIONAL join|cannot be parsed"),
     "lateral": ("SELECT x.a, y.z FROM t x, (SELECT x.a + 1 AS z) y", "there is no column 'x.a'"),
-    "grouping_sets": ("SELECT b, count(*) AS n FROM t GROUP BY ROLLUP (b)", "it has GROUPINGSETS"),
+    "rollup_constant": ("SELECT 1 AS one, count(*) AS n FROM t GROUP BY ROLLUP (one, b)", "it has the constant|one"),
+    "windows_of_sets": (
+        "SELECT b, rank() OVER (ORDER BY count(*)) AS r FROM t GROUP BY ROLLUP (b) HAVING count(*) > 1",
+        "it has HAVING and windows over ROLLUP",
+    ),
+    "correlated_sets": ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a GROUP BY ROLLUP (c))", "within a correlated query"),
     "pivoted": ("SELECT * FROM (PIVOT t ON b IN ('v1') USING sum(a))", "."),
     "columns": ("SELECT COLUMNS('a|b') FROM t", "the function columns"),
     "correlated_rows": ("SELECT a, (SELECT c FROM u WHERE u.a = t.a) AS x FROM t", "a correlated query without an aggregate"),
