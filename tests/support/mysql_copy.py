@@ -132,7 +132,8 @@ def _definition(name: str, columns: list[tuple[str, str]]) -> str:
     own = []
     for column, kind in columns:
         ours = kinds[re.sub(r"\(.*", "", kind)]
-        own.append(text.format(f"`{column}`", ours, " PRIMARY KEY" if column == key else ""))
+        quoted = column.replace("`", "``")
+        own.append(text.format(f"`{quoted}`", ours, " PRIMARY KEY" if column == key else ""))
     return f"CREATE TABLE {name} ({', '.join(own)}) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
 
 

@@ -15,6 +15,7 @@ from tests.support.oracle import LakeAddress, Oracle
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 
 READ = {
+    "row_ids": "SELECT rowid AS id, a, snapshot_id FROM t WHERE rowid < 4",
     "every": "SELECT * FROM t",
     "swapped": 'SELECT a AS b, b AS a, "we`ird" AS "x`y", c FROM t WHERE a > 3 AND b <> \'v5\'',
     "named(q, w)": "SELECT T.A, b, c FROM lake.main.t WHERE A IS NOT NULL AND c IN (1.5, 2.5, 7.5) AND (b LIKE 'v%' OR a < 2)",
@@ -44,7 +45,7 @@ REFUSED = {
     "matched": ("SELECT a FROM t WHERE regexp_matches(b, '[0-9]$')", "its condition has"),
     "subqueried": ("SELECT a FROM t WHERE a IN (SELECT a FROM t)", "its condition has a subquery"),
     "renamed_in_condition": ("SELECT a AS fresh FROM t WHERE fresh > 3", "has no column 'fresh'"),
-    "row_ids": ("SELECT rowid, a FROM t", "has no column 'rowid'"),
+    "file_numbers": ("SELECT file_index, a FROM t", "has no column 'file_index'"),
     "fields": ("SELECT n.x FROM t", "is not a column of t"),
     "on_refused": ("SELECT x FROM computed", "computed: it computes"),
 }
