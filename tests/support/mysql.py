@@ -1,7 +1,7 @@
 """A server of MySQL catalogs, one for the whole test run, with one database per lake.
 
 It is MariaDB of Debian's packages (.ci/mariadb.py), or the program that the environment variable ``DUCKLAKE_TEST_MYSQLD`` names: the
-``mysqld`` of MySQL, another ``mariadbd``, or a script that starts one with options of its own after those that it is given.
+``mysqld`` of MySQL, a script that starts it with options of its own after those that it is given, or another ``mariadbd``.
 """
 
 from __future__ import annotations
@@ -121,18 +121,18 @@ class Program:
     Attributes:
         command: With the options that every start of it has.
         environment: Its variables.
-        is_mariadb: MariaDB rather than MySQL.
+        scripts: Where MariaDB has the statements that set a server up; None for MySQL, which does it by itself.
     """
 
     command: tuple[str, ...]
     environment: dict[str, str]
-    is_mariadb: bool
+    scripts: Path | None = None
 
     def set_up(self, data: Path) -> None:
         """Make what a server needs to start with, in an empty folder."""
-        if self.is_mariadb:
+        if self.scripts is not None:
             # It reads statements that end with their line.
-            script = "CREATE DATABASE mysql;\nUSE mysql;\n" + "".join((_shared() / name).read_text() for name in _SCRIPTS)
+            script = "CREATE DATABASE mysql;\nUSE mysql;\n" + "".join((self.scripts / name).read_text() for name in _SCRIPTS)
             self._run([f"--datadir={data}", "--sql-mode=", "--bootstrap"], script)
         else:
             self._run([f"--datadir={data}", "--sql-mode=", "--initialize-insecure"])
@@ -152,15 +152,15 @@ def program() -> Program:
         AssertionError: There is none.
     """
     user = () if os.getuid() else ("--user=root",)
-    if chosen := os.environ.get(_CHOSEN):
-        version = subprocess.run([chosen, "--version"], check=True, capture_output=True, text=True).stdout
-        is_mariadb = "MariaDB" in version
-        return Program((chosen, *_SETTINGS, *(_OF_MARIADB if is_mariadb else _OF_MYSQL), *user), dict(os.environ), is_mariadb)
-    found = _mariadb()
-    shared, libraries = _shared(), found.parents[1] / f"lib/{os.uname().machine}-linux-gnu"
-    places = (f"--lc-messages-dir={shared}", f"--character-sets-dir={shared / 'charsets'}")
+    found = Path(os.environ.get(_CHOSEN) or _mariadb())
+    libraries = found.parents[1] / f"lib/{os.uname().machine}-linux-gnu"
     environment = {**os.environ, "LD_LIBRARY_PATH": f"{libraries}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
-    return Program((str(found), *_SETTINGS, *_OF_MARIADB, *places, *user), environment, is_mariadb=True)
+    version = subprocess.run([found, "--version"], env=environment, check=True, capture_output=True, text=True).stdout
+    if "MariaDB" not in version:
+        return Program((str(found), *_SETTINGS, *_OF_MYSQL, *user), dict(os.environ))
+    shared = found.parents[2] / "usr/share/mysql"
+    places = (f"--lc-messages-dir={shared}", f"--character-sets-dir={shared / 'charsets'}")
+    return Program((str(found), *_SETTINGS, *_OF_MARIADB, *places, *user), environment, shared)
 
 
 def _mariadb() -> Path:
@@ -168,10 +168,6 @@ def _mariadb() -> Path:
     found = unpacked if unpacked.exists() else shutil.which("mariadbd")
     assert found, "MariaDB is not here, which the tests of MySQL catalogs need: `make install` unpacks it where apt-get and dpkg are"
     return Path(found)
-
-
-def _shared() -> Path:
-    return _mariadb().parents[2] / "usr/share/mysql"
 
 
 @contextmanager
@@ -187,5 +183,6 @@ def mysql_server() -> Iterator[MySQLServer]:
             own = [f"--datadir={data}", f"--socket={socket}", f"--port={port}", "--bind-address=127.0.0.1", f"--pid-file={folder}/pid"]
             return [*server.command, *own]
 
-        with serving("MariaDB" if server.is_mariadb else "MySQL", command, environment=server.environment) as running:
-            yield MySQLServer(socket, running.port, server.is_mariadb)
+        is_mariadb = server.scripts is not None
+        with serving("MariaDB" if is_mariadb else "MySQL", command, environment=server.environment) as running:
+            yield MySQLServer(socket, running.port, is_mariadb)
