@@ -46,7 +46,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def mysql() -> Iterator[MySQLServer]:
-    """The MariaDB server of this test run."""
+    """The server of MySQL catalogs of this test run."""
     from tests.support.mysql import mysql_server
 
     with mysql_server() as server:

@@ -77,7 +77,6 @@ def test_definitions(mysql: MySQLServer, address: LakeAddress) -> None:
     lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
     name = address.attach.partition("db=")[2].split()[0]
     registered = {row[0] for row in mysql.rows("SELECT table_name FROM ducklake_inlined_data_tables", name)}
-    there = {row[0] for row in mysql.rows("SHOW TABLES LIKE 'ducklake_inlined\\_d%'", name)} - {"ducklake_inlined_data_tables"}
-    assert there == registered
+    assert mysql.inlined_tables(name) == registered
     assert lake.check().findings == ()
     lake.close()

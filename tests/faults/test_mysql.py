@@ -85,8 +85,7 @@ def killed(context: multiprocessing.context.ForkServerContext, act: Callable[[La
 
 def physical(mysql: MySQLServer, address: LakeAddress) -> set[str]:
     """Tables of inlined rows and deletes that are there."""
-    name = address.attach.partition("db=")[2].split()[0]
-    return {str(table) for (table,) in mysql.rows("SHOW TABLES LIKE 'ducklake_inlined\\_d%'", name)} - {"ducklake_inlined_data_tables"}
+    return mysql.inlined_tables(make_name(address))
 
 
 @pytest.mark.slow
@@ -234,7 +233,8 @@ def test_a_server_that_is_full_or_ends_sessions(mysql: MySQLServer, address: Lak
 
     monkeypatch.setattr(server_connections, "UNKNOWN_SECONDS", 0.2)
     name = make_name(address)
-    mysql.run("CREATE OR REPLACE USER narrow@localhost WITH MAX_USER_CONNECTIONS 1", f"GRANT ALL ON {name}.* TO narrow@localhost")
+    mysql.run("DROP USER IF EXISTS narrow@localhost", "CREATE USER narrow@localhost WITH MAX_USER_CONNECTIONS 1")
+    mysql.run(f"GRANT ALL ON {name}.* TO narrow@localhost")
     with mysql.session(name, user="narrow"), pytest.raises(CatalogUnavailableError) as caught:
         DuckLake.connect(address.url.replace("root@", "narrow@"))
     assert caught.value.details["mysql_error"] == 1226

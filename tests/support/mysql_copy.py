@@ -19,6 +19,7 @@ import duckdb
 import pymysql
 from sqlalchemy import Connection, make_url
 
+from ducklake_core.catalog.database.abilities import MARIADB, MYSQL
 from ducklake_core.catalog.database.connections import Database
 from tests.support.oracle import Attachment, LakeAddress
 
@@ -65,7 +66,8 @@ class CopiedAttachment(Attachment):
             for name in names:
                 columns = copy.execute(f"SELECT name, type FROM pragma_table_info('{name}') ORDER BY cid").fetchall()
                 if name not in there:
-                    cursor.execute(_definition(name, columns))
+                    abilities = MARIADB if "mariadb" in session.get_server_info().lower() else MYSQL
+                    cursor.execute(_definition(name, columns, abilities.binary_collation))
                 cursor.execute(f"DELETE FROM {name}")
                 rows = copy.execute(f"SELECT * FROM {name}").fetchall()
                 if rows:
@@ -114,7 +116,13 @@ class CopiedAttachment(Attachment):
 
     def _session(self) -> pymysql.Connection[Any]:
         return pymysql.connect(
-            unix_socket=self.socket, user="root", database=self.database, charset="utf8mb4", autocommit=True, sql_mode="STRICT_ALL_TABLES"
+            unix_socket=self.socket,
+            user="root",
+            database=self.database,
+            charset="utf8mb4",
+            autocommit=True,
+            sql_mode="STRICT_ALL_TABLES",
+            ssl_disabled=True,
         )
 
     def _look(self) -> tuple[int, int] | None:
@@ -125,7 +133,7 @@ class CopiedAttachment(Attachment):
         return found.st_mtime_ns, found.st_size
 
 
-def _definition(name: str, columns: list[tuple[str, str]]) -> str:
+def _definition(name: str, columns: list[tuple[str, str]], collation: str) -> str:
     kinds = {"INTEGER": "bigint"} | {theirs: ours for ours, theirs in _TYPES.items()}
     key = _KEYS.get(name.removeprefix("ducklake_"))
     text = "{} {}{}"
@@ -134,7 +142,7 @@ def _definition(name: str, columns: list[tuple[str, str]]) -> str:
         ours = kinds[re.sub(r"\(.*", "", kind)]
         quoted = column.replace("`", "``")
         own.append(text.format(f"`{quoted}`", ours, " PRIMARY KEY" if column == key else ""))
-    return f"CREATE TABLE {name} ({', '.join(own)}) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+    return f"CREATE TABLE {name} ({', '.join(own)}) ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE {collation}"
 
 
 def _quoted(name: str) -> str:

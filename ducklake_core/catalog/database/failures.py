@@ -31,8 +31,8 @@ _RETRY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQ
 _LOST_CODES = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT})
 
 # MySQL and MariaDB have too few SQLSTATEs to tell these apart, but numbers of errors.
-BUSY_CODES = frozenset({1040, 1053, 1203, 1226})
-"""The server has no room for another session, or for more of this user, or is ending."""
+BUSY_CODES = frozenset({1040, 1053, 1203, 1226, 3032})
+"""The server has no room for another session, or for more of this user, is ending, or is being looked after (MySQL's offline mode)."""
 # A key that is taken, a lock that did not come in time or at once, a deadlock, a table that is there already, or is another one than it was
 # when the transaction began, a row that somebody else has changed (MariaDB 11.6), and a group that could not agree.
 _RETRY_MYSQL = frozenset({1020, 1050, 1062, 1205, 1213, 1412, 3101, 3572})

@@ -29,6 +29,9 @@ _DEFINITION_SECONDS = 10
 _STREAM_SECONDS = 3600
 """How long the server waits for somebody who reads rows to want more of them."""
 
+_HIDE_KEYS = " /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = OFF */"
+"""A server may give tables without a primary key one of its own (``sql_generate_invisible_primary_key``, 8.0.30): no column of ours."""
+
 
 class _Types(MySQLTypeCompiler):
     @override
@@ -93,12 +96,12 @@ class MySQLDialect(MySQLDialect_pymysql):
 
 def settle(connection: Any) -> None:
     """Make a new session independent of the server's settings: how it compares text, and what it does with values that do not fit."""
-    abilities = MARIADB if "mariadb" in connection.get_server_info().lower() else MYSQL
+    abilities, own = (MARIADB, "") if "mariadb" in connection.get_server_info().lower() else (MYSQL, _HIDE_KEYS)
     with connection.cursor() as cursor:
         cursor.execute(
             f"SET SESSION collation_connection = '{abilities.binary_collation}', SESSION time_zone = '+00:00', "
             f"SESSION lock_wait_timeout = {_DEFINITION_SECONDS}, SESSION net_write_timeout = {_STREAM_SECONDS}, "
-            "SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+            "SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'" + own
         )
 
 
@@ -109,6 +112,8 @@ def connect_arguments(url: URL) -> dict[str, Any]:
     >>> found = connect_arguments(make_url("mysql://me@db:3307/lake?ssl_mode=verify_ca&ssl_ca=ca.pem"))
     >>> found["port"], found["ssl"]
     (3307, {'verify_mode': True, 'check_hostname': False, 'ca': 'ca.pem'})
+    >>> connect_arguments(make_url("mysql:///lake?unix_socket=/run/s"))["ssl_disabled"]
+    True
     """
     from pymysql.constants import CLIENT
 
@@ -129,7 +134,8 @@ def connect_arguments(url: URL) -> dict[str, Any]:
         found["unix_socket"] = socket
     found |= {name: float(query.pop(name)) for name in ("connect_timeout", "read_timeout", "write_timeout") if name in query}
     mode = query.pop("ssl_mode", "preferred" if not query else "verify_ca").lower()
-    if mode == "disabled":
+    # Nothing leaves the machine through a Unix socket: MySQL's own clients encrypt it only when they must, too.
+    if mode == "disabled" or (mode == "preferred" and socket):
         found["ssl_disabled"] = True
     elif mode != "preferred":
         checked = {"verify_mode": mode != "required", "check_hostname": mode == "verify_identity"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import duckdb
 import pyarrow as pa
@@ -11,7 +13,8 @@ import pytest
 from duckdb_extensions import import_extension
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.catalog.database import server_connections
+from ducklake_core.errors import CatalogError, CatalogUnavailableError, UnsupportedFeatureError
 from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
 
@@ -100,7 +103,7 @@ def test_the_server_s_settings_do_not_show(mysql: MySQLServer, address: LakeAddr
     assert kinds == [("InnoDB", 1)]
     odd = mysql.rows(
         "SELECT table_name, column_name FROM information_schema.columns WHERE data_type = 'longtext' "
-        f"AND collation_name <> 'utf8mb4_nopad_bin' AND table_schema = '{database_of(address)}'"
+        f"AND collation_name <> '{mysql.collation}' AND table_schema = '{database_of(address)}'"
     )
     assert odd == []
 
@@ -143,6 +146,92 @@ def test_rows_of_sorted_tables_are_inlined_and_flushed(lake: DuckLake) -> None:
     lake.table("sorted").delete("k = 0")
     assert lake.flush_inlined_data().rows_flushed == 2
     assert lake.table("sorted").scan().to_arrow().column("k").to_pylist() == [1]
+
+
+def test_words_that_the_server_keeps_for_itself(mysql: MySQLServer, lake: DuckLake) -> None:
+    words = sorted(str(word).lower() for (word,) in mysql.rows("SELECT DISTINCT word FROM information_schema.keywords"))
+    words = [word for word in words if word.isidentifier()]
+    assert len(words) > 500
+    for start in range(0, len(words), 170):
+        rows = pa.table({word: [1] for word in words[start : start + 170]})
+        name = f"of_{start}"
+        assert lake.write(name, rows).rows_inlined == 1
+        lake.table(name).delete(f'"{rows.column_names[-1]}" = 0')
+        assert lake.table(name).scan(where=f'"{rows.column_names[0]}" = 1').to_arrow().to_pylist() == rows.to_pylist()
+
+
+@pytest.mark.parametrize("ssl_mode", ["disabled", "preferred", "required"])
+def test_a_user_with_a_password(mysql: MySQLServer, address: LakeAddress, ssl_mode: str) -> None:
+    """MySQL wants a password encrypted as long as it does not know the user yet: by TLS, or with a key that it sends."""
+    name, password = database_of(address), "ge heim/ü"
+    mysql.run("DROP USER IF EXISTS known", f"CREATE USER known IDENTIFIED BY '{password}'", f"GRANT ALL ON {name}.* TO known")
+    url = f"mysql+pymysql://known:{quote(password, safe='')}@127.0.0.1:{mysql.port}/{name}?ssl_mode={ssl_mode}"
+    if ssl_mode == "required" and mysql.is_mariadb:
+        # As of 10.11 it has no certificate that nobody gave it.
+        with pytest.raises(CatalogError, match="SSL"):
+            DuckLake.create(url, data_path=address.data_path)
+        return
+    with closing(DuckLake.create(url, data_path=address.data_path)) as lake, lake.reader() as reader:
+        (_, cipher) = reader.connection.exec_driver_sql("SHOW STATUS LIKE 'Ssl_cipher'").one()
+        assert bool(cipher) == (ssl_mode != "disabled" and not mysql.is_mariadb)
+    with pytest.raises(CatalogError) as refused:
+        DuckLake.connect(url.replace(":ge", ":no"))
+    assert refused.value.details["mysql_error"] == 1045
+
+
+@pytest.fixture
+def needs_mysql(mysql: MySQLServer) -> None:
+    if mysql.is_mariadb:
+        pytest.skip("MariaDB has no such setting")
+
+
+@pytest.fixture
+def setting(mysql: MySQLServer, needs_mysql: None) -> Iterator[Callable[[str], None]]:
+    """Turns a setting of the server on until the test has ended."""
+    chosen: list[str] = []
+
+    def turn_on(name: str) -> None:
+        mysql.run(f"SET GLOBAL {name} = ON")
+        chosen.append(name)
+
+    yield turn_on
+    for name in chosen:
+        mysql.run(f"SET GLOBAL {name} = OFF")
+
+
+def test_a_server_where_every_table_has_a_primary_key(mysql: MySQLServer, address: LakeAddress, setting: Callable[[str], None]) -> None:
+    setting("sql_generate_invisible_primary_key")
+    setting("sql_require_primary_key")
+    rows = pa.table({"n": [1, 2], "v": ["x", None]})
+    with closing(DuckLake.create(address.url, data_path=address.data_path)) as lake:
+        lake.write("t", rows)
+        lake.table("t").add_column("w", "int")
+        lake.table("t").append(pa.table({"n": [3], "v": ["y"], "w": [4]}))
+        lake.table("t").delete("n = 1")
+        left = [{"n": 2, "v": None, "w": None}, {"n": 3, "v": "y", "w": 4}]
+        assert lake.table("t").scan().to_arrow().to_pylist() == left
+        lake.flush_inlined_data()
+        lake.table("t").delete("n = 3")
+        assert lake.table("t").scan().to_arrow().to_pylist() == left[:1]
+        lake.create_indexes()
+        assert lake.check().findings == ()
+    keys = "SELECT count(*) FROM information_schema.columns WHERE column_name = 'my_row_id' AND table_schema = '{}'"
+    assert mysql.rows(keys.format(database_of(address))) > [(20,)]
+    # A catalog that is there is one, whoever looks.
+    DuckLake.open(address.url, create=True, data_path=address.data_path).close()
+
+
+def test_a_server_that_is_being_looked_after(
+    mysql: MySQLServer, address: LakeAddress, lake: DuckLake, setting: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_connections, "KNOWN_SECONDS", 0.2)
+    mysql.run("DROP USER IF EXISTS plain@localhost", "CREATE USER plain@localhost")
+    mysql.run(f"GRANT ALL ON {database_of(address)}.* TO plain@localhost")
+    with closing(DuckLake.connect(address.url.replace("root@", "plain@"))) as other:
+        setting("offline_mode")
+        with pytest.raises(CatalogUnavailableError) as caught:
+            other.database.write().__enter__()
+    assert (caught.value.details["mysql_error"], caught.value.details["failure"]) == (3032, "unavailable")
 
 
 def test_a_driver_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
