@@ -22,17 +22,17 @@ def remembered(derive: Callable[Concatenate[Condition, Others], Value]) -> Calla
     batch. They are referred to weakly, so that nothing of them is left once the plan or scan that made them is gone; so the value
     must not refer to the condition itself. Threads may call at once, and then derive twice.
 
-    >>> class List(tuple): pass
+    >>> class Values(list): pass
     >>> calls = []
     >>> total = remembered(lambda values: calls.append(len(calls)) or sum(values))
-    >>> one = List((1, 2))
-    >>> total(one), total(one), total(List((1, 2))), calls
+    >>> one = Values([1, 2])
+    >>> total(one), total(one), total(Values([1, 2])), calls
     (3, 3, 3, [0, 1])
     """
     found: dict[int, tuple[weakref.ref[Any], dict[tuple[Any, ...], Value]]] = {}
 
     @wraps(derive)
-    def call(condition: Condition, *others: Others.args, **named: Others.kwargs) -> Value:
+    def call(condition: Condition, /, *others: Others.args, **named: Others.kwargs) -> Value:
         place = id(condition)
         held = found.get(place)
         if held is None or held[0]() is not condition:
