@@ -13,6 +13,8 @@ READY := $(VENV)/.ready
 AZURITE := $(VENV)/azurite/package-lock.json
 # The server that the tests of MySQL catalogs talk to, likewise.
 MARIADB := $(VENV)/mariadb/unpacked
+# What benchmarks compare with, installed when they first run.
+PEERS := $(VENV)/.peers
 EXTRAS := demo,dev
 # Two workers, each with servers and a Spark session of its own; they take a file at a time, so that what a file shares is made once, and
 # in the order of the folders, whose last ones are quick. (xdist's groups have no effect with pytest 9.2, which keeps node ids elsewhere.)
@@ -74,8 +76,12 @@ test-all: $(READY) $(AZURITE) $(MARIADB) browser  ## Run all tests, slow ones an
 pictures: $(READY) browser  ## Draw Dagster's pages of a lake by Chromium, into build/pictures
 	@$(JAVA) "$(BIN)/python" -m pytest -m slow -p no:xdist tests/dagster/deployment/test_pages.py
 
-bench: $(READY)  ## Run the benchmarks, each against its named baseline
-	@$(JAVA) for file in tests/benchmarks/bench_*.py; do "$(BIN)/python" -m "tests.benchmarks.$$(basename "$$file" .py)"; done
+$(PEERS): $(READY)
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt --editable ".[$(EXTRAS),bench]"
+	@touch "$@"
+
+bench: $(PEERS)  ## Run the benchmarks, each against its named baseline, and print one table; BENCH="bench_peers bench_commit" runs some
+	@$(JAVA) "$(BIN)/python" -m tests.benchmarks $(BENCH)
 
 docs: $(READY)  ## Build the documentation as a site, strictly, with the API reference: build/docs/index.html
 	@"$(BIN)/python" .ci/site.py build/docs

@@ -52,7 +52,7 @@ class ColumnLifetime:
     end_snapshot: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class ScanProjection:
     """The part of a scan that all its tasks share: small and picklable, as it travels with each of them.
 

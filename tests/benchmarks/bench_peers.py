@@ -1,12 +1,14 @@
 """Everyday calls beside other libraries in process: ducklakepy and DuckDB on a lake that DuckDB made in SQLite, others on their formats.
 
-Run with ``python -m tests.benchmarks.bench_peers``; needs ducklakepy, and takes deltalake and pyiceberg where they are installed.
+Run with ``python -m tests.benchmarks.bench_peers``; needs ducklakepy, and takes deltalake and pyiceberg where they are installed
+(``make bench`` installs them; ``pip install '.[bench]'``).
 Processor seconds of all threads count, the least of several rounds; a cold process is one that imports, opens the lake and reads,
 measured with all of that.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -14,11 +16,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 from rich.console import Console
@@ -26,7 +29,8 @@ from rich.table import Table
 
 from ducklake_core import DuckLake
 from tests.benchmarks.bench_maintenance import Twins, small_files
-from tests.benchmarks.bench_selective import processor_time
+from tests.benchmarks.bench_selective import made_rows, processor_time
+from tests.benchmarks.peer_tables import by_call, deltas, duckdbs, ducklakepys, icebergs, installed, made_by_duckdb, ours
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))
@@ -153,6 +157,32 @@ def _in_a_cold_process(address: LakeAddress, side: str) -> tuple[int, float]:
     return found[0][0], min(seconds for _, seconds in found)
 
 
+def changing(folder: Path) -> dict[str, dict[str, float]]:
+    """The least processor seconds of writing, looking for and changing rows, each library in a table of its own."""
+    rows, starts, values = made_rows(), itertools.count(1), {name: itertools.count(1) for name in NAMES}
+    folder.mkdir()
+
+    def changed() -> pa.Table:
+        number = next(starts)
+        old = np.random.default_rng(number).choice(ROWS, 5000, replace=False)
+        return rows.slice(0, 10_000).set_column(0, "id", pa.array(np.concatenate([old, np.arange(5000) + ROWS + number * 5000])))
+
+    def value(name: str) -> Callable[[], int]:
+        return lambda: next(values[name])
+
+    one = rows.slice(0, 1)
+    with ExitStack() as stack:
+        lakes = [stack.enter_context(made_by_duckdb(folder / name, rows)) for name in NAMES[:3]]
+        sides = {
+            OURS: ours(lakes[0][0], rows, one, changed, value(OURS)),
+            "ducklakepy": ducklakepys(lakes[1][0], rows, one, changed, value("ducklakepy")),
+            "DuckDB": duckdbs(lakes[2][1], rows, one, changed, value("DuckDB")),
+            "delta-rs": installed(lambda: deltas(folder, rows, one, changed, value("delta-rs"))),
+            "pyiceberg": installed(lambda: icebergs(folder, rows, one, value("pyiceberg"))),
+        }
+        return {call: least(ways, rounds=3) for call, ways in by_call(sides).items()}
+
+
 def run() -> None:
     """One table of all calls and contenders, and a line for each for machines."""
     table = Table("call, milliseconds of processor time", *NAMES)
@@ -163,10 +193,11 @@ def run() -> None:
         with attached(address) as duck:
             for call, ways in contenders(address, duck, Path(folder)).items():
                 found[call] = least(ways)
+        found |= changing(Path(folder) / "changing")
         found[f"merge {MERGED:,} files of 1,000 rows"] = merges(Path(folder) / "merges")
-        (our_rows, ours), (their_rows, others) = (_in_a_cold_process(address, side) for side in ("ours", "theirs"))
+        (our_rows, our_seconds), (their_rows, their_seconds) = (_in_a_cold_process(address, side) for side in ("ours", "theirs"))
         assert our_rows == their_rows, (our_rows, their_rows)
-        found[f"a cold process reads {ROWS:,} changed rows"] = {OURS: ours, "ducklakepy": others}
+        found[f"a cold process reads {ROWS:,} changed rows"] = {OURS: our_seconds, "ducklakepy": their_seconds}
     for call, seconds in found.items():
         ratio = round(seconds[OURS] / seconds["ducklakepy"], 2)
         print(json.dumps({"benchmark": "peers", "call": call, **seconds, "ratio to ducklakepy": ratio}), flush=True)

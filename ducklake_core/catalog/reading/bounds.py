@@ -19,12 +19,12 @@ All conditions on bounds side by side become one subquery, because catalogs have
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, and_, case, cast, collate, false, func, literal, or_, true
+from sqlalchemy import BigInteger, Boolean, ColumnElement, and_, case, cast, collate, false, func, literal, or_, true
 
 from ducklake_core.catalog.database.abilities import Abilities
 from ducklake_core.format.expressions.comparison import FLIPPED, Fitted, fit
@@ -65,6 +65,8 @@ _MOST_RANGES = 100
 # Longer conditions, and those on more columns, are cut down to what they say about each column.
 _MOST_TERMS = 60
 _MOST_COLUMNS = 8
+# So many comparisons with bounds take longer than two tests whether they can be read.
+_MANY = 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Shorter than any text that could leave the range of BIGINT.
 _INTEGER_DIGITS = 18
@@ -78,10 +80,14 @@ _LONGEST: dict[DataType, int] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where the bounds of one column in one file are: text columns of some rows, NULL for unknown."""
+    """Where the bounds of one column in one file are: text columns of some rows, NULL for unknown.
+
+    ``are_valid`` says that both are known to be texts of the column's type.
+    """
 
     low: ColumnElement[str]
     high: ColumnElement[str]
+    are_valid: bool = False
     null_count: ColumnElement[int] | None = None
     value_count: ColumnElement[int] | None = None
     record_count: ColumnElement[int] | None = None
@@ -95,11 +101,15 @@ class OutOfBounds:
         column: The column.
         condition: What says so.
         in_order: Whether the bounds are not swapped, which would make both unknown; None for conditions on counts.
+        are_valid: Whether both bounds are texts of the column's type; None where the database cannot tell that by itself.
+        comparisons: How many conditions on bounds it is made of.
     """
 
     column: ColumnReference
     condition: Callable[[Bounds], ColumnElement[bool]]
     in_order: Callable[[Bounds], ColumnElement[bool]] | None = None
+    are_valid: Callable[[Bounds], ColumnElement[bool]] | None = None
+    comparisons: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +134,20 @@ def any_of(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[b
     """Any of these conditions, all on one column, holds for its bounds."""
     counts = [one.condition(bounds) for one in conditions if one.in_order is None]
     values = [one for one in conditions if one.in_order is not None]
-    if not values or values[0].in_order is None:
+    if not values:
         return or_(*counts)
+    found = _any_by_value(values, bounds)
+    if values[0].are_valid is not None and sum(one.comparisons for one in values) >= _MANY:
+        # Nearly all are, and then each text is tested once instead of every time that it is compared.
+        found = case((values[0].are_valid(bounds), _any_by_value(values, replace(bounds, are_valid=True))), else_=found)
+    return or_(*counts, found)
+
+
+def _any_by_value(conditions: Sequence[OutOfBounds], bounds: Bounds) -> ColumnElement[bool]:
     # How bounds compare is a matter of the column's type, the same for all: one test of their order is enough.
-    return or_(*counts, and_(or_(*(one.condition(bounds) for one in values)), values[0].in_order(bounds)))
+    in_order = conditions[0].in_order
+    assert in_order is not None
+    return and_(or_(*(one.condition(bounds) for one in conditions)), in_order(bounds))
 
 
 FilesWhere = Callable[[Sequence[OutOfBounds]], ColumnElement[bool] | None]
@@ -202,8 +222,9 @@ def _one(
     column: ColumnReference,
     condition: Callable[[Bounds], ColumnElement[bool]],
     in_order: Callable[[Bounds], ColumnElement[bool]] | None = None,
+    are_valid: Callable[[Bounds], ColumnElement[bool]] | None = None,
 ) -> Exclusion:
-    return Exclusion(bounds=(OutOfBounds(column=column, condition=condition, in_order=in_order),))
+    return Exclusion(bounds=(OutOfBounds(column=column, condition=condition, in_order=in_order, are_valid=are_valid),))
 
 
 def _any(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
@@ -227,8 +248,13 @@ def _all(parts: Sequence[Exclusion | bool | None]) -> Exclusion | bool | None:
     if len(columns) == 1 and not any(part.others for part in found):
         # All about one column: one look at its bounds decides.
         alternatives = [[leaf.condition for leaf in part.bounds] for part in found]
-        in_order = next((leaf.in_order for part in found for leaf in part.bounds if leaf.in_order is not None), None)
-        return _one(columns.pop(), lambda bounds: and_(*(or_(*(one(bounds) for one in any_)) for any_ in alternatives)), in_order)
+        leaf = next((leaf for part in found for leaf in part.bounds if leaf.in_order is not None), found[0].bounds[0])
+
+        def excluding(bounds: Bounds) -> ColumnElement[bool]:
+            return and_(*(or_(*(one(bounds) for one in any_)) for any_ in alternatives))
+
+        count = sum(leaf.comparisons for part in found for leaf in part.bounds)
+        return Exclusion(bounds=(replace(leaf, condition=excluding, comparisons=count),))
     return found[0] if len(found) == 1 else Exclusion(others=(AllOf(parts=found),))
 
 
@@ -258,7 +284,7 @@ def _compared(column: ColumnReference, operator: Operator, value: Literal, abili
         return None
 
     def outside(bounds: Bounds) -> ColumnElement[bool]:
-        above, below = (_key(bound, column.type, abilities) for bound in (bounds.low, bounds.high))
+        above, below = _keys(bounds, column.type, abilities)
         match fitted.operator:
             case "=":
                 return or_(above > wanted, below < wanted)
@@ -267,7 +293,8 @@ def _compared(column: ColumnReference, operator: Operator, value: Literal, abili
             case _:
                 return below < wanted
 
-    return _one(column, outside, lambda bounds: _in_order(bounds, column.type, abilities))
+    are_valid = _are_integers if column.type in INTEGERS and abilities.validates_input else None
+    return _one(column, outside, lambda bounds: _in_order(bounds, column.type, abilities), are_valid)
 
 
 def _text(bound: ColumnElement[str], abilities: Abilities) -> ColumnElement[str]:
@@ -276,7 +303,14 @@ def _text(bound: ColumnElement[str], abilities: Abilities) -> ColumnElement[str]
 
 
 def _in_order(bounds: Bounds, data_type: DataType, abilities: Abilities) -> ColumnElement[bool]:
-    return func.coalesce(_key(bounds.low, data_type, abilities) <= _key(bounds.high, data_type, abilities), true())
+    low, high = _keys(bounds, data_type, abilities)
+    return func.coalesce(low <= high, true())
+
+
+def _keys(bounds: Bounds, data_type: DataType, abilities: Abilities) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    if bounds.are_valid:
+        return cast(bounds.low, BigInteger), cast(bounds.high, BigInteger)
+    return _key(bounds.low, data_type, abilities), _key(bounds.high, data_type, abilities)
 
 
 def _key(bound: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:
@@ -301,7 +335,7 @@ def _wanted(fitted: Fitted, data_type: DataType) -> ColumnElement[Any] | None:
 
 def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[Any]:
     if abilities.validates_input:
-        return case((func.pg_input_is_valid(text, "bigint"), cast(text, BigInteger)))
+        return case((_is_integer(text), cast(text, BigInteger)))
     digits = func.substr(text, 2)
     if abilities.has_regular_expressions:
         looks_right = text.regexp_match("^-?[0-9]+$")
@@ -309,6 +343,14 @@ def _integer(text: ColumnElement[str], abilities: Abilities) -> ColumnElement[An
         unsigned = and_(text != "", text.op("NOT GLOB")("*[^0-9]*"))
         looks_right = or_(unsigned, and_(text.op("GLOB")("-*"), digits != "", digits.op("NOT GLOB")("*[^0-9]*")))
     return case((and_(looks_right, func.length(text) <= _INTEGER_DIGITS), cast(text, BigInteger)))
+
+
+def _is_integer(text: ColumnElement[str]) -> ColumnElement[bool]:
+    return func.pg_input_is_valid(text, "bigint", type_=Boolean)
+
+
+def _are_integers(bounds: Bounds) -> ColumnElement[bool]:
+    return and_(_is_integer(bounds.low), _is_integer(bounds.high))
 
 
 def _prefix(text: ColumnElement[str], data_type: DataType, abilities: Abilities) -> ColumnElement[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,8 @@ from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.expressions.comparison import FLIPPED, Fitted, common_domain, domain_of, fit, key_of
 from ducklake_core.format.expressions.folding import all_of, any_of
 from ducklake_core.format.expressions.predicates import And, ColumnReference, Comparison, InList, InRanges, Literal, Operator, Or, Predicate
-from ducklake_core.format.expressions.ranges import Same, Span, spans_between, spans_of_ranges
+from ducklake_core.format.expressions.ranges import Span, spans_between, spans_of_ranges
+from ducklake_core.format.expressions.remembered import remembered
 from ducklake_core.format.types.data_types import FLOATS
 
 # Below this many branches of one column plain evaluation is as fast.
@@ -39,7 +40,7 @@ class _Term:
     value: object
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class _Alike:
     """Branches that compare the same columns in the same way: places of their keys, and for each comparison their values."""
 
@@ -48,7 +49,7 @@ class _Alike:
     places: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Branches:
     """Operands of an OR that each ask a column for some values.
 
@@ -69,14 +70,10 @@ class Branches:
     operands: tuple[Predicate, ...]
 
 
+@remembered
 def branches_of(predicate: Or) -> tuple[tuple[Branches, ...], tuple[Predicate, ...]]:
     """The branches of an OR by the columns that tell them apart, and the operands that are none; found once for each predicate."""
-    return _branches_of(Same(predicate))
-
-
-@lru_cache(maxsize=32)
-def _branches_of(same: Same) -> tuple[tuple[Branches, ...], tuple[Predicate, ...]]:
-    left: tuple[Predicate, ...] = same.predicate.operands
+    left: tuple[Predicate, ...] = predicate.operands
     found: list[Branches] = []
     while len(left) >= _LEAST_BRANCHES:
         keyed = [_keyed(operand) for operand in left]
@@ -245,7 +242,7 @@ def outcome_of_branches(branches: Branches, batch: Data, *, filtering: bool) -> 
 def _branch_of_rows(branches: Branches, array: pa.Array) -> np.ndarray:
     """For every row the place of its key, -1 for none."""
     plain = comparable(array, branches.column.type)
-    places = pc.index_in(plain, _constants(Same(branches.keys), branches.column, plain.type))
+    places = pc.index_in(plain, _keys(branches, plain.type))
     return np.asarray(pc.fill_null(places, -1).to_numpy(zero_copy_only=False), np.int64)
 
 
@@ -253,15 +250,24 @@ def _compared_alike(alike: _Alike, batch: Data, slots: np.ndarray) -> pa.Boolean
     """All comparisons of rows with the constants of their own branches."""
     picked = pa.array(slots)
     parts = []
-    for (column, operator), values in zip(alike.terms, alike.values, strict=True):
+    for place, (column, operator) in enumerate(alike.terms):
         plain = comparable(column_of(column, batch), column.type)
-        parts.append(compared(plain, _constants(Same(values), column, plain.type).take(picked), operator))
+        parts.append(compared(plain, _compared_with(alike, place, plain.type).take(picked), operator))
     return reduce(pc.and_kleene, parts)
 
 
-@lru_cache(maxsize=64)
-def _constants(values: Same, column: ColumnReference, arrow: pa.DataType) -> pa.Array:
-    return pa.array([to_scalar(value, column.type, arrow).as_py() for value in values.predicate], arrow)
+@remembered
+def _keys(branches: Branches, arrow: pa.DataType) -> pa.Array:
+    return _constants(branches.keys, branches.column, arrow)
+
+
+@remembered
+def _compared_with(alike: _Alike, place: int, arrow: pa.DataType) -> pa.Array:
+    return _constants(alike.values[place], alike.terms[place][0], arrow)
+
+
+def _constants(values: Sequence[object], column: ColumnReference, arrow: pa.DataType) -> pa.Array:
+    return pa.array([to_scalar(value, column.type, arrow).as_py() for value in values], arrow)
 
 
 def in_ranges(predicate: InRanges, batch: Data) -> pa.BooleanArray:

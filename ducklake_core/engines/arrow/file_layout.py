@@ -16,6 +16,7 @@ from ducklake_core.engines.arrow.columns import InFile, Source, find_columns
 from ducklake_core.engines.arrow.conform import field_id, same_shape
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.predicates import Predicate
+from ducklake_core.format.expressions.remembered import remembered
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import Field
@@ -47,9 +48,9 @@ class FileLayout:
 
     Attributes:
         schema: The files' Arrow schema.
-        shape: The scan.
-        predicate: Rows to keep; None where the catalog says that all are.
+        is_filtered: Whether rows are left out by the scan's condition; not where the catalog says that all satisfy it.
         filters_snapshots: Whether rows of some snapshots are hidden.
+        read_schema: The columns to read.
         sources: By id, the columns to read and where they come from.
         unchanged: By id, those whose values are passed on as they are: place in the file and type.
         row_id_place: Place of the column of row ids, None where there is none.
@@ -62,9 +63,9 @@ class FileLayout:
     """
 
     schema: pa.Schema
-    shape: ScanProjection
-    predicate: Predicate | None
+    is_filtered: bool
     filters_snapshots: bool
+    read_schema: Schema
     sources: Mapping[int, tuple[Field, Source]]
     unchanged: Mapping[int, tuple[int, Any]]
     row_id_place: int | None
@@ -78,26 +79,34 @@ class FileLayout:
     @property
     def places(self) -> list[int | None]:
         """Place in the file of each column to read, None where its values are not in it."""
-        return [_place(self.sources, column) for column in self.shape.read_schema]
+        return [_place(self.sources, column) for column in self.read_schema]
 
     def asked_schema(self) -> pa.Schema:
         """The columns that the predicate reads, for its evaluation."""
         return _asked_schema(self.asked, self.asked_virtual)
 
-    def fits(self, schema: pa.Schema, task: FileTask, shape: ScanProjection) -> bool:
-        """Whether it is that of a file with this Arrow schema, too."""
+    def fits(self, schema: pa.Schema, task: FileTask, is_filtered: bool) -> bool:
+        """Whether it is that of a file of the same scan with this Arrow schema, too."""
         return (
             self.is_common
-            and self.shape is shape
             and task.file.mapping_id is None
             and self.filters_snapshots == (task.snapshot_filter is not None)
-            and self.predicate is (None if task.all_rows_match else shape.predicate)
+            and self.is_filtered == is_filtered
             # Field ids are metadata.
             and self.schema.equals(schema, check_metadata=True)
         )
 
 
-_recent: tuple[FileLayout, ...] = ()
+@dataclass(slots=True)
+class _Recent:
+    """The layouts that a scan met last; replaced as a whole, so that threads need no lock: one that gets lost is made again."""
+
+    layouts: tuple[FileLayout, ...] = ()
+
+
+@remembered
+def _recent_of(_shape: ScanProjection) -> _Recent:
+    return _Recent()
 
 
 def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayout:
@@ -107,12 +116,12 @@ def layout_of(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileL
         CatalogCorruptError: The file's name mapping did not come along.
         CorruptFileError: The file's path lacks the value of a column.
     """
-    global _recent  # noqa: PLW0603 - replaced as a whole, so that threads need no lock; one that gets lost is made again
-    found = next((layout for layout in _recent if layout.fits(schema, task, shape)), None)
+    recent, is_filtered = _recent_of(shape), shape.predicate is not None and not task.all_rows_match
+    found = next((layout for layout in recent.layouts if layout.fits(schema, task, is_filtered)), None)
     if found is None:
         found = _made(schema, task, shape)
         if found.is_common:
-            _recent = (found, *_recent[: _MOST_REMEMBERED - 1])
+            recent.layouts = (found, *recent.layouts[: _MOST_REMEMBERED - 1])
     return found
 
 
@@ -134,9 +143,9 @@ def _made(schema: pa.Schema, task: FileTask, shape: ScanProjection) -> FileLayou
         first |= out
     return FileLayout(
         schema=schema,
-        shape=shape,
-        predicate=predicate,
+        is_filtered=predicate is not None,
         filters_snapshots=task.snapshot_filter is not None,
+        read_schema=shape.read_schema,
         sources=sources,
         unchanged={number: found for number, (column, source) in sources.items() if (found := _unchanged(column, source))},
         row_id_place=system["rowid"],

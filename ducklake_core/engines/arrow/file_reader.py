@@ -96,8 +96,9 @@ class FileReader:
         self._shape = shape
         self._storage = storage
         self._layout = layout_of(parquet.schema_arrow, task, shape)
+        self._predicate = None if task.all_rows_match else shape.predicate
         self._check_rows_are_known()
-        by_place = self._layout.predicate is not None or self._layout.passes.rest or any(map(self._is_made_of_positions, shape.virtual))
+        by_place = self._predicate is not None or self._layout.passes.rest or any(map(self._is_made_of_positions, shape.virtual))
         self._needs_positions = bool(by_place) or task.snapshot_filter is not None
 
     @property
@@ -145,7 +146,7 @@ class FileReader:
         metadata = self._parquet.metadata
         layout, only = self._layout, chosen.positions if chosen.wanted else None
         found = row_group_runs(
-            metadata, layout.schema, self._shape.read_schema, layout.places, layout.predicate, rows=self._task.rows, only=only
+            metadata, layout.schema, self._shape.read_schema, layout.places, self._predicate, rows=self._task.rows, only=only
         )
         runs = list(found)
         groups = [(start, group) for start, run in runs for start, group in _starts(metadata, start, run)]
@@ -219,7 +220,7 @@ class FileReader:
         mask = self._visible(batch, positions, chosen.mask(start, batch.num_rows))
         if mask is not None:
             batch, positions = batch.filter(pa.array(mask)), positions[mask]
-        if len(positions) and self._layout.predicate is not None:
+        if len(positions) and self._predicate is not None:
             outcome = self._outcome(FoundRows(positions, self._by_place(batch)))
             if outcome.true_count < len(positions):
                 batch = batch.filter(outcome)
@@ -242,7 +243,7 @@ class FileReader:
     def _outcome(self, rows: FoundRows) -> pa.BooleanArray:
         from ducklake_core.engines.arrow.evaluate import evaluate
 
-        assert self._layout.predicate is not None
+        assert self._predicate is not None
         arrays = [self._column(column, rows) for column in self._layout.asked]
         arrays += [self._virtual(name, rows) for name in self._layout.asked_virtual]
         # Arrow knows no number of rows without a column; a predicate without one is a constant.
@@ -251,7 +252,7 @@ class FileReader:
             if arrays
             else pa.RecordBatch.from_arrays([pa.array(rows.positions)], ["position"])
         )
-        return evaluate(self._layout.predicate, known, filtering=True)
+        return evaluate(self._predicate, known, filtering=True)
 
     def _output(self, rows: FoundRows) -> pa.RecordBatch:
         arrays = [self._column(column, rows) for column in self._shape.schema]

@@ -4,38 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ducklake_core.format.expressions.comparison import Domain, common_domain, key_of
-from ducklake_core.format.expressions.predicates import Literal
+from ducklake_core.format.expressions.predicates import InList, Literal
+from ducklake_core.format.expressions.remembered import remembered
 from ducklake_core.format.types.data_types import DataType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Same:
-    """A tuple that is compared by identity: an IN list may be long, and the same one is asked about for every file."""
-
-    values: tuple[Literal, ...]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.values is self.values
-
-    def __hash__(self) -> int:
-        return id(self.values)
-
-
-def sorted_keys(values: tuple[Literal, ...], column_type: DataType) -> Mapping[Domain | None, Sequence[Any]]:
+@remembered
+def sorted_keys(predicate: InList, column_type: DataType) -> Mapping[Domain | None, Sequence[Any]]:
     """Keys of the constants that are not NULL, ascending, by the domain in which each compares with the column (None: in none)."""
-    return _sorted_keys(_Same(values), column_type)
-
-
-@lru_cache(maxsize=32)
-def _sorted_keys(same: _Same, column_type: DataType) -> Mapping[Domain | None, Sequence[Any]]:
     return {
         domain: [] if domain is None else sorted({key_of(literal.value, literal.type, domain) for literal in found})
-        for domain, found in _by_domain(same.values, column_type).items()
+        for domain, found in _by_domain(predicate.values, column_type).items()
     }
 
 

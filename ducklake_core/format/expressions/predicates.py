@@ -35,7 +35,7 @@ class Literal:
     type: DataType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class SqlExpression:
     """Any boolean or scalar SQL expression that has no finer form here: DuckDB dialect text and the columns it reads.
 
@@ -73,7 +73,7 @@ class IsNull:
     operand: Operand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class InList:
     """``operand IN (values)``; ``has_null`` says that the list also holds NULL, which makes misses NULL."""
 
@@ -92,7 +92,7 @@ class Range:
     high_inclusive: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class InRanges:
     """The column lies in one of the ranges, which are disjoint and ascend; NULL for NULL."""
 
@@ -161,21 +161,21 @@ class BoxOverlap:
     constant_first: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Not:
     """SQL NOT: NULL stays NULL."""
 
     operand: Predicate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class And:
     """All of at least two; SQL three-valued logic."""
 
     operands: tuple[Predicate, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
 class Or:
     """Any of at least two; SQL three-valued logic."""
 

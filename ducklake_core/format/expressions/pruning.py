@@ -299,7 +299,7 @@ def _at_most(low: Any, high: Any) -> bool:
 def _in_list(predicate: InList, statistics: Mapping[int, ColumnStatistics], record_count: int) -> Outcomes:
     column = predicate.operand
     parts = [Outcomes(true=False, false=False, null=True)] if predicate.has_null else []
-    for domain, keys in sorted_keys(predicate.values, column.type).items():
+    for domain, keys in sorted_keys(predicate, column.type).items():
         if domain is None:
             return ANYTHING
         found = _bounds(column, domain, statistics, record_count)

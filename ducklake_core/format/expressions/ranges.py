@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, TypeAlias
 
 from ducklake_core.errors import DuckLakeError
@@ -24,6 +23,7 @@ from ducklake_core.format.expressions.predicates import (
     StartsWith,
     conjunction,
 )
+from ducklake_core.format.expressions.remembered import remembered
 from ducklake_core.format.types.data_types import VARCHAR, DataType
 
 _Edge: TypeAlias = tuple[int, Any, int]
@@ -241,27 +241,10 @@ def coarser(spans: Sequence[Span], most: int) -> list[Span]:
     return [Span(start=chunk[0].start, end=chunk[-1].end, low=chunk[0].low, high=chunk[-1].high) for chunk in chunks]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Same:
-    """A predicate that is compared by identity: it may be long, and the same one is asked about for every file and batch."""
-
-    predicate: Any
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.predicate is self.predicate
-
-    def __hash__(self) -> int:
-        return id(self.predicate)
-
-
+@remembered
 def spans_of_ranges(predicate: InRanges) -> list[Span]:
     """The ranges as spans, made once."""
-    return _spans_of_ranges(Same(predicate))
-
-
-@lru_cache(maxsize=32)
-def _spans_of_ranges(same: Same) -> list[Span]:
-    return [_of_range(one, same.predicate.operand.type) for one in same.predicate.ranges]
+    return [_of_range(one, predicate.operand.type) for one in predicate.ranges]
 
 
 def spans_between(spans: Sequence[Span], low: Any, high: Any) -> tuple[bool, bool]:
@@ -293,14 +276,10 @@ class BranchIndex:
         return sorted({self.places[at] for at in range(first, last) if self.are_points or not _is_empty(start, self.ends[at])})
 
 
+@remembered
 def branch_index(predicate: Or) -> BranchIndex | None:
     """An index of the operands of an OR, made once; None when they do not all restrict one column."""
-    return _branch_index(Same(predicate))
-
-
-@lru_cache(maxsize=32)
-def _branch_index(same: Same) -> BranchIndex | None:
-    parts = [necessary(operand) for operand in same.predicate.operands]
+    parts = [necessary(operand) for operand in predicate.operands]
     shared = [column for column in parts[0] if all(column in part for part in parts)]
     if not shared:
         return None

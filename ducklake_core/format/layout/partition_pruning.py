@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_core.format.expressions import pruning
@@ -30,7 +29,7 @@ from ducklake_core.format.expressions.predicates import (
     negation,
     walk,
 )
-from ducklake_core.format.expressions.ranges import Same
+from ducklake_core.format.expressions.remembered import remembered
 from ducklake_core.format.expressions.scalars import KeyValue
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.partitioning import EPOCH_TRANSFORMS, PartitionSpec
@@ -85,7 +84,7 @@ def _decided(
 ) -> Predicate:
     """The predicate with constants in the place of what the file's buckets and keys decide."""
     buckets = _buckets(spec, values, schema, file_begin_snapshot)
-    if not buckets and not _tests_keys(Same(predicate)):
+    if not buckets and not _tests_keys(predicate):
         return predicate
     keys = _Keys(spec=spec, values=tuple(values), schema=schema, file_begin_snapshot=file_begin_snapshot)
 
@@ -105,9 +104,17 @@ def _decided(
     return decided(predicate)
 
 
-@lru_cache(maxsize=32)
-def _tests_keys(same: Same) -> bool:
-    return any(isinstance(part, SqlExpression) and isinstance(part.scalar, KeyValue) for part in walk(same.predicate))
+def _tests_keys(predicate: Predicate) -> bool:
+    return _one_tests_keys(predicate) if isinstance(predicate, And | Or | Not) else _is_key_test(predicate)
+
+
+@remembered
+def _one_tests_keys(predicate: Predicate) -> bool:
+    return any(_is_key_test(part) for part in walk(predicate))
+
+
+def _is_key_test(part: Predicate) -> bool:
+    return isinstance(part, SqlExpression) and isinstance(part.scalar, KeyValue)
 
 
 def partition_statistics(
@@ -269,7 +276,7 @@ def _by_bucket(predicate: Predicate, buckets: Mapping[int, list[_Bucket]]) -> Pr
             return Constant(value=op == "<>") if _excluded(column, literal, buckets) else predicate
         case InList(operand=column):
             known = buckets.get(column.column_id, [])
-            return _values_in_buckets(Same(predicate), tuple((b.buckets, b.number) for b in known)) if known else predicate
+            return _values_in_buckets(predicate, tuple((b.buckets, b.number) for b in known)) if known else predicate
         case _:
             return predicate
 
@@ -306,10 +313,9 @@ def _by_key(predicate: SqlExpression, keys: _Keys) -> Predicate:
     return predicate if known is None else Constant(value=known[0] == predicate.scalar.text)
 
 
-@lru_cache(maxsize=1024)
-def _values_in_buckets(same: Same, wanted: tuple[tuple[int, int], ...]) -> InList:
+@remembered
+def _values_in_buckets(predicate: InList, wanted: tuple[tuple[int, int], ...]) -> InList:
     """An IN list without the values that are in other buckets: the same for all files of these buckets."""
-    predicate: InList = same.predicate
     column = predicate.operand
     kept = (v for v in predicate.values if not any(_number(column, v, buckets) not in (None, number) for buckets, number in wanted))
     return replace(predicate, values=tuple(kept))

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert, update
+from sqlalchemy import String, event, insert, literal_column, update
+from sqlalchemy.dialects import postgresql
 
+from ducklake_core.catalog.database.abilities import abilities_of
+from ducklake_core.catalog.reading.bounds import Bounds, Exclusion, any_of, excluded
 from ducklake_core.catalog.reading.files import DataFiles, data_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.expressions.predicates import ColumnReference, InList, Literal
 from ducklake_core.format.files.data_files import DataFile
+from ducklake_core.format.types.data_types import INT32
 from tests.support.oracle import LakeAddress
 from tests.unit.catalog.places import database_of, reading
 
@@ -194,6 +200,39 @@ def test_unexpected_bounds_keep_the_file(lake_address: LakeAddress, oracle: Orac
         if text not in {"2024-01-01", "0044-03-15 (BC)", "infinity"}:
             for condition in ("d = DATE '2024-05-05'", "ts > TIMESTAMP '2024-05-05 05:05:04'"):
                 assert len(pruned(reader, condition)[0]) == 1, condition
+
+
+@pytest.mark.parametrize(("low", "high"), [("4", "x"), ("", "6"), (None, "9"), ("1", None), ("9", "1"), (" 5 ", "5")])
+def test_a_bound_that_can_be_read_is_used_beside_one_that_cannot(
+    every_lake_address: LakeAddress, oracle: OracleFactory, low: str | None, high: str | None
+) -> None:
+    with oracle(every_lake_address, TO_FILES) as duck:
+        duck.run("CREATE TABLE t (i INT)", "INSERT INTO t VALUES (5)")
+    database = database_of(every_lake_address)
+    with database.write() as connection:
+        connection.execute(update(database.tables["file_column_stats"]).values(min_value=low, max_value=high))
+    database.close()
+    with reading(every_lake_address) as reader:
+        for condition in ("i = 5", "i > 4", "i < 6", "i IN (5, 50, 60, 70)", "i = 5 OR i = 7", "i BETWEEN 3 AND 6 OR i BETWEEN 12 AND 14"):
+            assert len(pruned(reader, condition)[0]) == 1, condition
+        out = {("4", "x"): "i < 3", ("1", None): "i < 1", ("", "6"): "i > 7", (None, "9"): "i > 10"}
+        if (low, high) in out:
+            assert not pruned(reader, out[low, high])[0]
+
+
+def test_postgresql_tests_each_bound_once_where_both_can_be_read() -> None:
+    column = ColumnReference(column_id=1, path=("i",), type=INT32)
+    wanted = InList(operand=column, values=tuple(Literal(value=value, type=INT32) for value in (5, 70, 900, 8000)))
+    found = excluded(wanted, replace(abilities_of(postgresql.dialect()), validates_input=True))
+    assert isinstance(found, Exclusion)
+    bounds = Bounds(low=literal_column("low", String), high=literal_column("high", String))
+    text = str(any_of(found.bounds, bounds))
+    usual, otherwise = text.removeprefix("CASE").split(" ELSE ", 1)
+    tested, compared = usual.split(" THEN ", 1)
+    assert tested.count("pg_input_is_valid(") == 2
+    assert "pg_input_is_valid(" not in compared
+    assert compared.count("CAST") == 2 * 4 + 2
+    assert otherwise.count("pg_input_is_valid(") == 2 * 4 + 2
 
 
 def test_two_live_delete_files_do_not_double_a_file(lake_address: LakeAddress, oracle: OracleFactory) -> None:
