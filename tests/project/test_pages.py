@@ -54,7 +54,7 @@ def test_a_catalog_in_a_schema_of_its_own(postgres: PostgresServer, tmp_path: Pa
 def test_every_page_with_python_is_run() -> None:
     with_code = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if blocks(page, "python")}
     here = {*ALONE, "versions.md", "catalogs.md"}
-    # These are run by tests/behaviour/command_line, tests/behaviour/sql and tests/dagster.
-    elsewhere = {"command-line.md", "sql.md", "tutorials/dagster-project.md"}
+    # These are run by tests/behaviour/command_line, tests/behaviour/sql, tests/dagster and tests/spark.
+    elsewhere = {"command-line.md", "from-delta-and-iceberg.md", "sql.md", "tutorials/dagster-project.md"}
     guides = {page for page in with_code if page.startswith("dagster/")}
     assert with_code - guides == here | elsewhere | set(PAGES_OF_SPARK)
