@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -9,11 +10,14 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
+from types import FrameType
+from typing import Self
 
 import pytest
 
-from tests.faults.checks import check
-from tests.faults.work import prepare
+from ducklake_core import DuckLake
+from tests.faults.checks import check, read
+from tests.faults.work import prepare, work
 from tests.support.oracle import LakeAddress
 
 ROOT = Path(__file__).parents[2]
@@ -51,4 +55,62 @@ def _interrupt(address: LakeAddress, rounds: int, seed: int) -> None:
         child.stdin.close()
         assert child.wait(60) == 0
     assert endings["before"] > rounds // 4, endings
+    check(address, model)
+
+
+class CtrlC:
+    """Counts the Python functions that are entered within the block, and interrupts the one of a number, as a signal would there."""
+
+    def __init__(self, interrupted: int | None = None) -> None:
+        self.entered, self._interrupted = 0, interrupted
+
+    def __enter__(self) -> Self:
+        self._before = sys.gettrace()
+        sys.settrace(self._enter)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        sys.settrace(self._before)
+
+    def _enter(self, frame: FrameType, _event: str, _argument: object) -> None:
+        self.entered += 1
+        if self.entered == self._interrupted:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.some(1)
+def test_a_transaction_interrupted_at_some_functions(lake_address: LakeAddress) -> None:
+    _interrupt_functions(lake_address, 12, seed=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_transaction_interrupted_at_many_functions(lake_address: LakeAddress, seed: int) -> None:
+    _interrupt_functions(lake_address, 1000, seed)
+
+
+def _interrupt_functions(address: LakeAddress, rounds: int, seed: int) -> None:
+    model = prepare(address.url, address.data_path, 0)
+    # Two, of which neither may be kept waiting by what the other left open.
+    lakes = [DuckLake.connect(address.url) for _ in range(2)]
+    for lake in lakes:
+        with CtrlC() as whole:
+            work(lake, model)
+        model = model.after()
+    random, endings = Random(seed), Counter[bool]()
+    for number in range(rounds):
+        lake = lakes[number % 2]
+        newest, at = lake.snapshot().id, random.randrange(whole.entered)
+        try:
+            with CtrlC(at):
+                work(lake, model)
+        except KeyboardInterrupt:
+            gc.collect()
+        arrived = lake.snapshot().id > newest
+        endings[arrived] += 1
+        model = model.after() if arrived else model
+        assert read(lake) == model.tables(), f"function {at} of {whole.entered}"
+    for lake in lakes:
+        lake.close()
+    assert endings[False] > rounds // 2, endings
     check(address, model)

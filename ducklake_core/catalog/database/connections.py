@@ -334,7 +334,13 @@ class Database:
         with self.reporting(), self._current_engine().connect() as opened:
             connection = opened.execution_options(**options)
             connection.begin()
-            yield connection
+            try:
+                yield connection
+            except BaseException:
+                # SQLAlchemy gives back a connection whose commit failed, or was interrupted before the driver's, as if it had ended.
+                if not connection.in_transaction():
+                    connection.invalidate()
+                raise
 
     def unlock_copy(self) -> None:
         """Forget in a forked child who held the lock when the process was copied."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import Connection, event, func, insert, select, text
 
 from ducklake_core.catalog.database import server_connections
 from ducklake_core.catalog.database.bootstrap import create_catalog
@@ -60,6 +60,26 @@ def _write_and_fail(database: Database) -> None:
         if not database.abilities.commits_at_ddl:
             connection.execute(text("CREATE TABLE other (a BIGINT)"))
         raise ZeroDivisionError
+
+
+def test_ctrl_c_just_before_the_drivers_commit_leaves_no_transaction_behind(database: Database) -> None:
+    def interrupt(_connection: Connection) -> None:
+        raise KeyboardInterrupt
+
+    assert count(database) == 1
+    event.listen(database._current_engine(), "commit", interrupt)
+    for work in (_write_a_snapshot, count):
+        with pytest.raises(KeyboardInterrupt):
+            work(database)
+    event.remove(database._current_engine(), "commit", interrupt)
+    assert count(database) == 1
+    _write_a_snapshot(database)
+    assert count(database) == 2
+
+
+def _write_a_snapshot(database: Database) -> None:
+    with database.write() as connection:
+        connection.execute(insert(database.tables["snapshot"]), snapshot_row(1))
 
 
 def test_values_are_alike_on_both_databases(database: Database) -> None:
