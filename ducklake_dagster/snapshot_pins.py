@@ -128,7 +128,7 @@ def expire_unpinned(
             return plan, {}
         chosen = [number for number in plan.snapshot_ids if number not in pinned]
         try:
-            return lake.expire_snapshots(versions=chosen, dry_run=dry_run), spared
+            return lake.expire_snapshots(versions=chosen, min_age=min_age, dry_run=dry_run), spared
         except NotFoundError:
             # Somebody else expired some of them in the meantime.
             if not left:

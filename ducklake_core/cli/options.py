@@ -13,7 +13,7 @@ Columns: TypeAlias = Annotated[str | None, typer.Option("--columns", help="Names
 TableName: TypeAlias = Annotated[str, typer.Argument(metavar="TABLE", help="table or schema.table")]
 DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would be done.")]
 OlderThan: TypeAlias = Annotated[str | None, typer.Option("--older-than", help="An age ('7 days'), or a time with a zone.")]
-MinAge: TypeAlias = Annotated[str, typer.Option("--min-age", help="Floor under --older-than; lower it only when nothing runs.")]
+MinAge: TypeAlias = Annotated[str, typer.Option("--min-age", help="Floor of all ages; lower it only when nothing runs.")]
 Tables: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(metavar="[TABLE]...", help="table or schema.table, with * and ? for any letters and one; all tables without any"),

@@ -124,17 +124,17 @@ def expire_snapshots(
     with database.read() as connection:
         reader = CatalogReader(connection, info, database.tables)
         snapshots = reader.snapshot_times()
+        now = database.now(connection)
         if wanted is not None:
             if older_than is not None or keep_last != 1:
                 raise UsageError("give either versions, or older_than and keep_last")
-            chosen = _by_version(snapshots, wanted)
+            chosen = _by_version(snapshots, wanted, min_age, now)
         else:
             option = Options.from_mapping(reader.options()).expire_older_than if older_than is None else None
             said = option_text("expire_older_than", option) if option is not None else "older_than"
-            now = database.now(connection)
             age = older_than if option is None else option_age("expire_older_than", option, now)
             chosen = _by_age(snapshots, age, keep_last, min_age, now, said=said)
-        chosen, held = _split(chosen, _holders(reader, database.now(connection)))
+        chosen, held = _split(chosen, _holders(reader, now))
         planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run else Unneeded()
     if dry_run or not chosen:
         return _result(chosen, planned, held, dry_run=dry_run)
@@ -166,14 +166,26 @@ def check_keep_last(keep_last: int) -> None:
         raise UsageError("keep_last must be at least 1: the newest snapshot is the lake itself", parameter="keep_last")
 
 
-def _by_version(snapshots: Sequence[SnapshotTime], wanted: Collection[int]) -> list[ExpiringSnapshot]:
+def _by_version(
+    snapshots: Sequence[SnapshotTime], wanted: Collection[int], min_age: timedelta | str, now: datetime
+) -> list[ExpiringSnapshot]:
     newest, _ = snapshots[-1]
     if newest in wanted:
         raise UsageError(f"snapshot {newest} is the newest and cannot be expired", snapshot_id=newest)
     missing = sorted(set(wanted).difference(number for number, _ in snapshots))
     if missing:
         raise NotFoundError(f"there are no snapshots {missing}: never committed, or expired already", snapshot_ids=tuple(missing))
-    return [ExpiringSnapshot(id=number, time=time, reason="asked for by its id") for number, time in snapshots if number in wanted]
+    chosen = [ExpiringSnapshot(id=number, time=time, reason="asked for by its id") for number, time in snapshots if number in wanted]
+    limit = before(now, min_age, "min_age")
+    # No floor is no question: the clock of who committed may be ahead of the catalog's.
+    young = [one.id for one in chosen if limit < now and (one.time is None or one.time > limit)]
+    if young:
+        raise UsageError(
+            f"of versions, snapshots {young} are younger than {age_text(min_age)}, or nobody knows how old, and running queries may still "
+            "read them; leave them out, or give a smaller min_age when you know that nothing runs",
+            parameter="versions",
+        )
+    return chosen
 
 
 def _by_age(

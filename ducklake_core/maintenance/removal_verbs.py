@@ -35,10 +35,10 @@ class RemovalVerbs(LakeVerbs):
         Args:
             older_than: Age (a timedelta, or a text such as ``"7 days"``), or point in time (aware), before which snapshots expire, the
                 bound itself excluded. The option ``expire_older_than`` when nothing is given.
-            versions: Exactly these snapshots instead, whatever their age.
+            versions: Exactly these snapshots instead.
             keep_last: Newest snapshots that stay whatever their age.
-            min_age: Floor under ``older_than``: a nearer bound is refused, because running queries and writes may use what is
-                younger. Lower it only when you know that nothing runs.
+            min_age: Floor under ``older_than`` and the ages of ``versions``: what is nearer is refused, because running queries and
+                writes may use it. Lower it only when you know that nothing runs; zero is no floor.
             progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Change nothing; the result lists what would go, and why.
 

@@ -74,7 +74,7 @@ def test_definitions(mysql: MySQLServer, address: LakeAddress) -> None:
             rows = lake.table(f"t_{writer}_{number}").scan().to_arrow().to_pylist()
             expected = [{"writer": writer, "number": number, "later": "x"}, {"writer": writer, "number": -1, "later": "y"}]
             assert sorted(rows, key=lambda row: -row["number"]) == expected
-    lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+    lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]], min_age="0 days")
     name = address.attach.partition("db=")[2].split()[0]
     registered = {row[0] for row in mysql.rows("SELECT table_name FROM ducklake_inlined_data_tables", name)}
     assert mysql.inlined_tables(name) == registered

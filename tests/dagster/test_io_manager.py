@@ -291,7 +291,7 @@ def test_a_commit_is_never_failed_by_its_metadata(
 
     def describe_after_expiry(lake: Any, output: Any, predicate: Any, result: Any, **rest: Any) -> dict[str, Any]:
         other.write("elsewhere", pa.table({"n": [1]}))
-        other.expire_snapshots(versions=[result.snapshot_id])
+        other.expire_snapshots(versions=[result.snapshot_id], min_age="0 days")
         return describe(lake, output, predicate, result, **rest)
 
     if meanwhile == "renamed":

@@ -155,7 +155,7 @@ UPKEEP: dict[str, tuple[str, Callable[[DuckLake], object]]] = {
     "indexes": ("UPDATE ducklake_data_file SET path = path", lambda lake: lake.create_indexes()),
     "expiry": (
         "UPDATE ducklake_snapshot SET snapshot_id = snapshot_id WHERE snapshot_id < 2",
-        lambda lake: lake.expire_snapshots(versions=[1]),
+        lambda lake: lake.expire_snapshots(versions=[1], min_age="0 days"),
     ),
 }
 

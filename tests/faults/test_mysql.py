@@ -65,7 +65,7 @@ def write_new_table(lake: DuckLake) -> None:
 
 def expire(address: LakeAddress) -> None:
     lake = DuckLake.connect(address.url)
-    lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+    lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]], min_age="0 days")
     lake.close()
 
 
@@ -140,7 +140,7 @@ def test_a_table_that_is_created(
     else:
         raise AssertionError("it never came to its end")
     assert outcomes == {False, True}
-    lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+    lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]], min_age="0 days")
     named = {str(row[0]) for row in mysql.rows("SELECT table_name FROM ducklake_inlined_data_tables", make_name(address))}
     assert {name for name in physical(mysql, address) if "_data_" in name} == named
     assert lake.check().findings == ()
@@ -167,7 +167,7 @@ def test_an_expiry(mysql: MySQLServer, tmp_path: Path, context: multiprocessing.
         if len(left) > 1:
             assert lake.table("gone", at=left[1]).scan().to_arrow().num_rows == 2
         lake.write("stays", pa.table({"x": [3], "y": ["c"]}, schema=COLUMNS), mode="append")
-        lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]])
+        lake.expire_snapshots(versions=[one.id for one in lake.snapshots()[:-1]], min_age="0 days")
         assert len(physical(mysql, address)) == 1
         assert lake.check().findings == ()
         lake.close()
@@ -202,7 +202,7 @@ def test_a_table_that_nobody_knows_of(
     if cut == "after":
         assert reachable.table("new").scan().to_arrow().num_rows == 1
     reachable.create_table("other", COLUMNS)
-    reachable.expire_snapshots(versions=[one.id for one in reachable.snapshots()[:-1]])
+    reachable.expire_snapshots(versions=[one.id for one in reachable.snapshots()[:-1]], min_age="0 days")
     assert len(physical(mysql, address)) == (2 if cut == "after" else 1)
     assert reachable.check().findings == ()
 

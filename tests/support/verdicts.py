@@ -205,7 +205,7 @@ OTHERS: dict[str, Callable[[Run], object]] = {
     "merge_adjacent_files": lambda run: run.lake.merge_adjacent_files("t"),
     "rewrite_data_files": lambda run: run.lake.rewrite_data_files("t", delete_threshold=0.0),
     "flush_inlined_data": lambda run: run.lake.flush_inlined_data("t"),
-    "expire_snapshots": lambda run: run.lake.expire_snapshots(versions=[run.lake.snapshots()[1].id]),
+    "expire_snapshots": lambda run: run.lake.expire_snapshots(versions=[run.lake.snapshots()[1].id], min_age="0 days"),
     "cleanup_old_files": lambda run: run.lake.cleanup_old_files(older_than=dt.datetime(2000, 1, 1, tzinfo=dt.UTC)),
     "delete_orphaned_files": lambda run: run.lake.delete_orphaned_files(older_than=dt.datetime(2000, 1, 1, tzinfo=dt.UTC)),
     "checkpoint": lambda run: run.lake.checkpoint(),

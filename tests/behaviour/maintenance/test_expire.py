@@ -67,8 +67,8 @@ def test_catalog_afterwards_is_the_references(
     theirs = copy_of(lake_address, request, tmp_path)
     before = readings(lake_address)
 
-    plan = expire(lake_address, versions=pick, dry_run=True)
-    done = expire(lake_address, versions=pick)
+    plan = expire(lake_address, versions=pick, min_age="0 days", dry_run=True)
+    done = expire(lake_address, versions=pick, min_age="0 days")
     with attached(theirs) as duck:
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => {pick})")
 
@@ -84,7 +84,7 @@ def test_catalog_afterwards_is_the_references(
 def test_dry_run_changes_nothing(lake_address: LakeAddress) -> None:
     write_history(lake_address)
     before = catalog_rows(lake_address)
-    plan = expire(lake_address, versions=snapshot_ids(lake_address)[:-1], dry_run=True)
+    plan = expire(lake_address, versions=snapshot_ids(lake_address)[:-1], min_age="0 days", dry_run=True)
     assert plan.dry_run
     assert plan.files
     assert plan.bytes_scheduled > 0
@@ -100,11 +100,33 @@ def test_newest_snapshot_is_never_expired(lake_address: LakeAddress, oracle: Cal
         duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)")
     newest = snapshot_ids(lake_address)[-1]
     with pytest.raises(UsageError, match="newest"):
-        expire(lake_address, versions=[newest])
+        expire(lake_address, versions=[newest], min_age="0 days")
     expire(lake_address, older_than=NOW, min_age=NOW)
     assert snapshot_ids(lake_address) == [newest]
     with oracle(lake_address) as duck:
         assert duck.rows("FROM t") == [(1,)]
+
+
+def test_chosen_snapshots_have_a_floor_too(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)")
+    lake = DuckLake.connect(lake_address.url)
+    metadata = lake.database.tables["snapshot"]
+    hours_ago = lake.snapshot().time - timedelta(hours=2)
+    with lake.database.write() as connection:
+        connection.execute(update(metadata).where(metadata.c.snapshot_id == 1).values(snapshot_time=hours_ago))
+    for versions in ([2], [1, 2]):
+        with pytest.raises(UsageError, match=r"snapshots \[2\] are younger than 1 hour"):
+            lake.expire_snapshots(versions=versions, dry_run=True)
+    with pytest.raises(UsageError, match="younger than 3 hours"):
+        lake.expire_snapshots(versions=[1], min_age="3 hours")
+    assert lake.expire_snapshots(versions=[1]).snapshot_ids == (1,)
+    with lake.database.write() as connection:
+        ahead = lake.snapshot().time + timedelta(days=1)
+        connection.execute(update(metadata).where(metadata.c.snapshot_id == 2).values(snapshot_time=ahead))
+    with pytest.raises(UsageError, match=r"snapshots \[2\]"):
+        lake.expire_snapshots(versions=[2], min_age="1 second")
+    assert lake.expire_snapshots(versions=[2], min_age="0 seconds").snapshot_ids == (2,)
 
 
 def test_times_are_compared_as_times(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
@@ -170,7 +192,7 @@ def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) ->
     database, info = opened(lake_address)
     for _ in range(3):
         ids = snapshot_ids(lake_address)[:-1]
-        expire(lake_address, versions=chance.sample(ids, k=len(ids) // 3))
+        expire(lake_address, versions=chance.sample(ids, k=len(ids) // 3), min_age="0 days")
         doomed = scheduled(lake_address)
         result = cleanup_old_files(database, info, Storage(), older_than=NOW, min_age=NOW)
         assert {file.path.removeprefix(lake_address.data_path) for file in result.files} == doomed
@@ -184,7 +206,7 @@ def test_no_live_file_is_ever_scheduled(lake_address: LakeAddress, seed: int) ->
 @pytest.mark.takes_seconds
 def test_expiry_by_us_cleanup_by_the_reference(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     write_history(lake_address)
-    result = expire(lake_address, versions=snapshot_ids(lake_address)[:-1])
+    result = expire(lake_address, versions=snapshot_ids(lake_address)[:-1], min_age="0 days")
     doomed = {file.path for file in result.files}
     before = readings(lake_address)
     with oracle(lake_address) as duck:

@@ -53,9 +53,9 @@ def test_expiry_keeps_what_is_held(lake: DuckLake, every_lake_address: LakeAddre
     with oracle(every_lake_address) as duck:
         assert duck.rows(f"SELECT a FROM t AT (VERSION => {newest - 2})") == [(1,)]
     lake.holds.remove("AUDIT")
-    assert [one.holds for one in lake.expire_snapshots(versions=[newest - 2]).held] == [("Quarter 'end'",)]
+    assert [one.holds for one in lake.expire_snapshots(versions=[newest - 2], min_age="0 days").held] == [("Quarter 'end'",)]
     lake.holds.remove("quarter 'END'")
-    assert lake.expire_snapshots(versions=[newest - 2]).snapshot_ids == (newest - 2,)
+    assert lake.expire_snapshots(versions=[newest - 2], min_age="0 days").snapshot_ids == (newest - 2,)
     with pytest.raises(NotFoundError):
         lake.table("t", at=newest - 2)
 
@@ -126,12 +126,12 @@ def test_holds_end_and_are_moved(lake: DuckLake) -> None:
     lake.holds.add("Q", newest - 2, replace=True)
     assert [(hold.name, hold.snapshot_id, hold.until) for hold in lake.holds.list()] == [("Q", newest - 2, None)]
     lake.holds.add("soon", newest - 1, until=datetime.now(UTC) + timedelta(hours=1))
-    assert [one.id for one in lake.expire_snapshots(versions=[newest - 1], dry_run=True).held] == [newest - 1]
+    assert [one.id for one in lake.expire_snapshots(versions=[newest - 1], min_age="0 days", dry_run=True).held] == [newest - 1]
     # As if the hour were over.
     with lake.database.write() as connection:
         over = Hold(name="soon", snapshot_id=newest - 1, until=datetime.now(UTC) - timedelta(seconds=1))
         store_hold(connection, lake.database.tables, over)
-    assert lake.expire_snapshots(versions=[newest - 1]).snapshot_ids == (newest - 1,)
+    assert lake.expire_snapshots(versions=[newest - 1], min_age="0 days").snapshot_ids == (newest - 1,)
     lake.holds.remove("soon")
     with pytest.raises(NotFoundError, match="no hold 'soon'"):
         lake.holds.remove("soon")

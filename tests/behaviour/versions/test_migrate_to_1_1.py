@@ -305,7 +305,7 @@ def test_who_was_there_before_fails_loudly_and_loses_nothing(lake_address: LakeA
         lambda: old.create_schema("new"),
         lambda: old.set_option("parquet_compression", "zstd"),
         old.flush_inlined_data,
-        lambda: old.expire_snapshots(versions=[1]),
+        lambda: old.expire_snapshots(versions=[1], min_age="0 days"),
         old.snapshots,
     ]
     for call in calls:

@@ -124,7 +124,7 @@ def test_paths_and_versions(lake: DuckLake, tmp_path: Path) -> None:
     file.parent.mkdir()
     pq.write_table(ROWS, file)
     assert lake.add_data_files("t", str(file)).files_added == 1
-    assert lake.expire_snapshots(versions=0, dry_run=True).snapshot_ids == (0,)
+    assert lake.expire_snapshots(versions=0, min_age="0 days", dry_run=True).snapshot_ids == (0,)
     address = lake.database.address.url.render_as_string(hide_password=False)
     for allowed in (str(tmp_path), [str(tmp_path)]):
         opened = DuckLake.connect(address, allowed_paths=allowed)

@@ -188,7 +188,7 @@ class Lake:
             case "expire_snapshots":
                 left = {snapshot.id for snapshot in self.ours.snapshots()[:-1]}
                 if left & set(action.versions):
-                    self.ours.expire_snapshots(versions=sorted(left & set(action.versions)))
+                    self.ours.expire_snapshots(versions=sorted(left & set(action.versions)), min_age="0 days")
             case "cleanup_old_files":
                 self.ours.cleanup_old_files(older_than=timedelta(0), min_age=timedelta(0))
 

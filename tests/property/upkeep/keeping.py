@@ -180,7 +180,7 @@ class Keeping:
             ("cleanup", lake.cleanup_old_files, {"cleanup_all": True, "min_age": NOW}),
             ("orphans", lake.delete_orphaned_files, {"cleanup_all": True, "min_age": NOW}),
         ]
-        verbs += [("expire", lake.expire_snapshots, {"versions": gone})] if gone else []
+        verbs += [("expire", lake.expire_snapshots, {"versions": gone, "min_age": "0 days"})] if gone else []
         verbs += [("cluster", lake.rewrite_data_files, columns)] if columns else []
         name, verb, options = draw.choice(verbs)
         return f"{name} {options}", lambda **dry: verb(**options, **dry)

@@ -172,7 +172,7 @@ def test_what_is_gone_is_named(sqlite_address: LakeAddress) -> None:
     reader = stream(sqlite_address)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    lake.expire_snapshots(versions=[2])
+    lake.expire_snapshots(versions=[2], min_age="0 days")
     with pytest.raises(NotFoundError, match=r"snapshot 2 was expired; begin at snapshot 3"):
         reader.partitions(start, end)
     lake.drop_table("t")

@@ -84,7 +84,7 @@ _WRITES: dict[str, Callable[[DuckLake], Any]] = {
     "create_schema": lambda lake: lake.create_schema("s"),
     "drop_table": lambda lake: lake.drop_table("numbers"),
     "set_option": lambda lake: lake.set_option("auto_compact", False),
-    "expire_snapshots": lambda lake: lake.expire_snapshots(versions=[1]),
+    "expire_snapshots": lambda lake: lake.expire_snapshots(versions=[1], min_age="0 days"),
     "cleanup_old_files": lambda lake: lake.cleanup_old_files(),
     "merge_adjacent_files": lambda lake: lake.merge_adjacent_files(dry_run=True),
 }
