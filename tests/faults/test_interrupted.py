@@ -74,8 +74,18 @@ class CtrlC:
 
     def _enter(self, frame: FrameType, _event: str, _argument: object) -> None:
         self.entered += 1
-        if self.entered == self._interrupted:
+        if self._interrupted is not None and self.entered >= self._interrupted and not _is_called_by_the_collector(frame):
+            self._interrupted = None
             raise KeyboardInterrupt
+
+
+def _is_called_by_the_collector(frame: FrameType | None) -> bool:
+    """Whether Python would print an interruption and go on."""
+    while frame is not None:
+        if frame.f_code.co_name in {"__del__", "_remove"}:
+            return True
+        frame = frame.f_back
+    return False
 
 
 @pytest.mark.some(1)
@@ -93,7 +103,7 @@ def _interrupt_functions(address: LakeAddress, rounds: int, seed: int) -> None:
     model = prepare(address.url, address.data_path, 0)
     # Two, of which neither may be kept waiting by what the other left open.
     lakes = [DuckLake.connect(address.url) for _ in range(2)]
-    for lake in lakes:
+    for lake in lakes * 2:
         with CtrlC() as whole:
             work(lake, model)
         model = model.after()
@@ -112,5 +122,5 @@ def _interrupt_functions(address: LakeAddress, rounds: int, seed: int) -> None:
         assert read(lake) == model.tables(), f"function {at} of {whole.entered}"
     for lake in lakes:
         lake.close()
-    assert endings[False] > rounds // 2, endings
+    assert endings[False] > rounds // 3, endings
     check(address, model)

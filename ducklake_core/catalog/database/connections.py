@@ -20,7 +20,7 @@ from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.access import Access
 from ducklake_core.catalog.database.definitions import Definitions, attach
 from ducklake_core.catalog.database.earlier_tables import earlier_tables
-from ducklake_core.catalog.database.failures import Failure, classify, wrapped
+from ducklake_core.catalog.database.failures import Failure, classify, closed_after_interrupted_commit, interruption, wrapped
 from ducklake_core.catalog.database.file_access import DuckDBAccess, SqliteAccess
 from ducklake_core.catalog.database.mysql_access import MySQLAccess
 from ducklake_core.catalog.database.pipelines import ask_alone, in_pipeline, raw_connection
@@ -316,6 +316,8 @@ class Database:
             yield
         except SQLAlchemyError as error:
             raise wrapped(error, str(self.address), self.address.secrets) from error
+        except AssertionError as error:
+            raise interruption(error)  # noqa: B904 - its own traceback says where
 
     @contextmanager
     def beside(self) -> Iterator[Connection]:
@@ -334,13 +336,8 @@ class Database:
         with self.reporting(), self._current_engine().connect() as opened:
             connection = opened.execution_options(**options)
             connection.begin()
-            try:
+            with closed_after_interrupted_commit(connection):
                 yield connection
-            except BaseException:
-                # SQLAlchemy gives back a connection whose commit failed, or was interrupted before the driver's, as if it had ended.
-                if not connection.in_transaction():
-                    connection.invalidate()
-                raise
 
     def unlock_copy(self) -> None:
         """Forget in a forked child who held the lock when the process was copied."""

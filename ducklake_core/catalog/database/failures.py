@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Literal, TypeAlias
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -138,3 +140,23 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
             return CatalogUnavailableError(f"the connection to the catalog {where} was lost at COMMIT ({text})", **details)
         case _:
             return CatalogError(f"the catalog {where} refused a statement ({text})", **details)
+
+
+@contextmanager
+def closed_after_interrupted_commit(connection: Connection) -> Iterator[None]:
+    """Close the driver's connection when a commit failed, or was interrupted before the driver's: SQLAlchemy takes it for ended.
+
+    Given back to the pool as it is, it would carry its transaction into the next one.
+    """
+    try:
+        yield
+    except BaseException:
+        if not connection.in_transaction():
+            connection.invalidate()
+        raise
+
+
+def interruption(error: AssertionError) -> BaseException:
+    """The Ctrl-C in place of which SQLAlchemy, interrupted before it noted the end of a transaction, raised an assertion; or the error."""
+    cause = error.__context__
+    return error if cause is None or isinstance(cause, Exception) else cause

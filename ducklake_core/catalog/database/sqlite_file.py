@@ -57,6 +57,13 @@ class FileConnection(sqlite3.Connection):
         for cursor in list(self._cursors):
             cursor.close()
 
+    def close(self) -> None:
+        """Close the connection, and its cursors before: SQLite keeps the locks of a closed one as long as a cursor has rows left."""
+        try:
+            self.close_cursors()
+        finally:
+            super().close()
+
 
 def sqlite_engine(url: URL, *, pool_size: int) -> Engine:
     """An engine that keeps up to so many connections open between transactions. It never creates the file."""
