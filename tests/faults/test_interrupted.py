@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import signal
 import subprocess
 import sys
@@ -80,7 +81,9 @@ class CtrlC:
 
 
 def _is_called_by_the_collector(frame: FrameType | None) -> bool:
-    """Whether Python would print an interruption and go on."""
+    """Whether Python would print an interruption and go on; a generator may be one that is closed because nobody holds it any more."""
+    if frame is not None and frame.f_code.co_flags & inspect.CO_GENERATOR:
+        return True
     while frame is not None:
         if frame.f_code.co_name in {"__del__", "_remove"}:
             return True
@@ -96,7 +99,7 @@ def test_a_transaction_interrupted_at_some_functions(lake_address: LakeAddress) 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_transaction_interrupted_at_many_functions(lake_address: LakeAddress, seed: int) -> None:
-    _interrupt_functions(lake_address, 1000, seed)
+    _interrupt_functions(lake_address, 300, seed)
 
 
 def _interrupt_functions(address: LakeAddress, rounds: int, seed: int) -> None:

@@ -23,8 +23,8 @@ from ducklake_core.engines.spark.local_frames import local_frame
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-MOST_WORDS = 1 << 18
-"""Words at most, 2 MB, as they travel with each stage that reads the files."""
+MOST_WORDS = 1 << 19
+"""Words at most, 4 MB, as they travel with each stage that reads the files."""
 MOST_NAMES = 4096
 SHARE = 0.2
 """Of more rows than this the name would have to be looked at, which takes longer than the join that this saves."""
