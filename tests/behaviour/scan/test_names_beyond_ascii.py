@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake, col
+from ducklake_core.errors import UsageError
 from tests.support.oracle import LakeAddress, Oracle, attached
 
 COLUMNS = '"Ä" INTEGER, "ä" INTEGER, "ß" INTEGER DEFAULT 5, "ss" INTEGER, s STRUCT("Ü" INTEGER, "ü" INTEGER)'
@@ -48,3 +49,22 @@ def test_tables_are_made_altered_and_sorted(lake_address: LakeAddress) -> None:
     assert [key.expression for key in lake.table("t").sort_keys] == ['"ö"']
     with attached(lake_address) as duck:
         assert duck.rows("FROM t ORDER BY ALL") == [(1,), (2,), (3,)]
+
+
+def test_queries_name_tables_views_and_macros(sqlite_address: LakeAddress) -> None:
+    with attached(sqlite_address) as duck:
+        duck.run('CREATE TABLE "Ärger" AS SELECT range AS "Ö" FROM range(3)', 'CREATE TABLE "ärger" AS SELECT 7 AS other')
+        duck.run('CREATE VIEW "Übersicht" AS SELECT max("Ö") AS m FROM "Ärger"', 'CREATE MACRO "Öffne"(x) AS x + 1')
+        query = 'SELECT count(*), any_value(m), "Öffne"(1) FROM "Ärger", "Übersicht"'
+        expected = duck.rows(query)
+    lake = DuckLake.connect(sqlite_address.url)
+    for text, found in (
+        (query, expected),
+        ('SELECT sum(other) FROM "ärger"', [(7,)]),
+        ("SELECT count(*) FROM query_table('Ärger')", [(3,)]),
+        ('SELECT "Ö", rowid + 1 FROM "Ärger" WHERE "Ö" = 2', [(2, 3)]),
+    ):
+        assert [tuple(row.values()) for row in lake.sql(text).to_arrow().to_pylist()] == found, text
+    with pytest.raises(UsageError, match="rowid"):
+        lake.sql('SELECT *, rowid + 1 FROM "Ärger"').to_arrow()
+    lake.close()
