@@ -17,6 +17,7 @@ SPANS = [
     "1d", "7d", "2 mons", "1.5 days", "1.5 months", "1.5 years", "0.1 quarter", "1:30", "1:30:15.5", "100:00:00", "2 days 12:00:00",
     "1 DAY", "1day2hours", "1 week", "  3 days  ", "1 year 2 mons 3 days 04:05:06", "1 day 1 day", "5. days", "0", "5", "@ 1 day",
     "1 y", "1 decade", "1 c", "1 mil", "90 mins", "1 hr", "100 ms", "1 us", "-1 day ago", "2 days -02:00:00",
+    "0.33 months", "1.33 years", "1.333 decades", "1.99 quarters", "0.3333333333 days", "1.9999999 s", "1.2345678 ms", "2.5 us", "0.4 us",
 ]  # fmt: skip
 NO_SPANS = [
     "",
