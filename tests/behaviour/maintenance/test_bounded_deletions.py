@@ -38,7 +38,7 @@ def test_files_to_delete_are_bounded(lake: DuckLake) -> None:
             plan = verb(**ANY_AGE, max_files=4, dry_run=True)
             done = verb(**ANY_AGE, max_files=4)
             for result in (plan, done):
-                assert len(result.files) == 4 if left else 2
+                assert len(result.files) == (4 if left else 2)
                 assert result.left == ((("beyond max_files", left),) if left else ())
                 assert [(step.reason, step.files) for step in result.skipped_steps] == [*result.left]
                 assert result.lines()[-1].endswith("2 beyond max_files" if left else "0 not old enough")
