@@ -23,6 +23,7 @@ from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+_LARGEST = 2**63 - 1
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -134,7 +135,7 @@ def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
     is_version = tokens[0].text.upper() == "VERSION"
     constant = constant_of(parse_text(text, "snapshot"))
     value = constant.value if isinstance(constant, Literal) else None
-    if is_version and isinstance(value, int) and not isinstance(value, bool):
+    if is_version and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return value
     moment = None if is_version else _time(constant)
     return moment if moment is not None else _computed(text, is_version=is_version)

@@ -120,6 +120,7 @@ REFUSED = {
     "SELECT count(*) FROM t AT (VERSION => 99)": (NotFoundError, "99"),
     "SELECT count(*) FROM other.v AT (VERSION => 6)": (UnsupportedFeatureError, "is a view"),
     "SELECT count(*) FROM t AT (VERSION => k)": (UsageError, "number of a snapshot"),
+    "SELECT count(*) FROM t AT (VERSION => 9223372036854775808)": (UsageError, "number of a snapshot: .* out of range"),
     "SELECT count(*) FROM t AT (VERSION => NULL)": (UsageError, "number of a snapshot: it is NULL"),
     "SELECT count(*) FROM t AT (TIMESTAMP => 'never')": (UsageError, "needs a constant"),
     "SELECT count(*) FROM t AT (TIMESTAMP => now() - INTERVAL 90 YEAR)": (NotFoundError, "no snapshot at or before"),
