@@ -87,7 +87,7 @@ def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[st
         tree = sqlglot.parse_one(sql.replace(PLACEHOLDER, CATALOG), read="duckdb")
     except SqlglotError:
         return True
-    if tree.find(*_ALL_COLUMNS) or any(not isinstance(star.parent, exp.Count) for star in tree.find_all(exp.Star)):
+    if tree.find(*_ALL_COLUMNS) or any(_reaches(star, tables) for star in tree.find_all(exp.Star)):
         return True
     # What a function finds in a text is not in the tree.
     if any(call.name.lower() == "query" for call in tree.find_all(exp.Anonymous)):
@@ -95,3 +95,16 @@ def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[st
     rows = {folded(table.alias_or_name) for table in tree.find_all(exp.Table) if folded(table.name) in tables}.difference(columns)
     has_rows = any(not column.table and folded(column.name) in rows for column in tree.find_all(exp.Column))
     return has_rows or any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
+
+
+def _reaches(star: exp.Star, tables: Collection[str]) -> bool:
+    """Whether one of the tables is among what ``*`` shows; subqueries beside it say themselves what they show."""
+    if isinstance(star.parent, exp.Count):
+        return False
+    select = star.find_ancestor(exp.Select)
+    if select is None:
+        return True
+    clauses = [select.args.get("from_") or select.args.get("from"), *(select.args.get("joins") or ())]
+    inner = (exp.Select, exp.SetOperation)
+    nodes = (node for clause in clauses if clause is not None for node in clause.walk(prune=lambda node: isinstance(node, inner)))
+    return any(isinstance(node, exp.Table) and (not node.name or folded(node.name) in tables) for node in nodes)
