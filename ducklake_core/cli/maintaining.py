@@ -35,6 +35,7 @@ _HOUR = "1 hour"
 MaxConcurrency = Annotated[int | None, typer.Option("--max-concurrency", help="Most groups of files at a time, on threads.")]
 ClusterBy = Annotated[str | None, typer.Option("--cluster-by", help="Columns, separated by commas, to cluster the new files by.")]
 KeepLast = Annotated[int, typer.Option("--keep-last", min=1, help="Newest snapshots that stay whatever their age.")]
+MaxDeletions = Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")]
 PartialProgress = Annotated[bool, typer.Option("--partial-progress", help="Commit each group of files as soon as it is done.")]
 
 
@@ -79,7 +80,7 @@ def cleanup(
     older_than: OlderThan = None,
     cleanup_all: CleanupAll = False,
     min_age: MinAge = _HOUR,
-    max_files: Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")] = None,
+    max_files: MaxDeletions = None,
     max_seconds: MaxSeconds = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -107,7 +108,7 @@ def orphans(
     cleanup_all: CleanupAll = False,
     min_age: MinAge = _HOUR,
     every_parquet: Annotated[bool, typer.Option("--every-parquet", help="Also files that no DuckLake writer named.")] = False,
-    max_files: Annotated[int | None, typer.Option("--max-files", help="Most files to delete.")] = None,
+    max_files: MaxDeletions = None,
     max_seconds: MaxSeconds = None,
     dry_run: DryRun = False,
     as_json: Json = False,

@@ -129,11 +129,12 @@ def written(name: str, failure: str | None) -> Hop:
 
 def first_file(lake: DuckLake) -> tuple[str, int] | None:
     """Path and bytes of a data file of the lake, None when it has none."""
-    info = next((info for info in lake.tables() if info.file_count), None)
-    if info is None:
-        return None
-    file = lake.table(info.table).list_files()[0]
-    return file.path, file.file_size_bytes
+    for info in lake.tables():
+        # Somebody may take the files out meanwhile.
+        files = lake.table(info.table).list_files() if info.file_count else []
+        if files:
+            return files[0].path, files[0].file_size_bytes
+    return None
 
 
 def _first_line(lake: DuckLake, error: Exception) -> str:

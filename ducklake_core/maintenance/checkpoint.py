@@ -109,17 +109,15 @@ def checkpoint(
             database, info, storage, min_age=min_age, dry_run=dry_run, progress=progress, budget=time
         ),
     }
-    return CheckpointResult(
-        dry_run=dry_run,
-        verbs=tuple(
-            CheckpointVerb(verb=verb, skipped=never_expires)
-            if verb == "expire_snapshots" and never_expires
-            else CheckpointVerb(verb=verb, skipped=OUT_OF_TIME)
-            if request.meter.is_out_of_time and not dry_run
-            else _run(verb, run)
-            for verb, run in verbs.items()
-        ),
-    )
+
+    def carried_out(verb: str) -> CheckpointVerb:
+        if verb == "expire_snapshots" and never_expires:
+            return CheckpointVerb(verb=verb, skipped=never_expires)
+        if request.meter.is_out_of_time and not dry_run:
+            return CheckpointVerb(verb=verb, skipped=OUT_OF_TIME)
+        return _run(verb, verbs[verb])
+
+    return CheckpointResult(dry_run=dry_run, verbs=tuple(map(carried_out, verbs)))
 
 
 def _why_never(reader: CatalogReader) -> str | None:

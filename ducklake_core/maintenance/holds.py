@@ -11,7 +11,7 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.holds import Hold, delete_hold, read_holds, store_hold
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.expiry import lock_snapshots
-from ducklake_core.errors import AlreadyExistsError, NotFoundError, UsageError
+from ducklake_core.errors import AlreadyExistsError, DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.ages import parse_age
@@ -115,9 +115,12 @@ class Holds:
 
         Raises:
             NotFoundError: There is no such snapshot, or it was expired.
-            UsageError: ``at_most`` is no span of time.
+            UsageError: ``at_most`` is no span of time, or a negative one.
         """
-        return self._pinned(snapshot, reader, parse_age(at_most) if isinstance(at_most, str) else at_most)
+        span = parse_age(at_most) if isinstance(at_most, str) else at_most
+        if span < timedelta(0):
+            raise UsageError(f"at_most must not be negative, not {span}", parameter="at_most")
+        return self._pinned(snapshot, reader, span)
 
     @contextmanager
     def _pinned(self, snapshot: int | datetime | None, reader: str, at_most: timedelta) -> Iterator[Hold]:
@@ -128,8 +131,14 @@ class Holds:
         hold = self.add(f"{reader} {uuid4()}", snapshot, until=until)
         try:
             yield hold
-        finally:
-            self.remove(hold.name, if_exists=True)
+        except BaseException as error:
+            # Why the reader failed is what its caller has to know.
+            try:
+                self.remove(hold.name, if_exists=True)
+            except DuckLakeError as problem:
+                error.add_note(f"the hold {hold.name!r} is still there, as it could not be removed: {problem.message}")
+            raise
+        self.remove(hold.name, if_exists=True)
 
     def _snapshot_id(self, reader: CatalogReader, wanted: int | datetime | None) -> int:
         """The snapshot that is meant, which cannot expire before the transaction ends."""

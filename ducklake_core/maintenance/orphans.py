@@ -54,7 +54,7 @@ class OrphansResult(MaintenanceResult):
         too_young: Orphaned files that are not old enough; they may belong to a write that is still running.
         uploads: Unfinished uploads to S3 that are aborted, or were.
         uploads_unknown: Why nobody knows whether there are any: the store does not tell, or not to everybody.
-        left: How many files are left to the next call, by reason.
+        left: How many files and uploads are left to the next call, by reason.
     """
 
     dry_run: bool
@@ -216,7 +216,8 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
         deleted += [_printable(file) for file in doomed if file.path not in failures]
         failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
         progress.advance(len(batch), size=sum(file.size for file in doomed if file.path not in failures))
-    aborts = [(upload, abort_upload(storage, upload)) for upload in plan.uploads]
+    aborts = [(upload, abort_upload(storage, upload)) for upload in plan.uploads if not budget.is_out_of_time]
+    late += len(plan.uploads) - len(aborts)
     failed += [LeftFile(path=printable(upload.path), reason=reason) for upload, reason in aborts if reason]
     return OrphansResult(
         dry_run=False,

@@ -139,7 +139,7 @@ class RemovalVerbs(LakeVerbs):
             every_parquet: Whether files that are not called as DuckLake's writers call theirs go too if they end in ``.parquet``,
                 as they do in DuckDB.
             max_files: Most files to delete; what is beyond it is a skipped step, and left to the next call.
-            max_seconds: Seconds after which no further batch of files is deleted, likewise.
+            max_seconds: Seconds after which no further batch of files is deleted and no upload aborted, likewise.
             progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Delete nothing; the result lists what would go.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from ducklake_core.engines.duckdb.query import Sources, Target, run
 from ducklake_core.errors import NotFoundError, UsageError
@@ -15,14 +17,14 @@ from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.virtual import FILE_INDEX, VIRTUAL_SCHEMA
 from ducklake_core.sql.names import TAKE_TEXTS, sources
-from ducklake_core.sql.time_travel import identifiers, keyword, tokens_of
+from ducklake_core.sql.time_travel import identifiers
+from ducklake_core.view_sql.parsing import CATALOG, PLACEHOLDER
 
 if TYPE_CHECKING:
     from ducklake_core.sql.names import Names
     from ducklake_core.staging.context import LakeContext
 
-_BEFORE_STARS = ("SELECT", "DISTINCT", "ALL", ",", ".")
-_ALL_COLUMNS = {"NATURAL", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "COLUMNS", "TABLE"}
+_ALL_COLUMNS = (exp.Columns, exp.Pivot, exp.Summarize, exp.Describe, exp.Command)
 
 
 def rows_in_process(
@@ -31,7 +33,7 @@ def rows_in_process(
     """The rows of a query, as a stream.
 
     DuckDB's views have no columns that ``*`` does not show. A query that names virtual columns, and would not run without them, gets them
-    beside the tables' own, unless it asks for all columns of anything.
+    beside the tables' own, unless it shows all columns of anything, or whole rows.
 
     Args:
         lake: The lake.
@@ -41,26 +43,27 @@ def rows_in_process(
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
-        UsageError: DuckDB refuses the query, or fails while it runs; or a virtual column is named beside all columns.
+        UsageError: DuckDB refuses the query, or fails while it runs; or a virtual column is named beside all columns or whole rows.
     """
     text, found = sources(lake, names, sql)
     try:
         return run(text, found, target=target, by_name=by_name)
     except (UsageError, NotFoundError) as problem:
         texts = [text, *found.texts]
-        extended = _with_virtual(found, {name for one in texts for name in identifiers(one)})
-        if extended == found:
+        mentioned = {name for one in texts for name in identifiers(one)}
+        missing = [name for name in VIRTUAL_SCHEMA.names if name in mentioned and name in problem.message.lower()]
+        extended = _with_virtual(found, mentioned)
+        if not missing or extended == found:
             raise
-        read = {folded(table.name) for table in extended.tables} | TAKE_TEXTS
-        if any(_takes_all_columns(one) for one in texts if read & set(identifiers(one))):
-            named = ", ".join(name for name in VIRTUAL_SCHEMA.names if name in identifiers(text))
-            raise UsageError(
-                f"{problem.message}; {named}: virtual columns are known to queries that name their columns, without *"
-            ) from problem
+        read = {folded(table.name) for table in extended.tables}
+        own = {folded(column.name) for table in extended.tables for column in table.columns}
+        if any(_shows_all_columns(one, read, own) for one in texts if (read | TAKE_TEXTS) & identifiers(one)):
+            known = "virtual columns are known to queries that name their columns, without * and whole rows"
+            raise UsageError(f"{problem.message}; {', '.join(missing)}: {known}") from problem
         return run(text, extended, target=target, by_name=by_name)
 
 
-def _with_virtual(found: Sources, mentioned: set[str]) -> Sources:
+def _with_virtual(found: Sources, mentioned: Collection[str]) -> Sources:
     wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
     tables = []
     for table in found.tables:
@@ -69,13 +72,39 @@ def _with_virtual(found: Sources, mentioned: set[str]) -> Sources:
     return replace(found, tables=tuple(tables))
 
 
-def _takes_all_columns(sql: str) -> bool:
-    """Whether a query may show all columns of something.
+def _shows_all_columns(sql: str, tables: Collection[str], columns: Collection[str]) -> bool:
+    """Whether a query may show all columns of something, by ``*`` or as a row, which is what the name of a table stands for.
 
-    >>> [_takes_all_columns(f"{sql} FROM t") for sql in ("SELECT t.*", "SELECT count(*), rowid * 2", "", "SELECT unnest([1, *COLUMNS(a)])")]
-    [True, False, True, True]
+    >>> [_shows_all_columns(f"SELECT {shown} FROM t AS a", {"t"}, {"k"}) for shown in ("a.*", "a", "count(*), k", "trim(BOTH FROM k)")]
+    [True, True, False, False]
+
+    Args:
+        sql: The query; one that cannot be parsed may show anything.
+        tables: Folded names of the tables.
+        columns: Folded names of their columns, which win over those of tables.
     """
-    words = [keyword(token) for token in tokens_of(sql)]
-    counts = Counter(words)
-    has_star = any(word == "*" and before in _BEFORE_STARS for before, word in pairwise(words))
-    return has_star or counts["FROM"] > counts["SELECT"] or bool(_ALL_COLUMNS & counts.keys())
+    try:
+        tree = sqlglot.parse_one(sql.replace(PLACEHOLDER, CATALOG), read="duckdb")
+    except SqlglotError:
+        return True
+    if tree.find(*_ALL_COLUMNS) or any(_reaches(star, tables) for star in tree.find_all(exp.Star)):
+        return True
+    # What a function finds in a text is not in the tree.
+    if any(call.name.lower() == "query" for call in tree.find_all(exp.Anonymous)):
+        return True
+    rows = {folded(table.alias_or_name) for table in tree.find_all(exp.Table) if folded(table.name) in tables}.difference(columns)
+    has_rows = any(not column.table and folded(column.name) in rows for column in tree.find_all(exp.Column))
+    return has_rows or any(join.method == "NATURAL" for join in tree.find_all(exp.Join))
+
+
+def _reaches(star: exp.Star, tables: Collection[str]) -> bool:
+    """Whether one of the tables is among what ``*`` shows; subqueries beside it say themselves what they show."""
+    if isinstance(star.parent, exp.Count):
+        return False
+    select = star.find_ancestor(exp.Select)
+    if select is None:
+        return True
+    clauses = [select.args.get("from_") or select.args.get("from"), *(select.args.get("joins") or ())]
+    inner = (exp.Select, exp.SetOperation)
+    nodes = (node for clause in clauses if clause is not None for node in clause.walk(prune=lambda node: isinstance(node, inner)))
+    return any(isinstance(node, exp.Table) and (not node.name or folded(node.name) in tables) for node in nodes)

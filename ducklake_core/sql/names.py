@@ -112,7 +112,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     _check_lists(text, {folded(split_path(schema)[0]) for schema, _ in objects})
     mentioned = identifiers(text)
     if mentioned & TAKE_TEXTS:
-        mentioned |= set(re.findall(r"[^\W\d]\w*", text.lower()))
+        mentioned |= set(re.findall(r"[^\W\d]\w*", folded(text)))
     chosen: dict[tuple[str, str], ViewSource] = {}
     called: dict[int, MacroSource] = {}
     while True:

@@ -19,10 +19,11 @@ from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of
 from ducklake_core.format.expressions.sql_trees import parse_text
 from ducklake_core.format.types.data_types import DATE, INT64, TIMESTAMP, TIMESTAMPTZ
-from ducklake_core.format.types.names import quoted_path
+from ducklake_core.format.types.names import folded, quoted_path
 from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+_LARGEST = 2**63 - 1
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
@@ -134,7 +135,7 @@ def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
     is_version = tokens[0].text.upper() == "VERSION"
     constant = constant_of(parse_text(text, "snapshot"))
     value = constant.value if isinstance(constant, Literal) else None
-    if is_version and isinstance(value, int) and not isinstance(value, bool):
+    if is_version and isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _LARGEST:
         return value
     moment = None if is_version else _time(constant)
     return moment if moment is not None else _computed(text, is_version=is_version)
@@ -159,12 +160,17 @@ def _computed(text: str, *, is_version: bool) -> int | datetime:
         value = query_constant(text, INT64 if is_version else TIMESTAMPTZ)
         if isinstance(value, int):
             return value if is_version else datetime.fromtimestamp(0, UTC) + timedelta(microseconds=value)
-        reason = "it is NULL"
-    except (DuckLakeError, OverflowError) as problem:
-        reason = problem.message if isinstance(problem, DuckLakeError) else "it is out of range"
+    except DuckLakeError as problem:
+        raise _no_moment(text, problem.message, is_version=is_version) from problem
+    except OverflowError as problem:
+        raise _no_moment(text, "it is out of range", is_version=is_version) from problem
+    raise _no_moment(text, "it is NULL", is_version=is_version)
+
+
+def _no_moment(text: str, reason: str, *, is_version: bool) -> UsageError:
     if is_version:
-        raise UsageError(f"AT (VERSION => {text}) needs the number of a snapshot: {reason}")
-    raise UsageError(
+        return UsageError(f"AT (VERSION => {text}) needs the number of a snapshot: {reason}")
+    return UsageError(
         f"AT (TIMESTAMP => {text}) needs a constant, such as TIMESTAMP '2026-01-31 12:00:00', or an expression without columns: {reason};"
         " in Python: lake.sql(..., at=...)"
     )
@@ -177,7 +183,7 @@ def _since_epoch(constant: Literal) -> timedelta:
 
 def identifiers(sql: str) -> set[str]:
     """Everything in a text that may be a name, folded."""
-    return {token.text.lower() for token in tokens_of(sql) if token.token_type not in (TokenType.STRING, TokenType.NUMBER)}
+    return {folded(token.text) for token in tokens_of(sql) if token.token_type not in (TokenType.STRING, TokenType.NUMBER)}
 
 
 _QUERIES = ("SELECT", "FROM", "VALUES", "WITH", "(", "PIVOT", "UNPIVOT", "SUMMARIZE", "DESCRIBE", "TABLE")

@@ -86,7 +86,9 @@ if __name__ == "__main__":
             folder.mkdir()
             if kind == "sqlite":
                 measure(kind, sqlite_lake(folder))
-            else:
+            elif kind == "postgresql":
                 server = start_server()
                 measure(kind, server.lake(folder))
                 server.stop()
+            else:
+                raise SystemExit(f"BENCH_BACKENDS: {kind!r} is neither sqlite nor postgresql")

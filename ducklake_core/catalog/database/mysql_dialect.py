@@ -6,7 +6,8 @@ take ``A`` for ``a`` and ``a`` for ``a ``. Texts and binaries are of any length;
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from typing_extensions import override
 
 from ducklake_core.catalog.database.abilities import MARIADB, MYSQL, abilities_of
 from ducklake_core.catalog.database.drivers import driver_module
+from ducklake_core.errors import UsageError
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -83,7 +85,11 @@ class MySQLDialect(MySQLDialect_pymysql):
     def connect(self, *cargs: Any, **cparams: Any) -> Any:
         from ducklake_core.catalog.database.mysql_streams import StreamingConnection
 
-        return StreamingConnection(*cargs, **cparams)
+        try:
+            return StreamingConnection(*cargs, **cparams)
+        except ValueError as error:
+            # Of a host's name, such as one with an empty part.
+            raise UsageError(f"the address of the MySQL catalog cannot be used: {error}") from error
 
     @override
     def on_connect(self) -> Callable[[Any], None]:
@@ -109,11 +115,14 @@ def connect_arguments(url: URL) -> dict[str, Any]:
     """What PyMySQL is to be called with for an address.
 
     >>> from sqlalchemy import make_url
-    >>> found = connect_arguments(make_url("mysql://me@db:3307/lake?ssl_mode=verify_ca&ssl_ca=ca.pem"))
-    >>> found["port"], found["ssl"]
-    (3307, {'verify_mode': True, 'check_hostname': False, 'ca': 'ca.pem'})
+    >>> found = connect_arguments(make_url("mysql://me@db:3307/lake?ssl_mode=verify_ca"))
+    >>> found["port"], found["ssl"].verify_mode.name, found["ssl"].check_hostname
+    (3307, 'CERT_REQUIRED', False)
     >>> connect_arguments(make_url("mysql:///lake?unix_socket=/run/s"))["ssl_disabled"]
     True
+
+    Raises:
+        UsageError: A file of certificates or a cipher that TLS cannot use.
     """
     from pymysql.constants import CLIENT
 
@@ -138,6 +147,29 @@ def connect_arguments(url: URL) -> dict[str, Any]:
     if mode == "disabled" or (mode == "preferred" and socket):
         found["ssl_disabled"] = True
     elif mode != "preferred":
-        checked = {"verify_mode": mode != "required", "check_hostname": mode == "verify_identity"}
-        found["ssl"] = checked | {name.removeprefix("ssl_"): value for name, value in query.items()}
+        found["ssl"] = _tls(mode, query)
     return found
+
+
+def _tls(mode: str, given: Mapping[str, str]) -> ssl.SSLContext:
+    """How a session is encrypted, and what is asked of the server's certificate.
+
+    Left to itself PyMySQL compares no names unless there is ``ssl_ca``, whatever it is told.
+    """
+    if "ssl_key" in given and "ssl_cert" not in given:
+        raise UsageError("ssl_key of a MySQL catalog is for the certificate ssl_cert: give both")
+    try:
+        context = ssl.create_default_context(cafile=given.get("ssl_ca") or None, capath=given.get("ssl_capath") or None)
+        # Certificates that MySQL makes for itself are not strict.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.check_hostname = mode == "verify_identity"
+        context.verify_mode = ssl.CERT_NONE if mode == "required" else ssl.CERT_REQUIRED
+        if "ssl_cert" in given:
+            # Without a password OpenSSL would ask the terminal for that of a key.
+            context.load_cert_chain(given["ssl_cert"], given.get("ssl_key"), password="")
+        if "ssl_cipher" in given:
+            context.set_ciphers(given["ssl_cipher"])
+    except (OSError, ValueError) as error:
+        told = ", ".join(f"{name}={given[name]}" for name in sorted(given))
+        raise UsageError(f"TLS cannot be set up for the MySQL catalog with {told}: {error}") from error
+    return context

@@ -12,6 +12,7 @@ _WORD = re.compile(r'\s*(?:"((?:[^"\\]|\\["\\])*)"|([^\s="]+))')
 _NAMES = {"passwd": "password", "db": "database", "socket": "unix_socket"}
 _MODES = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 _PARAMETERS = frozenset({"unix_socket", "ssl_mode", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_key", "ssl_cipher", "charset"})
+_LONGEST_SECONDS = 31_536_000
 _SECONDS = frozenset({"connect_timeout", "read_timeout", "write_timeout"})
 
 
@@ -70,8 +71,8 @@ def plain_mysql_url(url: URL) -> URL:
         raise UnsupportedFeatureError("a MySQL catalog holds text of every language: leave charset out, it is utf8mb4")
     if query.get("ssl_mode", "preferred").lower() not in _MODES:
         raise UsageError(f"ssl_mode of a MySQL catalog is one of {', '.join(_MODES)}")
-    if any(not query[name].isdecimal() for name in _SECONDS & query.keys()):
-        raise UsageError("timeouts of a MySQL catalog are whole seconds")
+    if any(not query[name].isdecimal() or not 0 < int(query[name][:18]) <= _LONGEST_SECONDS for name in _SECONDS & query.keys()):
+        raise UsageError("timeouts of a MySQL catalog are whole seconds, from one to those of a year")
     if not url.database:
         raise UsageError("a MySQL catalog needs the name of a database: write mysql+pymysql://user@host/database")
     return url.set(drivername="mysql+pymysql", query=query, password=url.password if password is None else password)

@@ -5,9 +5,10 @@ The DuckDB of its time made neither, but other writers followed the page.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from sqlalchemy import BigInteger, ColumnClause, Connection, Table, column, select, true, update
 
@@ -15,26 +16,25 @@ from ducklake_core.catalog.database.earlier_rows import NAN_COUNT, SCHEMA_SNAPSH
 from ducklake_core.catalog.database.tables import PREFIX
 from ducklake_core.catalog.database.versions import Layout
 from ducklake_core.catalog.migrations.ddl import DropColumn
+from ducklake_core.catalog.writing.head import conditions_of
+
+_BOUNDS, _INLINED = "file_column_stats", "inlined_data_tables"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceNanCount:
     """Bounds say whether there are NaN, no longer how many."""
 
-    table: str
-
     def __str__(self) -> str:
-        return f"replace {PREFIX}{self.table}.{NAN_COUNT} by contains_nan"
+        return f"replace {PREFIX}{_BOUNDS}.{NAN_COUNT} by contains_nan"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaceSchemaSnapshot:
     """Tables of inlined rows are of a schema version, no longer of a snapshot."""
 
-    table: str
-
     def __str__(self) -> str:
-        return f"replace {PREFIX}{self.table}.{SCHEMA_SNAPSHOT} by schema_version"
+        return f"replace {PREFIX}{_INLINED}.{SCHEMA_SNAPSHOT} by schema_version"
 
 
 SpecifiedColumn: TypeAlias = ReplaceNanCount | ReplaceSchemaSnapshot
@@ -42,28 +42,41 @@ SpecifiedColumn: TypeAlias = ReplaceNanCount | ReplaceSchemaSnapshot
 
 def replaced_columns(layout: Layout) -> Iterator[SpecifiedColumn]:
     """The steps for those of the columns that are there; after the tables have the names and columns of the wanted version."""
-    former = layout.stored_name("file_column_stats")
+    former = layout.stored_name(_BOUNDS)
     if former is not None and layout.has(former, NAN_COUNT):
-        yield ReplaceNanCount("file_column_stats")
-    if layout.has("inlined_data_tables", SCHEMA_SNAPSHOT):
-        yield ReplaceSchemaSnapshot("inlined_data_tables")
+        yield ReplaceNanCount()
+    if layout.has(_INLINED, SCHEMA_SNAPSHOT):
+        yield ReplaceSchemaSnapshot()
 
 
 def replace_column(connection: Connection, tables: Mapping[str, Table], stored: Mapping[str, Table], step: SpecifiedColumn) -> None:
     """Carry out one of the steps: DuckDB files cannot alter a table after its rows were changed in the same transaction."""
-    table = tables[step.table]
-    if isinstance(step, ReplaceNanCount):
-        count: ColumnClause[int] = column(NAN_COUNT, BigInteger)
-        own = (table.c.data_file_id, table.c.table_id, table.c.column_id)
-        rows = connection.execute(select(*own).select_from(table).where(count > 0, table.c.contains_nan.is_not(true()))).all()
-        connection.execute(DropColumn(table, NAN_COUNT))
-        for row in rows:
-            same = (mine == value for mine, value in zip(own, row, strict=True))
-            connection.execute(update(table).where(*same).values(contains_nan=True))
-        return
-    registered = stored[step.table]
+    match step:
+        case ReplaceNanCount():
+            _replace_nan_count(connection, tables[_BOUNDS])
+        case ReplaceSchemaSnapshot():
+            _replace_schema_snapshot(connection, tables[_INLINED], stored)
+        case _:
+            assert_never(step)
+
+
+def _replace_nan_count(connection: Connection, bounds: Table) -> None:
+    count: ColumnClause[int] = column(NAN_COUNT, BigInteger)
+    names = select(bounds.c.table_id, bounds.c.column_id, bounds.c.data_file_id)
+    files: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for table_id, column_id, file_id in connection.execute(names.where(count > 0, bounds.c.contains_nan.is_not(true()))):
+        files[table_id, column_id].append(file_id)
+    connection.execute(DropColumn(bounds, NAN_COUNT))
+    for (table_id, column_id), ids in files.items():
+        same = (bounds.c.table_id == table_id, bounds.c.column_id == column_id)
+        for some in conditions_of(bounds.c.data_file_id, ids):
+            connection.execute(update(bounds).where(*same, some).values(contains_nan=True))
+
+
+def _replace_schema_snapshot(connection: Connection, table: Table, stored: Mapping[str, Table]) -> None:
+    registered = stored[_INLINED]
     found = connection.execute(select(registered.c.table_id, registered.c.table_name, schema_version_of(stored).label("version"))).all()
     connection.execute(DropColumn(table, SCHEMA_SNAPSHOT))
     for row in found:
-        same_table = (table.c.table_id == row.table_id, table.c.table_name == row.table_name)
-        connection.execute(update(table).where(*same_table).values(schema_version=row.version))
+        same = (table.c.table_id == row.table_id, table.c.table_name == row.table_name)
+        connection.execute(update(table).where(*same).values(schema_version=row.version))

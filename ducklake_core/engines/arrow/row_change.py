@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ducklake_core.engines.arrow.scalars import assigned, check_scalar, holds_for
+from ducklake_core.engines.arrow.scalars import SOURCE_IDS, assigned, check_scalar, holds_for
 from ducklake_core.format.expressions.scalars import Scalar
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from ducklake_core.format.types.data_types import Field
@@ -22,9 +22,6 @@ from ducklake_core.format.values.arrow_cast import null_array
 
 When: TypeAlias = Literal["matched", "not matched", "not matched by source"]
 Action: TypeAlias = Literal["update", "delete", "insert"]
-
-_SOURCE_IDS = 1_000_000_000
-"""Columns of the source get ids from here on, so that they are told from the table's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +129,7 @@ def source_ids(schema: Schema) -> Schema:
     """A source's columns with ids that no table has."""
     from ducklake_core.format.types.schema import with_ids
 
-    return with_ids(schema, _SOURCE_IDS)
+    return with_ids(schema, SOURCE_IDS)
 
 
 def nullable_schema(schema: Schema) -> pa.Schema:

@@ -42,6 +42,8 @@ from ducklake_core.format.types.data_types import (
 from ducklake_core.format.values.arrow_cast import cast_array
 from ducklake_core.format.values.leaf_cast import from_values
 
+SOURCE_IDS = 1_000_000_000
+"""Columns of a MERGE's source get ids from here on, so that they are told from the table's."""
 _ARITHMETIC = ("+", "-", "*", "/", "//", "%")
 _MOST_IN_FLOAT32 = 2**24
 
@@ -58,8 +60,8 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         SchemaError: A value that does not fit the column, an overflow.
         UnsupportedFeatureError: Something that only a SQL engine can do.
     """
-    if isinstance(scalar, ColumnReference) and scalar.type in TIMESTAMP_UNITS and column.type in TIMESTAMP_UNITS:
-        # As an append takes it: a cast of DuckDB's would leave digits out without a word, or is not there.
+    if isinstance(scalar, ColumnReference) and scalar.column_id >= SOURCE_IDS and {scalar.type, column.type} <= TIMESTAMP_UNITS.keys():
+        # New rows as an append takes them: a cast of DuckDB's would leave digits out without a word, or is not there.
         return cast_array(column_of(scalar, batch), column)
     try:
         return as_type(_eval(scalar, batch), column.type, batch.num_rows)

@@ -91,32 +91,47 @@ def _months_and_rest(text: str) -> tuple[int, timedelta]:
         folded += " seconds"
     ago = folded.endswith("ago")
     folded = folded.removesuffix("ago").rstrip()
-    months, micros, position = 0, Fraction(0), 0
+    months, micros, position = 0, 0, 0
     while position < len(folded) or not position:
         found = _PART.match(folded, position)
         unit = found and _UNIT_OF.get(found["unit"] or "second")
         if not found or not unit:
             raise UsageError(f"{text[:100]!r} is not a span of time such as '2 days'")
-        if found["number"] is None:
-            micros += _time_of_day(found)
-        elif unit in _MONTHS:
-            number = Fraction(found["number"].rstrip(".")) * _MONTHS[unit]
-            whole = int(number)
-            months += whole
-            micros += (number - whole) * _DAYS_OF_A_PART * _MICROSECONDS["day"]
-        else:
-            micros += Fraction(found["number"].rstrip(".")) * _MICROSECONDS[unit]
+        more_months, more_micros = _part(found, unit)
+        months, micros = months + more_months, micros + more_micros
         position = found.end()
     try:
-        rest = timedelta(microseconds=int(micros))
+        rest = timedelta(microseconds=micros)
     except OverflowError:
         raise _too_long(text) from None
     return (-months, -rest) if ago else (months, rest)
 
 
-def _time_of_day(found: re.Match[str]) -> Fraction:
-    seconds = int(found["hours"]) * 3600 + int(found["minutes"]) * 60 + Fraction((found["seconds"] or "0").rstrip("."))
-    return (-seconds if found["sign"] else seconds) * _MICROSECONDS["second"]
+def _part(found: re.Match[str], unit: str) -> tuple[int, int]:
+    """Months and microseconds of a number with its unit, or of a time of day."""
+    if found["number"] is None:
+        return 0, _time_of_day(found)
+    number = _number(found["number"])
+    if unit in _MONTHS:
+        number *= _MONTHS[unit]
+        months = int(number)
+        # DuckDB forgets what is left of the months of longer units.
+        days = int((number - months) * _DAYS_OF_A_PART) if unit in ("month", "quarter") else 0
+        return months, days * _MICROSECONDS["day"]
+    if unit == "microsecond":
+        return 0, int(number + (Fraction(1, 2) if number > 0 else Fraction(-1, 2)))
+    return 0, int(number * _MICROSECONDS[unit])
+
+
+def _number(text: str) -> Fraction:
+    """A number as DuckDB reads it in an interval: six digits of its fraction count."""
+    whole, _, fraction = text.partition(".")
+    return Fraction(f"{whole}.{fraction[:6]}0")
+
+
+def _time_of_day(found: re.Match[str]) -> int:
+    seconds = int(found["hours"]) * 3600 + int(found["minutes"]) * 60 + _number(found["seconds"] or "0")
+    return int((-seconds if found["sign"] else seconds) * _MICROSECONDS["second"])
 
 
 def _months_before(time: datetime, months: int) -> datetime:

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from ducklake_core import DuckLake
+from ducklake_core import DuckLake, Table
 from ducklake_core.cli.app import app
 from ducklake_core.cli.session import FAILED, FOUND, USAGE
+from ducklake_core.cli.spark_hops import first_file
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.support.oracle import LakeAddress
 
@@ -148,7 +149,6 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
     hops = {hop["name"]: hop for hop in answer(run("doctor --json"))}
     assert all(hops[name]["outcome"] == "ok" for name in ("catalog", "clock", "storage", "storage, writing"))
     assert not list(Path(sqlite_address.data_path).glob("*.tmp"))
-    lake.table("t").list_files()
     Path(lake.table("t").list_files()[0].path).unlink()
     result = run("doctor --no-write", code=FOUND)
     assert "failed   storage" in result.stdout
@@ -161,6 +161,12 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
     nowhere = run("doctor --spark --json", code=FOUND, DUCKLAKE_URL=f"sqlite:///{tmp_path}/nowhere.sqlite")
     outcomes = {hop["name"]: hop["outcome"] for hop in json.loads(nowhere.stdout)}
     assert [outcomes[name] for name in asked] == ["failed", *["skipped"] * 4]
+
+
+def test_doctor_while_the_files_of_a_table_go(lake: DuckLake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Table, "list_files", lambda _: [])
+    assert first_file(lake) is None
+    assert "ok       storage" in run("doctor --no-write").stdout
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from ducklake_core.errors import UsageError
 from ducklake_core.lake import DuckLake
 from ducklake_core.maintenance import cleanup, orphans
 from ducklake_core.maintenance.budget import BudgetMeter
+from ducklake_core.storage.unfinished import UnfinishedUpload
 from tests.support.oracle import LakeAddress, attached
 
 ANY_AGE: dict[str, Any] = {"older_than": timedelta(0), "min_age": timedelta(0)}
@@ -37,7 +38,7 @@ def test_files_to_delete_are_bounded(lake: DuckLake) -> None:
             plan = verb(**ANY_AGE, max_files=4, dry_run=True)
             done = verb(**ANY_AGE, max_files=4)
             for result in (plan, done):
-                assert len(result.files) == 4 if left else 2
+                assert len(result.files) == (4 if left else 2)
                 assert result.left == ((("beyond max_files", left),) if left else ())
                 assert [(step.reason, step.files) for step in result.skipped_steps] == [*result.left]
                 assert result.lines()[-1].endswith("2 beyond max_files" if left else "0 not old enough")
@@ -60,6 +61,19 @@ def test_time_that_is_up_ends_between_batches(lake: DuckLake, monkeypatch: pytes
         assert len(done.files) == 4
         assert done.left == (("beyond max_seconds", 2),)
         assert len(verb(**ANY_AGE).files) == 2
+    lake.close()
+
+
+def test_time_that_is_up_leaves_unfinished_uploads(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    uploads = [UnfinishedUpload(path=f"file:///{n}", upload_id=str(n), started=datetime(2026, 1, 1, tzinfo=UTC)) for n in range(3)]
+    aborted: list[UnfinishedUpload] = []
+    monkeypatch.setattr(orphans, "_uploads", lambda *_, **__: (tuple(uploads), None))
+    monkeypatch.setattr(orphans, "abort_upload", lambda _, upload: aborted.append(upload))
+    asked = count()
+    monkeypatch.setattr(BudgetMeter, "is_out_of_time", property(lambda _: next(asked) >= 2))
+    done = lake.delete_orphaned_files(**ANY_AGE, max_seconds=3)
+    assert (len(done.files), list(done.uploads), aborted) == (6, uploads[:1], uploads[:1])
+    assert done.left == (("beyond max_seconds", 2),)
     lake.close()
 
 

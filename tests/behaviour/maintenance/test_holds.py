@@ -13,7 +13,8 @@ from sqlalchemy import insert, update
 
 from ducklake_core import DuckLake, Hold
 from ducklake_core.catalog.reading.holds import store_hold
-from ducklake_core.errors import AlreadyExistsError, CatalogCorruptError, NotFoundError, UsageError
+from ducklake_core.errors import AlreadyExistsError, CatalogCorruptError, CatalogUnavailableError, NotFoundError, UsageError
+from ducklake_core.maintenance.holds import Holds
 from tests.support.oracle import LakeAddress, Oracle
 
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
@@ -81,6 +82,23 @@ def test_readers_pin_what_they_read(lake: DuckLake) -> None:
         lake.holds.pinned(at_most="soon")
     with pytest.raises(UsageError, match="over already"), lake.holds.pinned(at_most=_ZERO):
         raise AssertionError("such a hold would hold nothing")
+    for negative in (timedelta(microseconds=-1), timedelta.min):
+        with pytest.raises(UsageError, match="at_most must not be negative"):
+            lake.holds.pinned(at_most=negative)
+
+
+def test_a_reader_that_fails_tells_why_though_its_hold_stays(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unavailable(*_: object, **__: object) -> None:
+        raise CatalogUnavailableError("the server is gone")
+
+    monkeypatch.setattr(Holds, "remove", unavailable)
+    with pytest.raises(RuntimeError, match="reader failed") as caught, lake.holds.pinned(reader="report"):
+        raise RuntimeError("reader failed")
+    (note,) = caught.value.__notes__
+    assert note == f"the hold {lake.holds.list()[0].name!r} is still there, as it could not be removed: the server is gone"
+    with pytest.raises(CatalogUnavailableError), lake.holds.pinned():
+        pass
+    assert len(lake.holds.list()) == 2
 
 
 def test_duckdb_is_not_disturbed(lake: DuckLake, every_lake_address: LakeAddress, oracle: OracleOf) -> None:

@@ -153,3 +153,22 @@ def test_encrypted_lakes_are_changed_too(sqlite_address: LakeAddress, oracle: Ca
         rows = duck.rows("SELECT a, s FROM t ORDER BY ALL")
     assert rows == sorted([(a + 1, "even") if a % 2 == 0 else (a, "x") for a in range(20)])
     assert lake.table("t").scan().to_arrow().num_rows == 20
+
+
+def test_timestamps_of_another_unit(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """A column of the table is cast, and so rounded, as in DuckDB; rows of a source are taken as appends take them."""
+    columns = "k INTEGER, us TIMESTAMP, s TIMESTAMP_S, ms TIMESTAMP_MS, ns TIMESTAMP_NS"
+    row = "(1, '1969-12-31 23:59:58.4996', '2020-01-01 00:00:01', NULL, '2020-01-01 00:00:00.000000999')"
+    with oracle(sqlite_address) as duck:
+        duck.run(f"CREATE TABLE t ({columns})", f"INSERT INTO t VALUES {row}", "CREATE TABLE d AS FROM t")
+        for change in ({"ms": "us"}, {"s": "us"}, {"us": "ns"}, {"ns": "s"}):
+            ((name, value),) = change.items()
+            duck.run(f"UPDATE d SET {name} = {value}")
+            DuckLake.connect(sqlite_address.url).table("t").update(change)
+            assert duck.rows("FROM t") == duck.rows("FROM d"), change
+    table = DuckLake.connect(sqlite_address.url).table("t")
+    fine = pa.table({"k": pa.array([1], pa.int32()), "s": pa.array([1_500], pa.timestamp("ms"))})
+    with pytest.raises(SchemaError, match="column 's'"):
+        table.merge(fine, on=["k"]).when_matched_update().execute()
+    whole = fine.set_column(1, "s", pa.array([1_000], pa.timestamp("ms")))
+    assert table.merge(whole, on=["k"]).when_matched_update().execute().rows_updated == 1

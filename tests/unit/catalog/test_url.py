@@ -79,7 +79,8 @@ def test_other_databases_are_refused_by_name(text: str) -> None:
                                   "ducklake:postgres:dbname=lake hush nonsense", "s3:bucket",
                                   "ducklake:mysql:db=lake hush", 'ducklake:mysql:db="hush', "ducklake:mysql:user=hush",
                                   "ducklake:mysql:db=x port=hush", "mysql://me:hush@db/", "mysql://db/x?ssl_mode=hush",
-                                  "mysql://db/x?connect_timeout=hush", "sqlite:///hush%00.sqlite", "duckdb:///hush%00.ducklake",
+                                  "mysql://db/x?connect_timeout=hush", "mysql://db/x?read_timeout=0",
+                                  "mysql://db/x?connect_timeout=31536001", "sqlite:///hush%00.sqlite", "duckdb:///hush%00.ducklake",
                                   "postgresql://db/hush%00", "mysql://db/hush%00", "sqlite:///hush%FF.sqlite",
                                   "postgresql://me:hush%FF@db/lake"])  # fmt: skip
 def test_nonsense_is_refused_without_repeating_it(text: str) -> None:
