@@ -217,13 +217,17 @@ def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
 
 
 def lake_of_outputs(manager: DuckLakeIOManager) -> DuckLakeResource:
-    """The lake that a manager's outputs go to; nothing is connected to."""
+    """The lake that a manager's outputs go to, as the manager has it; nothing is connected to.
+
+    Raises:
+        UsageError: There is none.
+    """
     _refuse_no_lake(manager.lake)
     return manager.branch_lake if manager.branch and manager.branch_lake is not None else manager.lake
 
 
 def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
-    """The same, to be connected to.
+    """The lake that a manager's outputs go to, surely not production's where it is a branch's; this may connect to both.
 
     Raises:
         UsageError: There is none, or the branch's is that of production.
