@@ -261,6 +261,8 @@ def test_listings_ask_as_much_of_ten_tables_as_of_two(sqlite_address: LakeAddres
             lake.write(f'"t:x""{number}"', pa.table({"a": [number]}))
         lake.table("t9").delete("a = 9")
         assert counts() == before
+        assert asked(lambda: list(lake)) <= before[0]
+        assert not [statement for statement in found if "data_file" in statement], "names need no sizes"
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert {info.table: info.row_count for info in lake.tables()}["main.t9"] == 1
