@@ -36,7 +36,8 @@ class OutputCommit:
         table: The table as it was before, None when the commit makes it.
         predicate: The run's slice, None for all of the table.
         comments: That differ from those of the table.
-        texts: What the commit says about itself.
+        writers: What it says about the assets that may have rows in the table.
+        texts: What the commit says about itself, that among it.
     """
 
     address: TableAddress
@@ -46,6 +47,7 @@ class OutputCommit:
     table: Table | None
     predicate: SlicePredicate | None
     comments: Sequence[Comment]
+    writers: Mapping[str, Any]
     texts: Mapping[str, Any]
 
     @property
