@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ducklake_core import Snapshot, Table
     from ducklake_dagster.naming import TableAddress
 
+REPLACED_MEANWHILE = "ducklake/replaced_meanwhile"
 # A commit of Pipes does not know those before it; these are looked through.
 _MOST_OF_PIPES = 100
 # Of more writers than this it is only said that there are others.
@@ -77,7 +78,7 @@ class TableWriters:
         if len(slices) > _MOST_WRITERS:
             slices = dict.fromkeys(sorted(slices)[:_MOST_WRITERS], ANYWHERE)
         known = {} if self.snapshot is None else {"at": self.snapshot}
-        return {**known, "slices": {name: found.to_json() for name, found in slices.items()}}
+        return {**known, "wrote": written.to_json(), "slices": {name: found.to_json() for name, found in slices.items()}}
 
 
 def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
@@ -105,9 +106,26 @@ def table_writers(table: Table | None, address: TableAddress) -> TableWriters:
         if record is not None and record.misses_commits_before(told, table):
             commits = table.row_changes(-1 if record.snapshot is None else record.snapshot, author=AUTHOR)
     slices = dict(record.slices) if record is not None else {}
-    for commit in commits:
-        _add(slices, commit, name)
+    for writer, written in filter(None, (_written(commit, name) for commit in commits)):
+        slices[writer] = slices[writer].union(written) if writer in slices else written
     return TableWriters(slices=slices, snapshot=table.snapshot_id, newest=newest)
+
+
+def replaced_meanwhile(table: Table, address: TableAddress, writer: str, replaced: SliceBounds, commit: int) -> list[str]:
+    """Commits of other assets that an overwrite replaced because they came after it had looked, and before it was committed.
+
+    Args:
+        table: The table, as it was when its writers were asked for.
+        address: Its name.
+        writer: The asset that has overwritten rows.
+        replaced: The rows.
+        commit: Its snapshot.
+    """
+    if commit <= table.snapshot_id + 1:
+        return []
+    between = [other for other in reversed(table.row_changes(table.snapshot_id, author=AUTHOR)) if other.id < commit]
+    found = ((other.id, _written(other, str(address))) for other in between)
+    return [f"{one[0]} (snapshot {number})" for number, one in found if one is not None and one[0] != writer and one[1].meets(replaced)]
 
 
 def makes_table(commit: Snapshot, table: Table) -> bool:
@@ -118,9 +136,10 @@ def makes_table(commit: Snapshot, table: Table) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Record:
-    """What a commit says about the writers of a table: those up to ``snapshot``, and itself."""
+    """What a commit says about the writers of a table: where it wrote itself, and all rows of itself and those up to ``snapshot``."""
 
     snapshot: int | None
+    wrote: SliceBounds
     slices: Mapping[str, SliceBounds]
 
     def misses_commits_before(self, commit: Snapshot, table: Table) -> bool:
@@ -138,17 +157,18 @@ def _record(commit: Snapshot, table: str) -> _Record | None:
     if not isinstance(found, dict) or not isinstance(slices, dict):
         return None
     at = found.get("at")
-    return _Record(snapshot=at if isinstance(at, int) else None, slices={name: read_bounds(one) for name, one in slices.items()})
+    return _Record(
+        snapshot=at if isinstance(at, int) else None,
+        wrote=read_bounds(found.get("wrote")),
+        slices={name: read_bounds(one) for name, one in slices.items()},
+    )
 
 
 def _is_of_pipes(commit: Snapshot) -> bool:
     return dagster_facts(commit).get("pipes") is True
 
 
-def _add(slices: dict[str, SliceBounds], commit: Snapshot, table: str) -> None:
-    """Add what a commit itself wrote."""
+def _written(commit: Snapshot, table: str) -> tuple[str, SliceBounds] | None:
+    """The asset of a commit, and where the rows are that it wrote; None for nobody's."""
     writer, record = writer_of(commit, table), _record(commit, table)
-    if writer is None:
-        return
-    written = record.slices.get(writer, ANYWHERE) if record is not None else ANYWHERE
-    slices[writer] = slices[writer].union(written) if writer in slices else written
+    return None if writer is None else (writer, record.wrote if record is not None else ANYWHERE)

@@ -188,6 +188,8 @@ class TableOutput:
             table=table,
             predicate=predicate,
             comments=self.texts.differing_from(table, self.columns),
+            writer=self.provenance.writer,
+            rows=rows,
             writers=known,
             texts={
                 "author": AUTHOR,

@@ -123,21 +123,43 @@ def test_neither_maintenance_nor_expiry_makes_rows_anybodys(lake_address: LakeAd
     assert values(lake_resource, "t") == [2, 2], "nobody knows any more"
 
 
-@pytest.mark.takes_seconds
-def test_commits_of_others_while_one_is_made_count(run: Run, lake_resource: DuckLakeResource, monkeypatch: pytest.MonkeyPatch) -> None:
-    run([asset(["w"], 1, table="t")])
-    real, others = TableOutput.commit, [asset(["q"], 2, table="t", write_mode="append")]
+@pytest.fixture
+def others(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[dg.AssetsDefinition]:
+    """Assets that are written in the middle of the next write, after it has looked at the table."""
+    real, waiting = TableOutput.commit, list[dg.AssetsDefinition]()
 
     def commit(*args: Any) -> Any:
         found = real(*args)
-        if others:
-            run([others.pop()])
+        if waiting:
+            run([waiting.pop()])
         return found
 
     monkeypatch.setattr(TableOutput, "commit", commit)
+    return waiting
+
+
+@pytest.mark.takes_seconds
+def test_commits_of_others_while_one_is_made_count(run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]) -> None:
+    run([asset(["w"], 1, table="t")])
+    others.append(asset(["q"], 2, table="t", write_mode="append"))
     run([asset(["w"], 3, table="t", write_mode="append")])
     assert values(lake_resource, "t") == [1, 2, 3]
     assert "w would overwrite rows of table main.t that q wrote" in refusal(run, asset(["w"], 4, table="t"))
+
+
+@pytest.mark.takes_seconds
+def test_an_overwrite_says_what_it_replaced_that_came_meanwhile(
+    run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]
+) -> None:
+    run([asset(["w"], 1, table="t")])
+    others.append(asset(["q"], 2, table="t", write_mode="append"))
+    result = run([asset(["w"], 3, table="t")])
+    assert values(lake_resource, "t") == [3]
+    (event,) = result.get_asset_materialization_events()
+    assert event.materialization.metadata["ducklake/replaced_meanwhile"].value == "q (snapshot 2)"
+    others.append(asset(["q"], 4, table="t", write_mode="append"))
+    (event,) = run([asset(["w"], 5, table="t", shared=True)]).get_asset_materialization_events()
+    assert "ducklake/replaced_meanwhile" not in event.materialization.metadata
 
 
 @pytest.mark.takes_seconds
@@ -154,7 +176,12 @@ def test_commits_that_say_nothing_about_those_before(run: Run, lake_resource: Du
     assert "that q wrote" in refusal(run, asset(["w"], 2, table="t"))
     assert "that w wrote" in refusal(run, asset(["q"], 2, table="t"))
     # Of an earlier version of the library, and of anybody.
-    for facts in ({}, {"table_writers": 3}, {"table_writers": {"slices": 3}}, {"table_writers": {"at": "x", "slices": {"q": 7}}}):
+    for facts in (
+        {},
+        {"table_writers": 3},
+        {"table_writers": {"slices": 3}},
+        {"table_writers": {"at": "x", "slices": {"q": 7}, "wrote": [1]}},
+    ):
         commit(asset_key="q", **facts)
         assert "that q wrote" in refusal(run, asset(["w"], 2, table="t"))
     commit(asset_key="q")
@@ -184,4 +211,9 @@ def test_what_commits_say_does_not_grow_with_partitions(run: Run, lake_resource:
     run([asset(["a"], 1, days, table="t", partition_expr="day")], tags=between)
     run([asset(["a"], 1, days, table="t", partition_expr="day")], partition_key=keys[7])
     told = json.loads(lake_resource.connect().snapshot().extra_info or "")["dagster"]["table_writers"]
-    assert told == {"at": 1, "slices": {"a": {"day": {"type": "date", "in": [["2016-01-01", "2016-04-01"]]}}}}
+    days_written = {"type": "date", "in": [["2016-01-01", "2016-04-01"]]}
+    assert told == {
+        "at": 1,
+        "wrote": {"day": {"type": "date", "in": [["2016-01-08", "2016-01-09"]]}},
+        "slices": {"a": {"day": days_written}},
+    }
