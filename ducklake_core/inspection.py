@@ -18,7 +18,7 @@ from ducklake_core.errors import NotFoundError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.state import LakeInfo, SchemaState, Snapshot, TableState
-from ducklake_core.format.types.names import split_name
+from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.planning.catalog_tables import (
     FILES,
     OPTIONS,
@@ -170,8 +170,8 @@ class Listings(ABC):
         return self.has_table(name)
 
     def __iter__(self) -> Iterator[str]:
-        """Names of all tables, ``schema.table``, at the newest snapshot."""
-        return iter([info.table for info in self.tables()])
+        """Names of all tables, ``schema.table``, at the newest snapshot; nothing else is asked of the catalog."""
+        return iter(self.at(None))
 
     @abstractmethod
     def has_table(self, name: str, *, at: At = None) -> bool:
@@ -289,7 +289,8 @@ class LakeAtSnapshot:
         return self.has_table(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter([info.table for info in self.tables()])
+        with self._lake.reader() as reader:
+            return iter([join_name(*name) for name in reader.table_names(resolve_at(reader, self._snapshot.id).id).values()])
 
     def table(self, name: str) -> Table:
         """A table as :meth:`DuckLake.table` opens it at the snapshot.

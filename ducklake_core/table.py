@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ducklake_core.catalog.reading.files import data_files
-from ducklake_core.catalog.reading.last_change import last_row_change, snapshots_about
+from ducklake_core.catalog.reading.last_change import last_row_change, row_changes, snapshots_about
 from ducklake_core.catalog.reading.tags import column_tags, object_tags
 from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
@@ -175,6 +175,19 @@ class Table(TableRowChanges, TableAlterations, Scanned):
         """
         with self._lake.reader() as reader:
             return last_row_change(reader, self._state.id, resolve_at(reader, self._at).id, author)
+
+    def row_changes(self, after: int = -1, *, author: str | None = None, limit: int | None = None) -> list[Snapshot]:
+        """Snapshots after one, up to the one at hand, that added or deleted rows of this table, newest first; expired ones are left out.
+
+        One statement, which looks through the log of changes from there on.
+
+        Args:
+            after: Snapshot id.
+            author: Only commits of this author.
+            limit: How many are looked for; there may be fewer although older ones are left.
+        """
+        with self._lake.reader() as reader:
+            return row_changes(reader, self._state.id, after, resolve_at(reader, self._at).id, author, limit)
 
     def _touched_by(self, snapshot: Snapshot) -> bool:
         changes = snapshot.change_set

@@ -88,12 +88,12 @@ def other_schemas_text(lake: DuckLake, tables: Iterable[AssetTable]) -> str:
     """Which assets have no table where they are looked for, but one of the same name in another schema; empty when there is none.
 
     Args:
-        lake: The lake, which is asked for its tables.
+        lake: The lake, which is asked for the names of its tables.
         tables: Assets.
     """
     known: dict[str, list[str]] = {}
-    for info in lake.tables():
-        known.setdefault(folded(split_name(info.table)[1]), []).append(info.table)
+    for name in lake:
+        known.setdefault(folded(split_name(name)[1]), []).append(name)
     faults = []
     for table in tables:
         found = known.get(folded(table.address.table), [])

@@ -7,9 +7,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ducklake_core import folded
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_dagster.naming import TableAddress
+from ducklake_dagster.ownership import makes_table
 from ducklake_dagster.provenance import dagster_facts
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def _written_keys(table: Table) -> tuple[AbstractSet[str], bool]:
         found = dagster_facts(snapshot).get("partition_keys")
         if isinstance(found, list):
             keys.update(key for key in found if isinstance(key, str))
-        name = (folded(table.state.schema_name), folded(table.state.name))
-        if any((folded(made.schema), folded(made.name)) == name for made in snapshot.change_set.created_table):
+        if makes_table(snapshot, table):
             complete = True
             break
     return keys, complete

@@ -58,7 +58,7 @@ def table_texts(context: dg.OutputContext, metadata: Mapping[str, Any]) -> Table
     columns = schema.columns if isinstance(schema, dg.TableSchema) else []
     described = {column.name: column.description for column in columns if column.description}
     spec = spec_of(context)
-    return TableTexts(table=(spec.description if spec is not None else None) or None, columns=described)
+    return TableTexts(table=spec.description or None if spec is not None else None, columns=described)
 
 
 def spec_of(context: dg.OutputContext) -> dg.AssetSpec | None:

@@ -16,6 +16,7 @@ from ducklake_dagster.branches import Branch, branch_holds
 from ducklake_dagster.failures import final_failures
 from ducklake_dagster.metadata import commit_metadata, partition_metadata
 from ducklake_dagster.output_commit import WrittenOutput
+from ducklake_dagster.ownership import REPLACED_MEANWHILE
 from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbers
 from ducklake_dagster.provenance import output_subject
 from ducklake_dagster.read_points import BRANCH, lake_identity
@@ -180,13 +181,17 @@ def metadata_of_commit(
     *,
     seconds: float,
 ) -> dict[str, Any]:
-    """Everything that the event of an output says, without what the user set; columns that the frame lacks are warned of."""
+    """Everything that the event of an output says, without what the user set; columns that the frame lacks, and rows of others that came
+    and went meanwhile, are warned of.
+    """
     notes = dict(written.notes)
     if output.branch is not None:
         notes[BRANCH] = output.branch
     if missing:
         notes["ducklake/missing_columns"] = ", ".join(missing)
         context.log.warning("%s: the frame lacks columns of the table, which are NULL now: %s", output.address, ", ".join(missing))
+    if REPLACED_MEANWHILE in notes:
+        context.log.warning("%s: the overwrite replaced what came while it was made: %s", output.address, notes[REPLACED_MEANWHILE])
     metadata = {**commit_metadata(lake, output, predicate, written.result, seconds=seconds), **notes}
     return without_keys(metadata, context.output_metadata)
 
@@ -217,13 +222,17 @@ def branch_settings(manager: DuckLakeIOManager) -> Branch | None:
 
 
 def lake_of_outputs(manager: DuckLakeIOManager) -> DuckLakeResource:
-    """The lake that a manager's outputs go to; nothing is connected to."""
+    """The lake that a manager's outputs go to, as the manager has it; nothing is connected to.
+
+    Raises:
+        UsageError: There is none.
+    """
     _refuse_no_lake(manager.lake)
     return manager.branch_lake if manager.branch and manager.branch_lake is not None else manager.lake
 
 
 def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
-    """The same, to be connected to.
+    """The lake that a manager's outputs go to, surely not production's where it is a branch's; this may connect to both.
 
     Raises:
         UsageError: There is none, or the branch's is that of production.

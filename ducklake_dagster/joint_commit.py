@@ -89,7 +89,8 @@ def _commit(lake: DuckLake, parts: Sequence[_Part], branch: str | None) -> dict[
     audits = sorted({name for part in parts for name in part.output.audits})
     origin = joint_provenance(parts[0].context, tables, parts[0].output.partition_keys, branch=branch, audits=audits)
     audited: dict[dg.AssetKey, list[AuditResult]] = {}
-    with lake.transaction(author=AUTHOR, message=origin.message, extra_info=origin.extra_info, commit_id=origin.commit_id) as tx:
+    writers = {part.key.to_user_string(): part.commit.writers for part in parts}
+    with lake.transaction(author=AUTHOR, message=origin.message, extra_info=origin.with_writers(writers), commit_id=origin.commit_id) as tx:
         if tx.repeated is None:
             for part in parts:
                 with final_failures(str(part.output.address)), part.output.explaining():

@@ -10,8 +10,8 @@ from typing import Any
 from ducklake_core.errors import UsageError
 
 _PREFIX = "ducklake/"
-# Shorter keys, such as "tables", are near a setting by chance.
-_SHORTEST_NEAR = {"asset": 8, "input": 6}
+# Keys are near shorter settings by chance, as "tables" is near "table".
+_SHORTEST_NEAR = 7
 _NEAR = 0.9
 # In dagster-deltalake, dagster-delta and dagster-iceberg.
 _ELSEWHERE: Mapping[str, Sequence[str]] = {
@@ -24,6 +24,7 @@ _ELSEWHERE: Mapping[str, Sequence[str]] = {
     "merge_config": ("write_mode", "merge_keys"),
     "partition_expression": ("partition_expr",),
 }
+# A "mode" of another value is the user's own.
 _MODES = ("error", "append", "overwrite", "ignore", "merge", "create_or_replace")
 
 
@@ -41,7 +42,7 @@ def refuse_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], su
     for key, value in metadata.items():
         if key in known or "/" in key:
             continue
-        meant = _meant(key, value, known, _SHORTEST_NEAR.get(subject.partition(" ")[0], 8))
+        meant = _meant(key, value, known)
         if meant:
             raise UsageError(
                 f"{subject}: metadata key {key!r} is not read by DuckLakeIOManager: set {' and '.join(map(repr, meant))} instead, or, if "
@@ -50,14 +51,16 @@ def refuse_other_spellings(metadata: Mapping[str, Any], known: Sequence[str], su
             )
 
 
-def _meant(key: str, value: object, known: Sequence[str], shortest: int) -> Sequence[str]:
+def _meant(key: str, value: object, known: Sequence[str]) -> Sequence[str]:
+    """Settings that a key means, none when it is a key of the user's own."""
     same = [name for name in known if _letters(name.removeprefix(_PREFIX)) == _letters(key)]
     if same:
         return same
-    if key in _ELSEWHERE or (key == "mode" and value in _MODES):
-        found = _ELSEWHERE.get(key, ("write_mode",))
-        return found if set(found) <= set(known) else ()
-    return get_close_matches(key.lower(), known, n=1, cutoff=_NEAR) if len(key) >= shortest else ()
+    is_mode = key == "mode" and isinstance(value, str) and value in _MODES
+    elsewhere = ("write_mode",) if is_mode else _ELSEWHERE.get(key)
+    if elsewhere is not None:
+        return elsewhere if set(elsewhere) <= set(known) else ()
+    return get_close_matches(key.lower(), [name for name in known if len(name) >= _SHORTEST_NEAR], n=1, cutoff=_NEAR)
 
 
 def _letters(name: str) -> str:

@@ -36,7 +36,7 @@ def open_lake(
     from ducklake_core import DuckLake
 
     # Relative paths mean another lake in another working directory.
-    arguments = [working_directory(), catalog, data_path, override_data_path, metadata_schema, storage_options, list(allowed_paths)]
+    arguments = [_working_directory(), catalog, data_path, override_data_path, metadata_schema, storage_options, list(allowed_paths)]
     key = json.dumps(arguments, sort_keys=True, default=repr)
     with _LOCK:
         known = _OPEN.get(key)
@@ -58,8 +58,7 @@ def open_lake(
     return lake
 
 
-def working_directory() -> str:
-    """Of this process, which says what relative paths mean; empty when it was deleted."""
+def _working_directory() -> str:
     try:
         return str(Path.cwd())
     except OSError:

@@ -11,6 +11,8 @@ from ducklake_core import folded
 from ducklake_core.errors import NotFoundError, SchemaError
 from ducklake_dagster.definition_texts import Comment
 from ducklake_dagster.naming import TableAddress
+from ducklake_dagster.ownership import REPLACED_MEANWHILE, replaced_meanwhile
+from ducklake_dagster.slice_bounds import SliceBounds
 from ducklake_dagster.slice_predicate import SlicePredicate
 from ducklake_dagster.write_settings import MergeSettings, WriteSettings
 
@@ -36,7 +38,10 @@ class OutputCommit:
         table: The table as it was before, None when the commit makes it.
         predicate: The run's slice, None for all of the table.
         comments: That differ from those of the table.
-        texts: What the commit says about itself.
+        writer: The asset, or the op's output.
+        rows: Where its rows are.
+        writers: What it says about the assets that may have rows in the table.
+        texts: What the commit says about itself, that among it.
     """
 
     address: TableAddress
@@ -46,6 +51,9 @@ class OutputCommit:
     table: Table | None
     predicate: SlicePredicate | None
     comments: Sequence[Comment]
+    writer: str
+    rows: SliceBounds
+    writers: Mapping[str, Any]
     texts: Mapping[str, Any]
 
     @property
@@ -71,7 +79,11 @@ class OutputCommit:
 
     def written(self, result: WriteResult) -> WrittenOutput:
         """The outcome of a commit of this attempt."""
-        return WrittenOutput(result=result, notes=self._notes())
+        notes = self._notes()
+        if self.table is not None and self.settings.replaces_rows and not self.settings.shared:
+            others = replaced_meanwhile(self.table, self.address, self.writer, self.rows, result.snapshot_id)
+            notes |= {REPLACED_MEANWHILE: ", ".join(others)} if others else {}
+        return WrittenOutput(result=result, notes=notes)
 
     def repeated(self, lake: DuckLake, snapshot: Snapshot) -> WrittenOutput:
         """The outcome of a commit that an earlier attempt made."""

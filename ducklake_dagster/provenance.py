@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from ducklake_core import Snapshot
 
 AUTHOR = "dagster"
+WRITERS = "table_writers"
+"""What a commit says about the assets that may have rows in its table; of several tables, by asset."""
 _MOST_KEYS = 50
 
 
@@ -36,6 +38,10 @@ class Provenance:
     writer: str
     message: str
     extra_info: Mapping[str, Any]
+
+    def with_writers(self, writers: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The JSON object with what is known about the writers of the table."""
+        return {"dagster": {**self.extra_info["dagster"], WRITERS: writers}}
 
 
 def provenance(

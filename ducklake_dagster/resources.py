@@ -191,20 +191,23 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         return lake
 
     def connect_to_existing(self) -> DuckLake:
-        """The lake, which is not created, whatever ``create_if_missing`` says.
+        """The lake, as :meth:`connect` gives it, but never created, whatever ``create_if_missing`` says.
 
         Raises:
             NotALakeError: The database holds no lake.
             CatalogUnavailableError: The database cannot be reached.
         """
-        return self._lake if self._lake is not None else self._connect()
+        if self._lake is None:
+            self._lake = self._connect()
+        lake: DuckLake = self._lake
+        return lake
 
     def is_known_to_differ_from(self, other: DuckLakeResource) -> bool:
-        """Whether :meth:`keep_as_different_from` was told so while both were open."""
-        return self._others is not None and self._others == (self._lake, other._lake)
+        """Whether :meth:`keep_as_different_from` was told so of the lakes that both have open."""
+        return None not in (self._lake, other._lake) and self._others == (self._lake, other._lake)
 
     def keep_as_different_from(self, other: DuckLakeResource) -> None:
-        """Keep, as long as both are open, that the other is another lake: asking costs a run more than a small commit does."""
+        """Keep that the lakes that both have open are two: asking costs a run more than a small commit does."""
         self._others = (self._lake, other._lake)
 
     def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
@@ -274,7 +277,7 @@ def _refuse_no_places(data: Mapping[str, Any]) -> None:
             f"catalog must be SqliteCatalog, DuckDBCatalog, PostgresCatalog, MySQLCatalog or an address, not {catalog!r}",
             parameter="catalog",
         )
-    if ("storage" in data or data) and not isinstance(storage, (Mapping, *get_args(Storage))):
+    if data and not isinstance(storage, (Mapping, *get_args(Storage))):
         raise UsageError(
             f"storage must be LocalStorage, S3Storage, GCSStorage or AzureStorage, not {storage!r}; LocalStorage() where the lake exists",
             parameter="storage",
@@ -293,7 +296,8 @@ def _of_kind(name: str, given: Mapping[str, Any], kinds: Sequence[type[Secretive
     by_kind = {kind.model_fields["kind"].default: kind for kind in kinds}
     if len(given) == 1 and next(iter(given)) in by_kind:
         return given
-    kind = next((by_kind[one] for one in by_kind if one == given.get("kind")), None)
+    named = given.get("kind")
+    kind = by_kind.get(named) if isinstance(named, str) else None
     if kind is None:
         raise UsageError(
             f"{name} needs a kind, which is one of {', '.join(by_kind)}, as in {{'kind': '{next(iter(by_kind))}', ...}}", parameter=name

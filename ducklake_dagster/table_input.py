@@ -93,8 +93,8 @@ class TableInput:
         return self.handler.load(rows, session)
 
     def _absent(self, error: NotFoundError) -> NotFoundError:
-        """What was not found, with what can be done about it."""
-        if self.settings.names_a_moment:
+        """What was not found, with what can be done about it where it is the newest table."""
+        if self.settings.names_a_moment or "table" not in error.details:
             return error
         advice = f"materialise {self.subject} first; an asset that stores no rows belongs into deps= and not among the arguments"
         return NotFoundError(f"{error.message}: {advice}", **error.details)

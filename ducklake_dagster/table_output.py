@@ -18,8 +18,9 @@ from ducklake_dagster.handlers import FrameHandler, handler_for_frame
 from ducklake_dagster.handlers.arrow import outside_text
 from ducklake_dagster.naming import TableAddress, output_address, refuse_other_names
 from ducklake_dagster.output_commit import OutputCommit, WrittenOutput
-from ducklake_dagster.ownership import refuse_to_replace_rows_of_others
+from ducklake_dagster.ownership import table_writers
 from ducklake_dagster.provenance import AUTHOR, Provenance, output_subject, provenance
+from ducklake_dagster.slice_bounds import slice_bounds
 from ducklake_dagster.slice_predicate import SlicePredicate, slice_predicate
 from ducklake_dagster.table_slice import TableSlice, partition_boxes
 from ducklake_dagster.write_settings import (
@@ -175,8 +176,10 @@ class TableOutput:
         Raises:
             UsageError: Rows of another asset would be replaced.
         """
+        writers, rows = table_writers(table, self.address), slice_bounds(predicate)
         if self.settings.replaces_rows and not self.settings.shared:
-            refuse_to_replace_rows_of_others(table, self.address, self.provenance.writer)
+            writers.refuse_to_replace_rows_of_others(self.address, self.provenance.writer, rows)
+        known = writers.after(self.provenance.writer, rows, overwrites=self.settings.write_mode == "overwrite")
         return OutputCommit(
             address=self.address,
             frame=frame,
@@ -185,10 +188,13 @@ class TableOutput:
             table=table,
             predicate=predicate,
             comments=self.texts.differing_from(table, self.columns),
+            writer=self.provenance.writer,
+            rows=rows,
+            writers=known,
             texts={
                 "author": AUTHOR,
                 "message": self.provenance.message,
-                "extra_info": self.provenance.extra_info,
+                "extra_info": self.provenance.with_writers(known),
                 "commit_id": self.provenance.commit_id,
             },
         )

@@ -92,12 +92,12 @@ def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
 
 
 def _lake_of(manager: DuckLakeIOManager) -> str:
-    in_own_lake = bool(manager.branch) and manager.branch_lake is not None
     lake: object = lake_of_outputs(manager)
-    # A branch without a lake of its own has tables of its own in production's.
     # What makes the lake when a run begins says nothing about it yet.
     place = (lake.catalog, lake.storage) if isinstance(lake, DuckLakeResource) else id(lake)
-    return repr((place, None if in_own_lake else manager.branch or None))
+    # A branch without a lake of its own has tables of its own in production's.
+    branch = manager.branch if lake is manager.lake else None
+    return repr((place, branch or None))
 
 
 def _input_faults(assets: dg.AssetsDefinition) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -346,6 +347,18 @@ def test_lakes_of_a_branch_are_told_apart_once(
     assert len(asked) == 2
     assert numbers(own_lake, "source") == [1]
     assert not lake_resource.connect().has_table("source")
+
+
+def test_each_production_of_a_branch_lake_is_asked_about(
+    lake_resource: DuckLakeResource, own_lake: DuckLakeResource, tmp_path: Path
+) -> None:
+    """Production was taken for another lake because one that was not open yet was known to be another one."""
+    copy(lake_resource).connect()
+    assert io_manager.writing_lake(DuckLakeIOManager(lake=lake_resource, branch="dev", branch_lake=own_lake)) is own_lake
+    (tmp_path / "x").mkdir()
+    same = DuckLakeResource(catalog=SqliteCatalog(path=f"{tmp_path}/x/../own.sqlite"), storage=own_lake.storage)
+    with pytest.raises(UsageError, match="branch_lake of branch dev is the lake of production"):
+        io_manager.writing_lake(DuckLakeIOManager(lake=same, branch="dev", branch_lake=own_lake))
 
 
 def test_definitions_of_a_branch_ask_nobody() -> None:

@@ -20,7 +20,7 @@ from ducklake_core.errors import (
     StorageError,
     UsageError,
 )
-from ducklake_dagster import DuckLakeResource
+from ducklake_dagster import DuckLakeResource, table_input
 from ducklake_dagster.failures import may_pass
 
 ROOT = Path(__file__).parents[2]
@@ -74,6 +74,25 @@ def test_the_table_is_named_whatever_it_is_called(run: Run, lake_resource: DuckL
     assert failure is not None
     assert failure.user_failure_data is not None
     assert str(failure.user_failure_data.description).count(f"main.{name}") == 1
+
+
+def test_an_input_whose_pinned_snapshot_was_expired_is_not_said_to_lack_its_table(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_input, "pinned_snapshot", lambda *_: 999)
+
+    @dg.asset(name="numbers")
+    def build() -> pa.Table:
+        return pa.table({"n": [1]})
+
+    @dg.asset
+    def reader(numbers: pa.Table) -> None:
+        del numbers
+
+    failure = run([build, reader], io={"pin_reads": True}, raise_on_error=False).failure_data_for_node("reader")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    told = str(failure.user_failure_data.description)
+    assert "there is no snapshot 999" in told
+    assert "materialise" not in told
 
 
 def test_an_input_without_a_table_is_not_tried_again(run: Run) -> None:

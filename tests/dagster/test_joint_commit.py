@@ -66,7 +66,7 @@ def test_one_snapshot_has_both_and_others_load_them(
     def other() -> pa.Table:
         return numbers(9)
 
-    assert "that orders wrote (snapshot 1)" in cause(run([other], raise_on_error=False))
+    assert "that orders wrote (as of snapshot 1)" in cause(run([other], raise_on_error=False))
 
 
 @pytest.mark.takes_seconds

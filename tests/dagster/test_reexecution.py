@@ -153,15 +153,16 @@ def process_job() -> dg.JobDefinition:
 @pytest.mark.filterwarnings("ignore:AssetExecutionContext:DeprecationWarning")  # in Dagster's client
 @pytest.mark.filterwarnings("ignore::dagster_shared.utils.warnings.PreviewWarning")
 @pytest.mark.takes_seconds
-def test_a_process_behind_pipes_that_was_lost_after_its_commit(stored: dg.DagsterInstance, home: str) -> None:
+def test_a_process_behind_pipes_that_was_lost_after_its_commit(instance: dg.DagsterInstance, home: str) -> None:
     lake = lake_of(f"{home}/lake.sqlite", f"{home}/files/").connect()
     Path(f"{home}/lake.sqlite.lost").touch()
     job = dg.reconstructable(process_job)
-    first = dg.execute_job(job, instance=stored, run_config=QUIET)
+    first = dg.execute_job(job, instance=instance, run_config=QUIET)
     assert not first.success
+    assert not Path(f"{home}/lake.sqlite.lost").exists(), "it was lost before its commit, of which its stderr says more"
     assert lake.table("external").scan().count() == 2
-    options = dg.ReexecutionOptions.from_failure(first.run_id, stored)
-    assert dg.execute_job(job, instance=stored, run_config=QUIET, reexecution_options=options, tags=RESUMED).success
+    options = dg.ReexecutionOptions.from_failure(first.run_id, instance)
+    assert dg.execute_job(job, instance=instance, run_config=QUIET, reexecution_options=options, tags=RESUMED).success
     assert lake.table("external").scan().count() == 2
-    assert dg.execute_job(job, instance=stored, run_config=QUIET).success
+    assert dg.execute_job(job, instance=instance, run_config=QUIET).success
     assert lake.table("external").scan().count() == 4

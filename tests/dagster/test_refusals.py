@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -139,10 +140,12 @@ def test_keys_that_mean_a_setting_are_refused(run: Run, lake_resource: DuckLakeR
     assert not lake_resource.connect().has_table("things")
 
 
+@pytest.mark.filterwarnings("ignore:Support for arbitrary metadata values:DeprecationWarning")
 def test_keys_of_ones_own_are_left_alone(run: Run) -> None:
     own = {"mode": "batch", "tables": "a, b", "team/write_mode": "append", "owner": "x", "partition_key": "y", "sorted": True}
-    told = facts(run([asset(ROWS, **own)]))
-    assert told["dagster/row_count"] == 2
+    for value in ("batch", ["append"], np.array(["append", "merge"])):
+        told = facts(run([asset(ROWS, **{**own, "mode": value})]))
+        assert told["dagster/row_count"] == 2
 
 
 @pytest.mark.parametrize(("key", "meant"), [("where", "ducklake/where"), ("snapshot", "ducklake/snapshot"), ("column", "columns")])

@@ -1,7 +1,8 @@
-"""Two assets, one table: nothing of another asset is overwritten unless metadata says that they share."""
+"""Two assets, one table: no rows of another asset are overwritten unless metadata says that they share."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -10,7 +11,9 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from ducklake_dagster import DuckLakeResource, ducklake_metadata
+from ducklake_dagster import DuckLakeIOManager, DuckLakeResource, LocalStorage, ducklake_metadata
+from ducklake_dagster.table_output import TableOutput
+from tests.dagster.conftest import QUIET
 from tests.dagster.test_io_manager import cause
 from tests.support.oracle import LakeAddress
 
@@ -46,17 +49,144 @@ def test_assets_that_would_be_one_table_are_refused(run: Run, lake_resource: Duc
     assert values(lake_resource, "s.same") == [2]
 
 
+DAYS = dg.StaticPartitionsDefinition(["2026-01-01", "2026-01-02"])
+FIRST, SECOND = DAYS.get_partition_keys()
+
+
+def refusal(run: Run, made: dg.AssetsDefinition, **how: Any) -> str:
+    return cause(run([made], raise_on_error=False, **how))
+
+
 @pytest.mark.takes_seconds
-def test_a_slice_is_refused_too_and_appends_and_upserts_are_not(run: Run, lake_resource: DuckLakeResource) -> None:
-    days = dg.StaticPartitionsDefinition(["2026-01-01", "2026-01-02"])
+def test_rows_of_others_count_whoever_wrote_last(run: Run, lake_resource: DuckLakeResource) -> None:
+    """Only the last writer counted: whoever had appended could overwrite what was there before."""
+    run([asset(["q"], 1, table="t")])
+    run([asset(["w"], 2, table="t", write_mode="append")])
+    assert "w would overwrite rows of table main.t that q wrote" in refusal(run, asset(["w"], 3, table="t"))
+    assert "q would overwrite rows of table main.t that w wrote" in refusal(run, asset(["q"], 3, table="t"))
+    run([asset(["x"], 3, table="t", write_mode="append")])
+    assert "that q and 1 others wrote" in refusal(run, asset(["w"], 3, table="t"))
+    assert values(lake_resource, "t") == [1, 2, 3]
+    run([asset(["w"], 4, table="t", shared=True)])
+    run([asset(["w"], 5, table="t")])
+    assert values(lake_resource, "t") == [5]
+    assert "that w wrote" in refusal(run, asset(["q"], 3, table="t"))
+
+
+@pytest.mark.takes_seconds
+def test_assets_overwrite_slices_of_their_own(run: Run, lake_resource: DuckLakeResource) -> None:
     where = {"table": "t", "partition_expr": "day"}
-    run([asset(["a"], 1, days, **where)], partition_key="2026-01-01")
-    other = asset(["b"], 2, days, **where)
-    assert "b would overwrite" in cause(run([other], partition_key="2026-01-02", raise_on_error=False))
-    run([asset(["b"], 2, days, **where, write_mode="append")], partition_key="2026-01-02")
-    run([asset(["c"], 3, days, **where, write_mode="upsert", upsert_keys="day")], partition_key="2026-01-02")
-    assert values(lake_resource, "t") == [1, 3]
-    assert "that c wrote" in cause(run([asset(["a"], 1, days, **where)], partition_key="2026-01-01", raise_on_error=False))
+    a, b = asset(["a"], 1, DAYS, **where), asset(["b"], 2, DAYS, **where)
+    for made, key in ((a, FIRST), (b, SECOND), (a, FIRST), (b, SECOND)):
+        run([made], partition_key=key)
+    assert values(lake_resource, "t") == [1, 2]
+    assert "b would overwrite rows of table main.t that a wrote" in refusal(run, b, partition_key=FIRST)
+    assert "that a wrote" in refusal(run, asset(["b"], 2, table="t"))
+    run([asset(["b"], 2, DAYS, **where, write_mode="append")], partition_key=FIRST)
+    assert "a would overwrite rows of table main.t that b wrote" in refusal(run, a, partition_key=FIRST)
+    run([asset(["c"], 3, DAYS, **where, write_mode="upsert", upsert_keys="day")], partition_key=SECOND)
+    assert "that b and 1 others wrote" in refusal(run, a, partition_key=SECOND)
+    # A slice that is replaced on purpose has rows of nobody else.
+    run([asset(["a"], 4, DAYS, **where, shared=True)], partition_key=FIRST)
+    run([asset(["a"], 5, DAYS, **where)], partition_key=FIRST)
+    assert values(lake_resource, "t") == [3, 5]
+
+
+@pytest.mark.takes_seconds
+def test_neither_maintenance_nor_expiry_makes_rows_anybodys(lake_address: LakeAddress) -> None:
+    lake_resource = DuckLakeResource(
+        catalog=lake_address.url, storage=LocalStorage(data_path=lake_address.data_path), create_if_missing=True
+    )
+
+    def run(assets: Any, **how: Any) -> dg.ExecuteInProcessResult:
+        return dg.materialize(assets, resources={"io_manager": DuckLakeIOManager(lake=lake_resource)}, run_config=QUIET, **how)
+
+    where = {"table": "t", "partition_expr": "day"}
+    a, b = asset(["a"], 1, DAYS, **where), asset(["b"], 2, DAYS, **where)
+    run([a], partition_key=FIRST)
+    run([b], partition_key=SECOND)
+    run([asset(["a"], 3, DAYS, **where, write_mode="append")], partition_key=FIRST)
+    lake = lake_resource.connect()
+    newest = lake.snapshot().id
+    lake.flush_inlined_data()
+    lake.merge_adjacent_files()
+    lake.table("t").delete("n = 3")
+    lake.rewrite_data_files(delete_threshold=0.1)
+    lake.expire_snapshots(versions=[snapshot.id for snapshot in lake.snapshots() if snapshot.id not in (newest, lake.snapshot().id)])
+    assert "b would overwrite" in refusal(run, b, partition_key=FIRST)
+    assert "a would overwrite" in refusal(run, asset(["a"], 4, table="t"))
+    run([b], partition_key=SECOND)
+    assert values(lake_resource, "t") == [1, 2]
+    lake.set_comment("t", "newer")
+    lake.expire_snapshots(versions=[snapshot.id for snapshot in lake.snapshots()][:-1])
+    run([b], partition_key=FIRST)
+    assert values(lake_resource, "t") == [2, 2], "nobody knows any more"
+
+
+@pytest.fixture
+def others(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[dg.AssetsDefinition]:
+    """Assets that are written in the middle of the next write, after it has looked at the table."""
+    real, waiting = TableOutput.commit, list[dg.AssetsDefinition]()
+
+    def commit(*args: Any) -> Any:
+        found = real(*args)
+        if waiting:
+            run([waiting.pop()])
+        return found
+
+    monkeypatch.setattr(TableOutput, "commit", commit)
+    return waiting
+
+
+@pytest.mark.takes_seconds
+def test_commits_of_others_while_one_is_made_count(run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]) -> None:
+    run([asset(["w"], 1, table="t")])
+    others.append(asset(["q"], 2, table="t", write_mode="append"))
+    run([asset(["w"], 3, table="t", write_mode="append")])
+    assert values(lake_resource, "t") == [1, 2, 3]
+    assert "w would overwrite rows of table main.t that q wrote" in refusal(run, asset(["w"], 4, table="t"))
+
+
+@pytest.mark.takes_seconds
+def test_an_overwrite_says_what_it_replaced_that_came_meanwhile(
+    run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]
+) -> None:
+    run([asset(["w"], 1, table="t")])
+    others.append(asset(["q"], 2, table="t", write_mode="append"))
+    result = run([asset(["w"], 3, table="t")])
+    assert values(lake_resource, "t") == [3]
+    (event,) = result.get_asset_materialization_events()
+    assert event.materialization.metadata["ducklake/replaced_meanwhile"].value == "q (snapshot 2)"
+    others.append(asset(["q"], 4, table="t", write_mode="append"))
+    (event,) = run([asset(["w"], 5, table="t", shared=True)]).get_asset_materialization_events()
+    assert "ducklake/replaced_meanwhile" not in event.materialization.metadata
+
+
+@pytest.mark.takes_seconds
+def test_commits_that_say_nothing_about_those_before(run: Run, lake_resource: DuckLakeResource) -> None:
+    lake = lake_resource.connect()
+    frame = pa.table({"day": pa.array([None], pa.date32()), "n": [7]})
+
+    def commit(**facts: Any) -> None:
+        lake.write("t", frame, mode="append", author="dagster", extra_info={"dagster": facts})
+
+    run([asset(["q"], 1, table="t")])
+    for _ in range(3):
+        commit(asset_key="w", pipes=True)
+    assert "that q wrote" in refusal(run, asset(["w"], 2, table="t"))
+    assert "that w wrote" in refusal(run, asset(["q"], 2, table="t"))
+    # Of an earlier version of the library, and of anybody.
+    for facts in (
+        {},
+        {"table_writers": 3},
+        {"table_writers": {"slices": 3}},
+        {"table_writers": {"at": "x", "slices": {"q": 7}, "wrote": [1]}},
+    ):
+        commit(asset_key="q", **facts)
+        assert "that q wrote" in refusal(run, asset(["w"], 2, table="t"))
+    commit(asset_key="q")
+    run([asset(["q"], 2, table="t")])
+    assert values(lake_resource, "t") == [2]
 
 
 def test_the_last_asset_counts_whatever_others_did_since(run: Run, lake_resource: DuckLakeResource, sqlite_address: LakeAddress) -> None:
@@ -71,3 +201,19 @@ def test_the_last_asset_counts_whatever_others_did_since(run: Run, lake_resource
     lake.drop_table("t")
     run([asset(["b"], 2, table="t")])
     assert values(lake_resource, "t") == [2]
+
+
+@pytest.mark.takes_seconds
+def test_what_commits_say_does_not_grow_with_partitions(run: Run, lake_resource: DuckLakeResource) -> None:
+    days = dg.DailyPartitionsDefinition("2016-01-01", end_date="2016-04-01")
+    keys = days.get_partition_keys()
+    between = {"dagster/asset_partition_range_start": keys[0], "dagster/asset_partition_range_end": keys[-1]}
+    run([asset(["a"], 1, days, table="t", partition_expr="day")], tags=between)
+    run([asset(["a"], 1, days, table="t", partition_expr="day")], partition_key=keys[7])
+    told = json.loads(lake_resource.connect().snapshot().extra_info or "")["dagster"]["table_writers"]
+    days_written = {"type": "date", "in": [["2016-01-01", "2016-04-01"]]}
+    assert told == {
+        "at": 1,
+        "wrote": {"day": {"type": "date", "in": [["2016-01-08", "2016-01-09"]]}},
+        "slices": {"a": {"day": days_written}},
+    }

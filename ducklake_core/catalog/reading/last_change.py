@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Select, String, and_, func, literal, or_, select
 
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.state import Snapshot, TableState
@@ -17,10 +18,21 @@ _MOST_AT_ONCE = 100
 def last_row_change(reader: CatalogReader, table_id: int, until: int, author: str | None = None) -> Snapshot | None:
     """The newest snapshot up to ``until`` that added or deleted rows of a table, None when there is none (any more)."""
     for snapshot in _mentioning(reader, table_id, until, author):
-        changes = snapshot.change_set
-        if any(table_id in getattr(changes, kind) for kind in _ROW_CHANGES):
+        if _changes_rows(snapshot, table_id):
             return snapshot
     return None
+
+
+def row_changes(reader: CatalogReader, table_id: int, after: int, until: int, author: str | None, limit: int | None) -> list[Snapshot]:
+    """Snapshots of ``(after, until]`` that added or deleted rows of a table, newest first; ``limit`` are asked for at most."""
+    query = _mentions(reader, table_id, author).where(reader.catalog["snapshot"].c.snapshot_id.between(after + 1, until)).limit(limit)
+    found = (reader.snapshot_of(row) for row in reader.connection.execute(query))
+    return [snapshot for snapshot in found if _changes_rows(snapshot, table_id)]
+
+
+def _changes_rows(snapshot: Snapshot, table_id: int) -> bool:
+    changes = snapshot.change_set
+    return any(table_id in getattr(changes, kind) for kind in _ROW_CHANGES)
 
 
 def _names(reader: CatalogReader, table_id: int) -> ColumnElement[bool]:
@@ -56,15 +68,17 @@ def _mentioning(reader: CatalogReader, table_id: int, until: int, author: str | 
 
     One is asked for first, and more each time: looking for many that are not there reads the whole log.
     """
-    snapshot, changes = reader.catalog["snapshot"], reader.catalog["snapshot_changes"]
-    query = reader.snapshot_query().where(_names(reader, table_id)).order_by(snapshot.c.snapshot_id.desc())
-    if author is not None:
-        query = query.where(changes.c.author == author)
+    query, number = _mentions(reader, table_id, author), reader.catalog["snapshot"].c.snapshot_id
     most = 1
     while True:
-        rows = reader.connection.execute(query.where(snapshot.c.snapshot_id <= until).limit(most)).all()
+        rows = reader.connection.execute(query.where(number <= until).limit(most)).all()
         found = [reader.snapshot_of(row) for row in rows]
         yield from found
         if len(found) < most:
             return
         until, most = found[-1].id - 1, min(most * 10, _MOST_AT_ONCE)
+
+
+def _mentions(reader: CatalogReader, table_id: int, author: str | None) -> Select[Any]:
+    query = reader.snapshot_query().where(_names(reader, table_id)).order_by(reader.catalog["snapshot"].c.snapshot_id.desc())
+    return query if author is None else query.where(reader.catalog["snapshot_changes"].c.author == author)

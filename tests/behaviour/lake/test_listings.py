@@ -261,6 +261,8 @@ def test_listings_ask_as_much_of_ten_tables_as_of_two(sqlite_address: LakeAddres
             lake.write(f'"t:x""{number}"', pa.table({"a": [number]}))
         lake.table("t9").delete("a = 9")
         assert counts() == before
+        assert asked(lambda: list(lake)) <= before[0]
+        assert not [statement for statement in found if "data_file" in statement], "names need no sizes"
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert {info.table: info.row_count for info in lake.tables()}["main.t9"] == 1
@@ -281,7 +283,14 @@ def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: La
         expected = [snapshot.id for snapshot in lake.snapshots() if table._touched_by(snapshot)]
         assert [snapshot.id for snapshot in table.snapshots()] == expected
         assert table.last_row_change() == lake.snapshot(expected[-1])
-    assert len(lake.table("other").snapshots()) == 13
+    other = lake.table("other")
+    assert len(other.snapshots()) == 13
+    assert [snapshot.id for snapshot in other.row_changes()] == [snapshot.id for snapshot in reversed(other.snapshots())]
+    assert [snapshot.id for snapshot in other.row_changes(14, limit=2)] == [17, 16]
+    assert other.row_changes(author="nobody") == []
+    lake.set_comment("other", "no row")
+    assert lake.table("other").row_changes(17) == []
+    assert [snapshot.id for snapshot in lake.table("other", at=16).row_changes(14)] == [16, 15]
 
 
 def test_a_last_change_is_found_behind_many_commits_that_only_look_so(sqlite_address: LakeAddress) -> None:
