@@ -96,6 +96,11 @@ class Grouping:
         return f" GROUP BY GROUPING SETS ({', '.join(sets)})"
 
     @property
+    def has_twins(self) -> bool:
+        """Whether a set is there twice: then Spark does not know ``grouping_id`` in HAVING."""
+        return len({frozenset(keys) for keys in self.sets}) < len(self.sets)
+
+    @property
     def is_group(self) -> str:
         """The condition on groups that there are without the row that is added; nothing without such a row."""
         if self.here is None:

@@ -86,10 +86,7 @@ class Select:
         if grouping is not None:
             above = [*(item.typed.sql for item in self.items), having, qualify, *(key.sql for key, *_ in keys)]
             rows = grouping.source(rows, scope, above)
-            if having and node.find(exp.Window) is not None:
-                raise Refused("it has HAVING and windows over ROLLUP, CUBE or GROUPING SETS")
-            # Spark does not find keys of sets in HAVING.
-            having, qualify = grouping.is_group, qualify or having
+            having, qualify = self._above_sets(grouping, having, qualify)
         body = f"{rows}{group or ''}{f' HAVING {having}' if having else ''}"
         sql = self._outermost(columns, body, qualify, keys)
         single = group is None and texts.aggregates > 0 and not having and not node.args.get("limit") and not node.args.get("offset")
@@ -176,6 +173,17 @@ class Select:
             return found
 
         return grouping_of(sets, key, texts.here)
+
+    def _above_sets(self, grouping: Grouping, having: str, qualify: str) -> tuple[str, str]:
+        """HAVING and QUALIFY in Spark: it does not find keys of sets in HAVING, so that conditions are tested above the groups."""
+        has_windows = self.node.find(exp.Window) is not None
+        if having and has_windows:
+            raise Refused("it has HAVING and windows over ROLLUP, CUBE or GROUPING SETS")
+        if not grouping.has_twins:
+            return grouping.is_group, qualify or having
+        if has_windows and grouping.is_group:
+            raise Refused("it has windows over a grouping set that is there twice")
+        return "", " AND ".join(f"({test})" for test in (grouping.is_group, qualify or having) if test)
 
     def _position(self, node: exp.Expression) -> Typed | None:
         """The expression that a bare number in GROUP BY or ORDER BY counts to."""

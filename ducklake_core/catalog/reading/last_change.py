@@ -13,6 +13,8 @@ from ducklake_core.format.state import Snapshot, TableState
 _ROW_CHANGES = ("inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
 _MOVES = ("rewrite_delete", "merge_adjacent", "compacted_table")
 _MOST_AT_ONCE = 100
+_FIRST_SPAN = 1000
+"""Snapshots of the log that are looked through first."""
 
 
 def last_row_change(reader: CatalogReader, table_id: int, until: int, author: str | None = None) -> Snapshot | None:
@@ -25,7 +27,7 @@ def last_row_change(reader: CatalogReader, table_id: int, until: int, author: st
 
 def row_changes(reader: CatalogReader, table_id: int, after: int, until: int, author: str | None, limit: int | None) -> list[Snapshot]:
     """Snapshots of ``(after, until]`` that added or deleted rows of a table, newest first; ``limit`` are asked for at most."""
-    query = _mentions(reader, table_id, author).where(reader.catalog["snapshot"].c.snapshot_id.between(after + 1, until)).limit(limit)
+    query = _mentions(reader, table_id, author, after, until).limit(limit)
     found = (reader.snapshot_of(row) for row in reader.connection.execute(query))
     return [snapshot for snapshot in found if _changes_rows(snapshot, table_id)]
 
@@ -66,19 +68,24 @@ def snapshots_that_move(reader: CatalogReader, table_id: int, first: int, last: 
 def _mentioning(reader: CatalogReader, table_id: int, until: int, author: str | None) -> Iterator[Snapshot]:
     """Snapshots, newest first, whose changes seem to name the table. A quoted name can look so too; usually the first one is right.
 
-    One is asked for first, and more each time: looking for many that are not there reads the whole log.
+    One is asked for first, and more each time; likewise the newest part of the log is looked through first, and ten times as much each
+    time. PostgreSQL would read the whole log even for one that is the newest.
     """
-    query, number = _mentions(reader, table_id, author), reader.catalog["snapshot"].c.snapshot_id
-    most = 1
-    while True:
-        rows = reader.connection.execute(query.where(number <= until).limit(most)).all()
-        found = [reader.snapshot_of(row) for row in rows]
+    most, span = 1, _FIRST_SPAN
+    while until >= 0:
+        query = _mentions(reader, table_id, author, until - span, until)
+        found = [reader.snapshot_of(row) for row in reader.connection.execute(query.limit(most))]
         yield from found
         if len(found) < most:
-            return
-        until, most = found[-1].id - 1, min(most * 10, _MOST_AT_ONCE)
+            until, span = until - span, span * 10
+        else:
+            until, most = found[-1].id - 1, min(most * 10, _MOST_AT_ONCE)
 
 
-def _mentions(reader: CatalogReader, table_id: int, author: str | None) -> Select[Any]:
-    query = reader.snapshot_query().where(_names(reader, table_id)).order_by(reader.catalog["snapshot"].c.snapshot_id.desc())
-    return query if author is None else query.where(reader.catalog["snapshot_changes"].c.author == author)
+def _mentions(reader: CatalogReader, table_id: int, author: str | None, after: int, until: int) -> Select[Any]:
+    """Snapshots of ``(after, until]`` whose changes seem to name the table, newest first."""
+    number, changes = reader.catalog["snapshot"].c.snapshot_id, reader.catalog["snapshot_changes"]
+    # Of both tables: databases do not know that what holds of one number holds of the other.
+    both = (column.between(after + 1, until) for column in (number, changes.c.snapshot_id))
+    query = reader.snapshot_query().where(*both, _names(reader, table_id)).order_by(number.desc())
+    return query if author is None else query.where(changes.c.author == author)

@@ -33,6 +33,8 @@ TRANSLATED = {
     "total_of_none": "SELECT coalesce(b, 'none') AS k, count(*) AS n, grouping(coalesce(b, 'none')) AS g FROM t WHERE a > 100"
     " GROUP BY ROLLUP (coalesce(b, 'none'))",
     "no_total_of_nothing": "SELECT b, count(*) AS n FROM nothing GROUP BY GROUPING SETS ((b), (b, a))",
+    "sets_twice": "SELECT b, a % 2 AS odd, count(*) AS n, grouping(b) AS g FROM t GROUP BY CUBE (b, a % 2), ROLLUP (b) HAVING count(*) > 1 OR b IS NULL",
+    "totals_of_nothing": "SELECT b, count(*) AS n FROM nothing GROUP BY GROUPING SETS ((b), (), ())",
     "rollup_of_join": "SELECT x.b AS xb, sum(c) AS s, count(*) AS n FROM t x JOIN u USING (a) GROUP BY ROLLUP (x.b, a)",
     "rollup_positions": "SELECT a % 2 AS odd, b, count(*) AS n FROM t GROUP BY ROLLUP (1, 2)",
     "rollup_ranked": "SELECT b, odd, n, r FROM (SELECT b, a % 2 AS odd, sum(a) AS n, grouping(b) + grouping(a % 2) AS level, rank() OVER ("
@@ -140,6 +142,7 @@ REFUSED = {
         "SELECT b, rank() OVER (ORDER BY count(*)) AS r FROM t GROUP BY ROLLUP (b) HAVING count(*) > 1",
         "it has HAVING and windows over ROLLUP",
     ),
+    "windows_of_twins": ("SELECT b, rank() OVER (ORDER BY count(*)) AS r FROM t GROUP BY ROLLUP (b, b)", "windows over a grouping set that is there twice"),
     "correlated_sets": ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.a = t.a GROUP BY ROLLUP (c))", "within a correlated query"),
     "pivoted": ("SELECT * FROM (PIVOT t ON b IN ('v1') USING sum(a))", "."),
     "columns": ("SELECT COLUMNS('a|b') FROM t", "the function columns"),
