@@ -15,8 +15,14 @@ if TYPE_CHECKING:
 def register(session: SparkSession) -> None:
     """Make ``format("ducklake")`` known to a session, classic or Connect. Options are listed in docs/spark.md.
 
-    The driver (with Connect: the server) must be able to import ``ducklake_core`` with its libraries, executors likewise.
+    The driver (with Connect: the server) must be able to import ``ducklake_core`` with its libraries, executors likewise. A classic
+    session becomes the active one of the thread, where Spark looks for the data source of a write; so register again after another
+    session of the thread was used.
     """
+    from ducklake_core.engines.spark.local_frames import make_active
+    from ducklake_core.engines.spark.sessions import is_connect
     from ducklake_core.spark_source.source import DuckLakeDataSource
 
     session.dataSource.register(DuckLakeDataSource)
+    if not is_connect(session):
+        make_active(session)

@@ -112,13 +112,15 @@ def test_neither_maintenance_nor_expiry_makes_rows_anybodys(lake_address: LakeAd
     lake.merge_adjacent_files()
     lake.table("t").delete("n = 3")
     lake.rewrite_data_files(delete_threshold=0.1)
-    lake.expire_snapshots(versions=[snapshot.id for snapshot in lake.snapshots() if snapshot.id not in (newest, lake.snapshot().id)])
+    lake.expire_snapshots(
+        versions=[snapshot.id for snapshot in lake.snapshots() if snapshot.id not in (newest, lake.snapshot().id)], min_age="0 days"
+    )
     assert "b would overwrite" in refusal(run, b, partition_key=FIRST)
     assert "a would overwrite" in refusal(run, asset(["a"], 4, table="t"))
     run([b], partition_key=SECOND)
     assert values(lake_resource, "t") == [1, 2]
     lake.set_comment("t", "newer")
-    lake.expire_snapshots(versions=[snapshot.id for snapshot in lake.snapshots()][:-1])
+    lake.expire_snapshots(versions=[snapshot.id for snapshot in lake.snapshots()][:-1], min_age="0 days")
     run([b], partition_key=FIRST)
     assert values(lake_resource, "t") == [2, 2], "nobody knows any more"
 

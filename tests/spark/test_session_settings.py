@@ -11,6 +11,7 @@ import pytest
 
 from ducklake_core import DuckLake
 from ducklake_core.engines.spark.session_settings import held_settings, users_setting
+from ducklake_core.spark_source import register
 from tests.support.oracle import sqlite_lake
 
 SETTINGS = {
@@ -162,3 +163,14 @@ def test_reading_in_a_session_leaves_the_active_one_alone(spark: Any, tmp_path: 
     spark.createDataFrame([(1,)], "a int")
     assert lake.table("t").to_spark(other).count() == 97
     assert type(spark).getActiveSession() is spark
+
+
+def test_registering_makes_a_session_the_active_one(spark: Any, tmp_path: Any) -> None:
+    url = sqlite_lake(tmp_path).url
+    lake = DuckLake.create(url, data_path=str(tmp_path / "files"))
+    lake.write("t", pa.table({"id": pa.array([1], pa.int64())}))
+    register(spark)
+    spark.newSession().createDataFrame([(1,)], "a int")
+    register(spark)
+    spark.range(2, 4).write.format("ducklake").option("catalogUrl", url).mode("append").save("t")
+    assert sorted(lake.table("t").to_arrow()["id"].to_pylist()) == [1, 2, 3]

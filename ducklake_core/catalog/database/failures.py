@@ -151,7 +151,7 @@ def closed_after_interrupted_commit(connection: Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not connection.in_transaction():
+        if not connection.closed and not connection.in_transaction():
             connection.invalidate()
         raise
 

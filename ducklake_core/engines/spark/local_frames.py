@@ -30,4 +30,9 @@ def local_frame(session: SparkSession, rows: pa.Table, schema: StructType | str 
         return session.createDataFrame(rows) if schema is None else session.createDataFrame(rows, schema)
     finally:
         if active is not None and active is not session:
-            active.createDataFrame(_NO_ROWS)
+            make_active(active)
+
+
+def make_active(session: SparkSession) -> None:
+    """Make a session the active one of the thread, where Spark looks for data sources by name, as each frame of constants does."""
+    session.createDataFrame(_NO_ROWS)
