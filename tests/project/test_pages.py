@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from ducklake_core import DuckLake
+from ducklake_core import DuckLake, load_lake
 from tests.support.old_lakes import old_lake
 from tests.support.oracle import new_connection
 from tests.support.page_setups import PAGES_OF_SPARK, SETUPS, Setup
@@ -30,6 +31,31 @@ def test_duckdb_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (statements,) = blocks(DOCS / "README.md", "sql")
     with new_connection() as duck:
         assert duck.execute(statements).fetchall() == [("AA", 0), ("B6", 5), ("UA", 12)]
+
+
+def test_duckdb_in_an_asset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lake = DuckLake.create("sqlite:///lake.sqlite", data_path="files/")
+    lake.write("orders", [{"id": 1}, {"id": 2}])
+    (statements,) = blocks(DOCS / "dagster/from-dagster-duckdb.md", "sql")
+    with new_connection() as duck:
+        # The tests have the extension already.
+        duck.execute(statements.replace("INSTALL ducklake; ", ""))
+    assert lake.table("daily").to_arrow().to_pylist() == [{"n": 2}]
+
+
+def test_lakes_with_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("file", "variables"):
+        DuckLake.create(f"sqlite:///{name}.sqlite", data_path=f"{name}/").set_option("data_inlining_row_limit", 0)
+    (file,) = blocks(DOCS / "opening.md", "toml")
+    Path("ducklake.toml").write_text(file.replace("postgresql+psycopg://me@db/lake", f"sqlite:///{tmp_path}/file.sqlite"))
+    lake = load_lake("sales")
+    assert (lake.read_only, lake.info.data_path) == (True, "file/")
+    (variables,) = blocks(DOCS / "opening.md", "sh")
+    for name, value in re.findall(r"^export (\w+)=(\S+)$", variables, re.MULTILINE):
+        monkeypatch.setenv(name, value.replace("postgresql+psycopg://me:secret@db/lake", f"sqlite:///{tmp_path}/variables.sqlite"))
+    assert load_lake("sales").info.data_path == "variables/"
 
 
 def test_an_old_lake_is_read_and_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,3 +84,16 @@ def test_every_page_with_python_is_run() -> None:
     elsewhere = {"command-line.md", "from-delta-and-iceberg.md", "sql.md", "tutorials/dagster-project.md"}
     guides = {page for page in with_code if page.startswith("dagster/")}
     assert with_code - guides == here | elsewhere | set(PAGES_OF_SPARK)
+
+
+def test_every_block_that_is_not_python_is_known() -> None:
+    languages = ("sh", "sql", "toml", "yaml")
+    found = {
+        (page.relative_to(DOCS).as_posix(), language) for page in DOCS.rglob("*.md") for language in languages if blocks(page, language)
+    }
+    here = {("README.md", "sql"), ("dagster/from-dagster-duckdb.md", "sql"), ("opening.md", "toml"), ("opening.md", "sh")}
+    # Run by tests/dagster and tests/behaviour/command_line.
+    elsewhere = {("dagster/components.md", "yaml"), ("command-line.md", "yaml")}
+    # What installs and submits is done by `make release-check` and tests/spark in other words.
+    installing = {("README.md", "sh"), ("tutorials/spark-job.md", "sh"), ("tutorials/dagster-project.md", "sh")}
+    assert found == here | elsewhere | installing
