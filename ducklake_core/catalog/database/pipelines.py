@@ -27,11 +27,13 @@ def raw_connection(engine: Engine) -> Iterator[Any]:
 def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
     """A connection of psycopg in pipeline mode, and its pipeline, where BEGIN and COMMIT are ours: its own BEGIN waits for an answer.
 
-    One that cannot leave the mode, as somebody interrupted the waiting for answers, is closed; the interruption leaves the block.
+    One that was interrupted, or cannot leave the mode, is closed: what the driver holds of it need not be what the server got. The
+    interruption leaves the block, and not what the driver makes of it.
     """
     import psycopg
 
     raw.autocommit = True
+    is_sound = False
     try:
         with raw.pipeline() as pipeline:
             try:
@@ -41,12 +43,14 @@ def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
                 with suppress(psycopg.Error):
                     pipeline.sync()
                 raise
-    except psycopg.Error as error:
+        is_sound = True
+    except Exception as error:
         if (interruption := _interruption(error)) is not None:
             raise interruption from None
+        is_sound = True
         raise
     finally:
-        if not raw.closed and raw.pgconn.pipeline_status != psycopg.pq.PipelineStatus.OFF:
+        if not raw.closed and not (is_sound and raw.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF):
             raw.close()
         if not raw.closed:
             raw.rollback()
@@ -71,7 +75,7 @@ def ask_alone(raw: Any, statement: CompiledStatement, parameters: Mapping[str, o
 
 
 def _interruption(error: BaseException) -> BaseException | None:
-    """What interrupted the driver while it ended the pipeline, such as Ctrl-C; its own error then says that it was busy."""
+    """What interrupted the driver, such as Ctrl-C, before an error of its own, which says that it was busy or has lost an answer."""
     before = error.__context__
     while before is not None and isinstance(before, Exception):
         before = before.__context__
