@@ -224,6 +224,8 @@ CATALOGS: list[Row] = [
 STATEMENTS: list[Row] = [
     Row("FROM t AT (VERSION => 3)", "DuckLake.sql(sql)", "behaviour/sql/test_queries.py::test_answers"),
     Row("INSERT, UPDATE, DELETE, MERGE", "DuckLake.sql(sql)", "behaviour/sql/test_statements.py::test_statements_do_what_duckdb_does"),
+    Row("UPDATE ... FROM, DELETE ... USING, subqueries", "DuckLake.sql(sql)", "behaviour/sql/test_computed_changes.py::test_one_by_one"),
+    Row("MERGE ... BY NAME, DEFAULT", "DuckLake.sql(sql)", "behaviour/sql/test_computed_changes.py::test_one_by_one"),
     Row("CREATE, DROP, ALTER, COMMENT", "DuckLake.sql(sql)", "behaviour/sql/test_statements.py::test_statements_do_what_duckdb_does"),
     Row("BEGIN ... COMMIT", "Transaction.sql(sql)", "behaviour/sql/test_statements.py::test_several_in_a_transaction"),
     Row("DEFAULT now()", "Table.append(data)", "behaviour/lake/test_computed_defaults.py::test_rows_in_process"),

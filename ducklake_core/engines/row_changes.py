@@ -54,6 +54,10 @@ def change_rows(
     from ducklake_core.engines.arrow.changed_rows import change_rows as change_with_arrow
 
     rows = None if source is None else source.rows
+    if rows is not None and request.by_row_id:
+        from ducklake_core.engines.arrow.changed_by_id import change_rows_by_id
+
+        return change_rows_by_id(plan, request.change(), target, state, storage, source=rows, keep=keep)
     return change_with_arrow(plan, request.change(), target, state, storage, source=rows, keep=keep)
 
 

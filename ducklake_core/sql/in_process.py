@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.engines.duckdb.query import Sources, Target, run
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.virtual import FILE_INDEX, VIRTUAL_SCHEMA
@@ -50,20 +50,43 @@ def rows_in_process(
         return run(text, found, target=target, by_name=by_name)
     except (UsageError, NotFoundError) as problem:
         texts = [text, *found.texts]
-        mentioned = {name for one in texts for name in identifiers(one)}
-        missing = [name for name in VIRTUAL_SCHEMA.names if name in mentioned and name in problem.message.lower()]
-        extended = _with_virtual(found, mentioned)
+        extended = with_virtual_columns(found, texts)
+        missing = missing_virtual(texts, problem)
         if not missing or extended == found:
             raise
-        read = {folded(table.name) for table in extended.tables}
-        own = {folded(column.name) for table in extended.tables for column in table.columns}
-        if any(_shows_all_columns(one, read, own) for one in texts if (read | TAKE_TEXTS) & identifiers(one)):
-            known = "virtual columns are known to queries that name their columns, without * and whole rows"
-            raise UsageError(f"{problem.message}; {', '.join(missing)}: {known}") from problem
+        check_named_alone(texts, extended, missing, problem)
         return run(text, extended, target=target, by_name=by_name)
 
 
-def _with_virtual(found: Sources, mentioned: Collection[str]) -> Sources:
+def missing_virtual(texts: Sequence[str], problem: DuckLakeError) -> list[str]:
+    """The virtual columns that texts name and that were not found."""
+    mentioned = {name for one in texts for name in identifiers(one)}
+    return [name for name in VIRTUAL_SCHEMA.names if name in mentioned and name in problem.message.lower()]
+
+
+def check_named_alone(texts: Sequence[str], extended: Sources, named: Sequence[str], problem: DuckLakeError | None) -> None:
+    """Refuse texts that show all columns of something, or whole rows, as the virtual columns that they name would be among them.
+
+    Args:
+        texts: Queries or statements.
+        extended: What they may name, with the virtual columns.
+        named: Names of these.
+        problem: What is wrong without them.
+
+    Raises:
+        UsageError: They do.
+    """
+    read = {folded(table.name) for table in extended.tables}
+    own = {folded(column.name) for table in extended.tables for column in table.columns}
+    if any(_shows_all_columns(one, read, own) for one in texts if (read | TAKE_TEXTS) & identifiers(one)):
+        known = "virtual columns are known to queries that name their columns, without * and whole rows"
+        before = "" if problem is None else f"{problem.message}; "
+        raise UsageError(f"{before}{', '.join(named)}: {known}") from problem
+
+
+def with_virtual_columns(found: Sources, texts: Sequence[str]) -> Sources:
+    """What texts may name, with the virtual columns that they name."""
+    mentioned = {name for one in texts for name in identifiers(one)}
     wanted = [column for column in VIRTUAL_SCHEMA if column.name in mentioned and column != FILE_INDEX]
     tables = []
     for table in found.tables:

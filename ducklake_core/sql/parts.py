@@ -58,7 +58,12 @@ def _reason(problem: Exception) -> str:
 
 def refuse(what: str, instead: str | None = None) -> NoReturn:
     """Refuse what no verb does, and say what does it instead."""
-    raise UnsupportedFeatureError(f"{what} is not supported{'' if instead is None else f': {instead}'}; docs/sql.md lists what is")
+    raise unsupported(what, instead)
+
+
+def unsupported(what: str, instead: str | None = None) -> UnsupportedFeatureError:
+    """The error for what no verb does."""
+    return UnsupportedFeatureError(f"{what} is not supported{'' if instead is None else f': {instead}'}; docs/sql.md lists what is")
 
 
 def only(node: exp.Expression, *keys: str) -> None:
@@ -123,8 +128,17 @@ def without_qualifier(node: exp.Expression, *names: tuple[str, ...]) -> exp.Expr
     return requalified(node, dict.fromkeys(names, ()))
 
 
-def requalified(node: exp.Expression, names: Mapping[tuple[str, ...], tuple[str, ...]]) -> exp.Expression:
-    """The expression with other names before its columns, by those that are written there."""
+def requalified(
+    node: exp.Expression, names: Mapping[tuple[str, ...], tuple[str, ...]], of_side: tuple[str | None, Sequence[str]] = (None, ())
+) -> exp.Expression:
+    """The expression with other names before its columns, by those that are written there.
+
+    Args:
+        node: The expression.
+        names: What stands there, and what is to.
+        of_side: What is to stand before columns that have nothing there, and their names.
+    """
+    side, own = of_side[0], set(map(folded, of_side[1]))
     wanted = sorted(((tuple(map(folded, old)), new) for old, new in names.items()), key=lambda pair: -len(pair[0]))
 
     def other(part: exp.Expression) -> exp.Expression:
@@ -133,7 +147,7 @@ def requalified(node: exp.Expression, names: Mapping[tuple[str, ...], tuple[str,
         for old, new in wanted:
             if len(known) > len(old) and known[: len(old)] == old:
                 return as_path([*new, *written[len(old) :]])
-        return part
+        return as_path([side, *written]) if side is not None and known[:1] and known[0] in own else part
 
     found = node.transform(other)
     assert isinstance(found, exp.Expression)

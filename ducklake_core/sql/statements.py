@@ -14,18 +14,22 @@ from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import folded
+from ducklake_core.staging.staged_table import ChangeRows, StagedTable
 from ducklake_core.staging.verbs.rows import RowVerbs
 from ducklake_core.staging.verbs.tables import DefinitionVerbs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.format.types.data_types import Field
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.sql.names import Names, ScanTable
+    from ducklake_core.sql.row_changes import ChangeComputed, ComputedChange
     from ducklake_core.staging.arguments import FrameLike
     from ducklake_core.staging.context import LakeContext
     from ducklake_core.staging.namespace import StagedCatalog
+    from ducklake_core.staging.publish import CommitCoordinator
     from ducklake_core.staging.reads import TransactionTable
 
 
@@ -53,13 +57,42 @@ class StatementVerbs(RowVerbs, DefinitionVerbs):
         """
         from ducklake_core.sql.time_travel import is_query
 
-        rows = StagedQueries(lake=self._lake, catalog=lambda: self._catalog, table=self.table)
         if is_query(sql):
             if spark is not None:
                 raise UnsupportedFeatureError("a query in a transaction runs in this process: leave spark out, or use lake.sql")
-            return StagedQuery(rows, sql)
-        _Statement(self, rows, sql, spark).carry_out()
+            return StagedQuery(self._queries(), sql)
+        _Statement(self, self._queries(), sql, spark, self._change_computed).carry_out()
         return None
+
+    def _queries(self) -> StagedQueries:
+        return StagedQueries(
+            lake=self._lake,
+            catalog=lambda: self._catalog,
+            table=self.table,
+            coordinator=self._coordinator,
+            is_done=self.repeated is not None,
+        )
+
+    def _change_computed(self, name: str, text: str, compute: Callable[[StagedTable], ComputedChange]) -> None:
+        """Stage a change of rows that are computed from what the transaction sees.
+
+        They are good as long as nobody changes what they were computed from, so the commit fails when others have.
+
+        Args:
+            name: The table.
+            text: What tells the change from others.
+            compute: Computes it, and says which tables were read.
+        """
+        if self._is_done("change", name, text):
+            return
+        with self._whole_or_nothing():
+            staged = self._catalog.table(name)
+            computed = compute(staged)
+            for read in {staged.name, *computed.tables}:
+                other = self._catalog.table(read)
+                other.guarded = True
+                self._coordinator.note_read(other)
+            self._select(staged, ChangeRows(request=computed.request, source=computed.source))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +103,15 @@ class StagedQueries:
         lake: The lake.
         catalog: What is staged; it refuses when the block has ended.
         table: Reads of a table inside the transaction.
+        coordinator: Reads of rows with their ids.
+        is_done: Whether an earlier run has committed the transaction, so that nothing is staged.
     """
 
     lake: LakeContext
     catalog: Callable[[], StagedCatalog]
     table: Callable[[str], TransactionTable]
+    coordinator: CommitCoordinator
+    is_done: bool
 
     def rows_of(
         self, query: str, target: Sequence[tuple[str, Field]] | None = None, *, by_name: bool = False, spark: SparkSession | None = None
@@ -93,7 +130,7 @@ class StagedQueries:
         if spark is not None:
             return self._rows_on_spark(query, target, spark, by_name=by_name)
         require_duckdb("rows of a query need an engine: pass spark=session")
-        rows: FrameLike = rows_in_process(self.lake, self._names(), query, target=target, by_name=by_name)
+        rows: FrameLike = rows_in_process(self.lake, self.names(), query, target=target, by_name=by_name)
         return rows
 
     def _rows_on_spark(self, query: str, target: Sequence[tuple[str, Field]] | None, spark: SparkSession, *, by_name: bool) -> FrameLike:
@@ -111,17 +148,35 @@ class StagedQueries:
             raise UsageError(f"the query has {len(frame.columns)} columns, for {len(target)} of the table")
         return frame.toDF(*(name for name, _ in target))
 
+    def schema(self, name: str) -> Schema:
+        """The columns of a table as the transaction has made it."""
+        return self.catalog().table(name).state.schema
+
+    def without_macros(self, text: str) -> str:
+        """An expression with macros of the base snapshot in place of their calls."""
+        from ducklake_core.catalog.reading.macros_in_conditions import without_macro_calls
+
+        with self.lake.reader() as reader:
+            return without_macro_calls(reader, text, self.catalog().base.id)
+
+    def read_with_ids(self, name: str, columns: Sequence[str], where: Predicate | None) -> pa.RecordBatchReader:
+        """Columns and virtual columns of a table as the transaction has made it; those that it has not are the row id."""
+        catalog = self.catalog()
+        return self.coordinator.read_with_ids(catalog.table(name), catalog.base, columns, where)
+
     def has(self, name: str) -> bool:
         """Whether there is a table or view of a name, as the transaction has made it."""
         return self.catalog().find_table(name) is not None or self.catalog().find_view(name) is not None
 
-    def _names(self) -> Names:
+    def names(self) -> Names:
         """What the transaction sees: the base snapshot, with what is staged in place of it."""
         from ducklake_core.sql.names import NamedTable, lake_names
 
         catalog = self.catalog()
         with self.lake.reader() as reader:
             names = lake_names(self.lake, reader, catalog.base.id)
+        if self.is_done:
+            return names
         staged = {one.state.id: one for one in catalog.tables}
         kept = [one for one in names.tables if one.id not in staged and not catalog.is_dropped(one.id)]
         own = [
@@ -166,18 +221,23 @@ class StagedQuery(Readable):
 class _Statement:
     """One statement that changes something."""
 
-    def __init__(self, tx: StatementVerbs, queries: StagedQueries, sql: str, spark: SparkSession | None) -> None:
-        from ducklake_core.sql.time_travel import tokens_of
+    def __init__(
+        self, tx: StatementVerbs, queries: StagedQueries, sql: str, spark: SparkSession | None, change_computed: ChangeComputed
+    ) -> None:
+        from ducklake_core.sql.time_travel import main_word, tokens_of
 
+        tokens = tokens_of(sql)
         self._tx = tx
+        self._change_computed = change_computed
         self._queries = queries
-        self._tokens = tokens_of(sql)
-        self._sql = sql[: self._tokens[-1].end + 1]
+        self._sql = sql[: tokens[-1].end + 1]
+        self._tokens = tokens[main_word(tokens) :]
         self._spark = spark
 
     def carry_out(self) -> None:
         from ducklake_core.sql import definition_statements as definitions
         from ducklake_core.sql.parts import parse_statement, refuse
+        from ducklake_core.sql.row_changes import change_rows
         from ducklake_core.sql.time_travel import keyword
 
         words = [keyword(token) for token in self._tokens[:4]]
@@ -189,25 +249,21 @@ class _Statement:
             pass
         elif words[0] == "INSERT":
             self._insert()
-        elif words[0] in ("UPDATE", "DELETE", "TRUNCATE", "MERGE", "CREATE", "DROP", "ALTER"):
+        elif words[0] in ("UPDATE", "DELETE", "MERGE"):
+            change_rows(self._tx, self._queries, self._sql, self._spark, self._change_computed)
+        elif words[0] in ("TRUNCATE", "CREATE", "DROP", "ALTER"):
             self._parsed(parse_statement(self._sql))
         else:
             refuse(words[0])
 
     def _parsed(self, node: exp.Expression) -> None:
         from ducklake_core.sql import definition_statements as definitions
-        from ducklake_core.sql.parts import refuse
-        from ducklake_core.sql.row_statements import delete_of, update_of
+        from ducklake_core.sql.parts import only, refuse, table_name
 
         match node:
-            case exp.Update():
-                table, values, where = update_of(node)
-                self._tx.update(table, values, where=where, spark=self._spark)
-            case exp.Delete() | exp.TruncateTable():
-                table, where = delete_of(node)
-                self._tx.delete(table, where, spark=self._spark)
-            case exp.Merge():
-                self._merge(node)
+            case exp.TruncateTable():
+                only(node, "expressions")
+                self._tx.delete(table_name(node.expressions[0]), None, spark=self._spark)
             case exp.Create(kind="TABLE") if node.expression is not None:
                 self._create_as(node)
             case exp.Create():
@@ -223,19 +279,10 @@ class _Statement:
         from ducklake_core.sql.row_statements import insert_of
 
         insert = insert_of(self._sql)
-        schema = self._tx.table(insert.table).schema
+        schema = self._queries.schema(insert.table)
         target = [(name, schema.column(name)) for name in insert.given(schema)]
         rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
         self._tx.append(insert.table, rows)
-
-    def _merge(self, node: exp.Merge) -> None:
-        from ducklake_core.sql.row_statements import merge_of
-
-        statement = merge_of(self._sql, node)
-        rows = self._queries.rows_of(statement.source, spark=self._spark)
-        merge = self._tx.merge(statement.table, rows, on=statement.on)
-        statement.add_branches(merge, self._tx.table(statement.table).schema)
-        merge.execute()
 
     def _create_as(self, node: exp.Create) -> None:
         from ducklake_core.sql.definition_statements import partition_keys

@@ -14,7 +14,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
 
 from ducklake_core.engines.duckdb.constants import query_constant
-from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_core.format.expressions.predicates import Literal
 from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of
 from ducklake_core.format.expressions.sql_trees import parse_text
@@ -193,18 +193,17 @@ _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE")
 def is_query(sql: str) -> bool:
     """Whether a text asks for rows, rather than changing something.
 
-    >>> is_query("WITH a AS (SELECT 1) FROM a"), is_query("DELETE FROM t")
-    (True, False)
-
-    Raises:
-        UnsupportedFeatureError: WITH before a statement that changes rows.
+    >>> is_query("WITH a AS (SELECT 1) FROM a"), is_query("DELETE FROM t"), is_query("WITH a AS (SELECT 1) DELETE FROM t")
+    (True, False, False)
     """
     tokens = tokens_of(sql)
-    words = [token.text.upper() for token in tokens]
-    if words[0] == "WITH":
-        depths = accumulate((token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN) for token in tokens)
-        outside = [word for word, depth in zip(words, depths, strict=True) if not depth]
-        found = next((word for word in outside if word in (*_QUERIES[:3], *_CHANGES)), None)
-        if found in _CHANGES:
-            raise UnsupportedFeatureError(f"WITH before {found} is not supported: write it inside of the query; docs/sql.md lists what is")
-    return words[0] in _QUERIES
+    return tokens[main_word(tokens)].text.upper() in _QUERIES
+
+
+def main_word(tokens: Sequence[Any]) -> int:
+    """The place of the word that says what is done, behind WITH and its queries."""
+    if keyword(tokens[0]) != "WITH":
+        return 0
+    depths = accumulate((token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN) for token in tokens)
+    outside = (place for place, depth in enumerate(depths) if not depth)
+    return next((place for place in outside if keyword(tokens[place]) in (*_QUERIES[:3], *_CHANGES)), 0)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ducklake_core.errors import UsageError
+from ducklake_core.catalog.database.retries import REPLAN_RETRIES
+from ducklake_core.errors import CommitConflictError, UsageError
 from ducklake_core.staging.arguments import At, CommitOptions, resolve_at
 
 if TYPE_CHECKING:
@@ -60,7 +62,16 @@ class SqlVerbs(ABC):
                 return Query(self._context, sql, resolve_at(reader, at).id, spark)
         if at is not None:
             raise UsageError("at is for queries: a statement changes the newest snapshot")
-        return self._carry_out(lambda tx: tx.sql(sql, spark=spark), commit)
+        return self._carry_out_again(lambda tx: tx.sql(sql, spark=spark), commit)
+
+    def _carry_out_again(self, verb: Callable[[StatementVerbs], object], commit: Mapping[str, Any]) -> TransactionResult:
+        """Call a verb of a transaction of its own, anew where others were faster: a statement is as if it had begun after them."""
+        for tried in range(1, REPLAN_RETRIES.tries):
+            try:
+                return self._carry_out(verb, commit)
+            except CommitConflictError:
+                time.sleep(REPLAN_RETRIES.pause(tried))
+        return self._carry_out(verb, commit)
 
     def register(
         self, spark: SparkSession, *, schema: str | None = None, tables: Sequence[str] | None = None, at: At = None

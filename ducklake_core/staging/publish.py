@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from ducklake_core.catalog.database.retries import REPLAN_RETRIES
 from ducklake_core.catalog.reading.known_files import named_already
 from ducklake_core.commit.actions import Action, StagedDeleteFile
@@ -24,6 +26,7 @@ from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.state import Snapshot
 from ducklake_core.planning.plan import ScanPlan
+from ducklake_core.planning.virtual import VIRTUAL_COLUMNS
 from ducklake_core.results import TransactionResult, WriteResult
 from ducklake_core.staging.execute import StepExecutor
 from ducklake_core.staging.read_set import ReadSet
@@ -160,6 +163,30 @@ class CommitCoordinator:
         """A scan of a table for the user, with what is staged laid over it."""
         self.note_read(staged)
         return staged.rows.overlay_on(plan, staged.state.path, staged.mapped())
+
+    def read_with_ids(self, staged: StagedTable, base: Snapshot, columns: Sequence[str], where: Predicate | None) -> pa.RecordBatchReader:
+        """Rows of a table as the transaction has made them.
+
+        Args:
+            staged: The table.
+            base: The snapshot that the transaction is planned on.
+            columns: Names of columns and virtual columns, in the order wanted; one that is neither stands for the row id.
+            where: Rows for which it is not true are left out.
+        """
+        from ducklake_core.engines.arrow.read import read_plan
+
+        schema = staged.state.schema
+        own = [name for name in columns if schema.find(name) is not None]
+        virtual = tuple(dict.fromkeys(["rowid", *(name for name in columns if name not in own and name in VIRTUAL_COLUMNS)]))
+        plan = self._rows.plan(staged, base, own, where, virtual)
+        places = [own.index(name) if name in own else len(own) + virtual.index(name if name in virtual else "rowid") for name in columns]
+        arrow = plan.shape.arrow_schema()
+        wanted = pa.schema([arrow.field(place).with_name(name) for place, name in zip(places, columns, strict=True)])
+        batches = (
+            pa.RecordBatch.from_arrays([batch.column(place) for place in places], schema=wanted)
+            for batch in read_plan(plan, self._lake.storage)
+        )
+        return pa.RecordBatchReader.from_batches(wanted, batches)
 
     def note_read(self, staged: StagedTable) -> None:
         """Note that rows of a table were shown: a conflict is raised then instead of planning the transaction again."""

@@ -181,17 +181,17 @@ class _Matching:
     def pairs(self, target: pa.RecordBatch, table: str) -> tuple[np.ndarray, pa.RecordBatch]:
         """Places of the matched rows of the target, and each joined with its row of the source."""
         ours, theirs = self.index.pairs(target, [f"t{place}" for place, _ in self.change.keys])
-        joined = _joined(target.take(pa.array(ours)), self.rows.take(pa.array(theirs)))
+        both = joined(target.take(pa.array(ours)), self.rows.take(pa.array(theirs)))
         if self.change.residual is not None:
             from ducklake_core.engines.arrow.scalars import holds_for
 
-            holds = holds_for(self.change.residual, joined)
+            holds = holds_for(self.change.residual, both)
             mask = np.asarray(holds).astype(bool)
-            ours, theirs, joined = ours[mask], theirs[mask], joined.filter(holds)
+            ours, theirs, both = ours[mask], theirs[mask], both.filter(holds)
         self.found[theirs] = True
         if len(ours) and np.any(ours[1:] == ours[:-1]):
             raise matched_twice(table)
-        return ours, joined
+        return ours, both
 
 
 def matched_twice(table: str) -> UsageError:
@@ -228,7 +228,7 @@ def change_rows(
         UsageError: A row of the target that several rows of the source match.
         SchemaError: A value that does not fit its column, NULL in a NOT NULL column.
     """
-    matching = None if source is None else _Matching(change, _flat_source(change, source))
+    matching = None if source is None else _Matching(change, flat_source(change, source))
     shape = _shape(plan, "rowid", "file_row_number")
     found: list[FileDeletion | None] = []
     with ChangeWriter(change, state, keep) as writer:
@@ -247,7 +247,7 @@ def change_rows(
                         inlined.setdefault(names[place].as_py(), []).append(row_ids[place].as_py())
         if matching is not None and change.about("not matched"):
             missing = matching.rows.filter(pa.array(~matching.found))
-            writer.apply("not matched", _joined(_nulls(flat_columns(change.target, "t"), missing.num_rows), missing))
+            writer.apply("not matched", joined(nulls(flat_columns(change.target, "t"), missing.num_rows), missing))
         updated, inserted = writer.close()
     deletions = collect(found, physical_rows(inlined))
     return ChangedRows(
@@ -317,12 +317,12 @@ def _change(writer: ChangeWriter, matching: _Matching | None, batch: pa.RecordBa
     if matching is None:
         gone = writer.apply("matched", rows, row_ids)
     else:
-        ours, joined = matching.pairs(rows, shape.table)
-        gone = ours[writer.apply("matched", joined, row_ids.take(pa.array(ours)))]
+        ours, both = matching.pairs(rows, shape.table)
+        gone = ours[writer.apply("matched", both, row_ids.take(pa.array(ours)))]
         if change.about("not matched by source"):
             rest = np.setdiff1d(np.arange(rows.num_rows), ours, assume_unique=True)
             left = rows.take(pa.array(rest))
-            alone = _joined(left, _nulls(flat_columns(change.source, "s"), len(rest)))
+            alone = joined(left, nulls(flat_columns(change.source, "s"), len(rest)))
             gone = np.concatenate([gone, rest[writer.apply("not matched by source", alone, row_ids.take(pa.array(rest)))]])
     if len(gone):
         yield gone
@@ -343,7 +343,8 @@ def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
-def _flat_source(change: RowChange, source: pa.Table) -> pa.RecordBatch:
+def flat_source(change: RowChange, source: pa.Table) -> pa.RecordBatch:
+    """The rows of a source as one batch, under their flat names."""
     flat = Schema(columns=flat_columns(change.source, "s"))
     from ducklake_core.format.values.arrow_cast import cast_to, null_array
 
@@ -358,10 +359,12 @@ def _shape(plan: ScanPlan, *virtual: str) -> ScanProjection:
     return replace(plan.shape, virtual=virtual)
 
 
-def _joined(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+def joined(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of two batches side by side."""
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], schema=pa.schema([*left.schema, *right.schema]))
 
 
-def _nulls(columns: tuple[Field, ...], length: int) -> pa.RecordBatch:
+def nulls(columns: tuple[Field, ...], length: int) -> pa.RecordBatch:
+    """Rows of a side that has none."""
     schema = to_arrow_schema(Schema(columns=columns))
     return pa.RecordBatch.from_arrays([pa.nulls(length, column.type) for column in schema], schema=schema)

@@ -50,6 +50,8 @@ class MergeSource:
             return None
         if (self.rows is not None and not self.rows.num_rows) or (self.rows is None and not self.files):
             return FALSE
+        if request.by_row_id:
+            return request.where
         known = self._known_keys(request)
         parts = [self._bounds(request.target.columns[ours], theirs, known.get(theirs)) for ours, theirs in request.keys]
         found = conjunction(part for part in parts if part is not None)

@@ -52,6 +52,7 @@ class RowChange:
         computed: Flat columns that an engine computes before, empty when there are none.
         keys: Places of a target and a source column that must be equal for a match; NULL equals nothing.
         residual: What else must hold for a match, None for nothing.
+        by_row_id: Whether there are no keys, and the source's first column names the row that each of its rows is for; NULL for none.
         clauses: The branches in order.
     """
 
@@ -60,6 +61,7 @@ class RowChange:
     computed: Schema = Schema(columns=())  # noqa: RUF009 - a frozen value
     keys: tuple[tuple[int, int], ...] = ()
     residual: Scalar | None = None
+    by_row_id: bool = False
     clauses: tuple[Clause, ...]
 
     @property

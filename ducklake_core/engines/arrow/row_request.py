@@ -43,6 +43,7 @@ class ChangeRequest:
     Attributes:
         where: Which rows of the table an update is about; None for all.
         residual: What must hold for a match besides the keys.
+        by_row_id: See :class:`~ducklake_core.engines.arrow.row_change.RowChange`.
     """
 
     table: str
@@ -51,6 +52,7 @@ class ChangeRequest:
     where: Predicate | None = None
     keys: tuple[tuple[int, int], ...] = ()
     residual: Expression | None = None
+    by_row_id: bool = False
     clauses: tuple[RequestedClause, ...]
 
     @property
@@ -101,6 +103,7 @@ class ChangeRequest:
             computed=Schema(columns=fields),
             keys=self.keys,
             residual=None if self.residual is None else scalar(self.residual),
+            by_row_id=self.by_row_id,
             clauses=clauses,
         )
         change.check()

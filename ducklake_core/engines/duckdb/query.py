@@ -130,12 +130,8 @@ class _Running:
 
     def _reader(self, way: Way) -> pa.RecordBatchReader:
         asked, connection = self.asked, self._connection
-        if not way.joins_filter:
-            connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
-        macros = [one.name for one in asked.sources.macros if folded(one.schema_name) == DEFAULT_SCHEMA]
-        make_functions(connection, asked.texts, macros)
-        prepared = _prepared(connection, asked.sources, self._failures, way)
-        with_variants = _may_have_variants(asked.sources)
+        prepared = prepare(connection, asked.texts, asked.sources, self._failures, way)
+        with_variants = may_have_variants(asked.sources)
         return _reader(connection, asked.sql, prepared, asked.target, by_name=asked.by_name, with_variants=with_variants)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -152,8 +148,7 @@ class _Running:
             self._connection.close()
 
     def _told(self, problem: BaseException) -> BaseException:
-        told = _told(problem, self._failures, self.asked.sql)
-        return FilterNotTakenError(told) if self._failures.first is None and not_taken(problem) else told
+        return told_of(problem, self._failures, self.asked.sql)
 
 
 def _started(asked: _Asked, ways: Sequence[Way]) -> tuple[_Running, Sequence[Way]]:
@@ -192,11 +187,12 @@ def _reader(
         return read_query(connection, text) if with_variants or "VARIANT" in text.upper() else connection.execute(text).to_arrow_reader()
     except duckdb.CatalogException as problem:
         # The instance has those schemas alone of which the query names something.
-        missing = re.sub(r' because schema ".*" does not exist', "", _line(problem))
+        missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
         raise NotFoundError("; ".join([missing, *refused])) from problem
 
 
-def _may_have_variants(sources: Sources) -> bool:
+def may_have_variants(sources: Sources) -> bool:
+    """Whether a query over sources may give variants that its text does not name."""
     columns = (column for table in sources.tables for column in table.columns)
     return any(holds_variants(column.type) for column in columns) or any("VARIANT" in text.upper() for text in sources.texts)
 
@@ -231,21 +227,34 @@ def _exact(data_type: DataType) -> DataType:
     return with_children(data_type, lambda child: replace(child, type=_exact(child.type)))
 
 
-def _told(problem: BaseException, failures: Failures, sql: str) -> BaseException:
-    """The error of a scan where there is one, else DuckDB's own."""
+def told_of(problem: BaseException, failures: Failures, sql: str) -> BaseException:
+    """The error of a scan where there is one, else DuckDB's own; marked where the query can be begun in another way."""
     if failures.first is not None:
         return failures.first
     if not isinstance(problem, Exception) or isinstance(problem, DuckLakeError):
         return problem
-    return UsageError(f"DuckDB does not run the query: {_line(problem)}", sql=sql)
+    told = UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql)
+    return FilterNotTakenError(told) if not_taken(problem) else told
 
 
-def _line(problem: BaseException) -> str:
+def line_of(problem: BaseException) -> str:
+    """DuckDB's words, without the place in the text."""
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
-def _prepared(connection: DuckDBPyConnection, sources: Sources, failures: Failures, way: Way) -> list[str]:
-    """Make what the query may name; what cannot be made is told."""
+def prepare(connection: DuckDBPyConnection, texts: Sequence[str], sources: Sources, failures: Failures, way: Way) -> list[str]:
+    """Make what queries may name; what cannot be made is told.
+
+    Args:
+        connection: A new instance.
+        texts: The queries, and the texts of views and macros.
+        sources: What they may name.
+        failures: Where errors of scans are noted.
+        way: How queries are run.
+    """
+    if not way.joins_filter:
+        connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
+    make_own_functions(connection, texts, sources)
     named: tuple[TableSource | ViewSource | MacroSource, ...] = (*sources.tables, *sources.views, *sources.macros)
     for schema in dict.fromkeys(schema_in_instance(one.schema_name) for one in named):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted_path((schema,))}")
@@ -255,6 +264,17 @@ def _prepared(connection: DuckDBPyConnection, sources: Sources, failures: Failur
         connection.register(key, TableDataset(source, failures))
         view = view_of(source, f"temp.main.{key}", planned)
         connection.execute(f"CREATE VIEW {name_in_instance(source.schema_name, source.name)} AS {view}")
+    return make_views(connection, sources)
+
+
+def make_own_functions(connection: DuckDBPyConnection, texts: Sequence[str], sources: Sources) -> None:
+    """Make the functions that texts call and DuckDB lacks."""
+    macros = [one.name for one in sources.macros if folded(one.schema_name) == DEFAULT_SCHEMA]
+    make_functions(connection, texts, macros)
+
+
+def make_views(connection: DuckDBPyConnection, sources: Sources) -> list[str]:
+    """Make the views and macros, once their tables are there; what cannot be made is told."""
     waiting = [(f"view {one.name}", _view_text(one)) for one in sources.views]
     waiting += [(f"macro {one.name}", _macro_text(one)) for one in sources.macros]
     return _made(connection, waiting)
@@ -272,7 +292,7 @@ def _made(connection: DuckDBPyConnection, waiting: list[tuple[str, str]]) -> lis
                 connection.execute(statement)
             except duckdb.Error as problem:
                 refused.append((name, statement))
-                reasons.append(f"the {name} cannot be made: {_line(problem)}")
+                reasons.append(f"the {name} cannot be made: {line_of(problem)}")
         if len(refused) == len(waiting):
             return reasons
         waiting = refused

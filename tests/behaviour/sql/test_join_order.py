@@ -52,13 +52,13 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def tried(monkeypatch: pytest.MonkeyPatch) -> list[Way]:
     """The ways in which queries were begun."""
     found: list[Way] = []
-    original = queries._prepared
+    original = queries.prepare
 
-    def noted(connection: object, sources: Sources, failures: object, way: Way) -> list[str]:
+    def noted(connection: object, texts: list[str], sources: Sources, failures: object, way: Way) -> list[str]:
         found.append(way)
-        return original(connection, sources, failures, way)  # type: ignore[arg-type]
+        return original(connection, texts, sources, failures, way)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(queries, "_prepared", noted)
+    monkeypatch.setattr(queries, "prepare", noted)
     return found
 
 
