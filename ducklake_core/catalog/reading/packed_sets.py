@@ -60,7 +60,7 @@ class _Places(UserDefinedType[Any]):
 
     cache_ok = True
 
-    def get_col_spec(self) -> str:
+    def get_col_spec(self, **_: Any) -> str:
         return "tid[]"
 
 
@@ -96,7 +96,8 @@ def packed_files(file: FromClause, excluded: ColumnElement[bool] | None) -> Sele
     number = file.c.data_file_id
     left = number if excluded is None else case((excluded, null()), else_=number)
     packed = _joined(func.int8send(left)).label("files")
-    return select(func.count().label("total"), func.count(number).label("numbered"), packed).select_from(file)
+    found: Select[Any] = select(func.count().label("total"), func.count(number).label("numbered"), packed)
+    return found.select_from(file)
 
 
 Places: TypeAlias = Literal["none", "of rows that exclude nothing", "all"]
@@ -117,11 +118,12 @@ def packed_rows(
     if not outside:
         return select(null().label("statistics"))
     number = stats.c.data_file_id
-    bits = [case((one, literal(_IDS << bit, BigInteger)), else_=0) for bit, one in enumerate(outside)]
+    bits: list[ColumnElement[Any]] = [case((one, literal(_IDS << bit, BigInteger)), else_=0) for bit, one in enumerate(outside)]
     if len(outside) == 1 and places != "all":
         bits = [literal(_IDS, BigInteger)]
     held = func.int8send(number + reduce(operator.add, bits))
     place = literal(_IS_PLACE, LargeBinary).op("||")(func.tidsend(_place))
+    packed: ColumnElement[Any]
     if places == "all":
         packed = held.op("||")(place)
     else:
