@@ -24,23 +24,27 @@ class FileTask:
     Attributes:
         file: The file with everything that hides rows of it.
         snapshot_filter: When set, only rows whose embedded snapshot id is at most this are visible.
-        native: Whether Spark's own Parquet reader gives exactly the right rows and types for this projection; when
-            not, ``native_obstacle`` says why.
+        native_obstacle: Why Spark's own Parquet reader does not give exactly the right rows and types for this projection; None when it
+            does.
         trusts_bounds: Whether Spark's reader may leave out parts of the file by the bounds in its footer.
-        covered: Whether statistics prove that every row satisfies the predicate, so that none need be evaluated.
+        all_rows_match: Whether statistics prove that every row satisfies the predicate, so that none need be evaluated.
         rows: When set, a part of the file: the row groups that begin at a position from the first up to, not including, the
             second number.
-        index: Number of the file in the plan.
+        index: Number of the file in the plan, where the scan reads it; a number is as large as four fields, and plans hold a million.
     """
 
     file: DataFile
     snapshot_filter: int | None = None
-    native: bool = False
-    native_obstacle: str | None = None
+    native_obstacle: str | None = "nobody has looked whether Spark can read the file"
     trusts_bounds: bool = True
     all_rows_match: bool = False
     rows: tuple[int, int] | None = None
     index: int = 0
+
+    @property
+    def native(self) -> bool:
+        """Whether Spark's own Parquet reader may read the file."""
+        return self.native_obstacle is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +193,6 @@ def _uncommitted(file: WrittenFile, number: int, directory: str, snapshot_id: in
         table_id=-1,
         directory=directory,
         relative_path=file.path,
-        path_is_relative=True,
         record_count=file.record_count,
         file_size_bytes=file.file_size_bytes,
         footer_size=file.footer_size,

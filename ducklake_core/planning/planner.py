@@ -73,7 +73,8 @@ def plan_scan(
     condition = without_macro_calls(reader, where, table.snapshot_id)
     predicate = None if condition is None else as_filter(parse_predicate(condition, with_virtual(table.schema)))
     read_schema = _read_schema(table.schema, schema, predicate)
-    tasks, lives, report = _tasks(reader, table, read_schema, predicate)
+    is_numbered = FILE_INDEX.name in (*wanted_virtual, *needed_virtual(predicate))
+    tasks, lives, report = _tasks(reader, table, read_schema, predicate, is_numbered=is_numbered)
     return ScanPlan(
         table=table.qualified_name,
         snapshot_id=table.snapshot_id,
@@ -124,7 +125,7 @@ def _read_schema(table: Schema, schema: Schema, predicate: Predicate | None) -> 
 
 
 def _tasks(
-    reader: CatalogReader, table: TableState, read_schema: Schema, predicate: Predicate | None
+    reader: CatalogReader, table: TableState, read_schema: Schema, predicate: Predicate | None, *, is_numbered: bool
 ) -> tuple[tuple[FileTask, ...], tuple[ColumnLifetime, ...], PruningReport]:
     needed = pruning.columns(predicate) if predicate is not None else frozenset()
     features = ReadFeatures(schema=read_schema, may_hold_nan=_may_hold_nan(reader, table, read_schema))
@@ -147,7 +148,7 @@ def _tasks(
         known = statistics | virtual_statistics(file) if about_virtual else statistics
         if about_virtual and predicate is not None and not pruning.may_match(predicate, known, file.record_count):
             continue
-        tasks.append(_task(file, known, table, features, predicate, len(tasks)))
+        tasks.append(_task(file, known, table, features, predicate, len(tasks) if is_numbered else 0))
     report = PruningReport(
         files_total=selection.counts.files_total,
         files_kept=len(tasks),
@@ -239,7 +240,6 @@ def _task(
     return FileTask(
         file=file,
         snapshot_filter=snapshot_filter,
-        native=obstacle is None,
         native_obstacle=obstacle,
         trusts_bounds=trusts_bounds(file, statistics, features),
         all_rows_match=matches,

@@ -274,7 +274,7 @@ class StagedRows:
             statistics = {column.column_id: column for column in one.file.statistics}
             if plan.predicate is None or pruning.may_match(plan.predicate, statistics, one.file.record_count):
                 file = _data_file(one, directory, plan.snapshot_id, mapping_ids.get(one.id))
-                yield FileTask(file=file, native=False, native_obstacle="it is not committed yet", index=start + number)
+                yield FileTask(file=file, native_obstacle="it is not committed yet", index=start + number)
 
     def _inlined_over(self, plan: ScanPlan, number: int) -> pa.Table | None:
         tables = [] if plan.inlined is None else [self._live(plan.inlined, plan.read_schema)]
@@ -337,7 +337,6 @@ def _data_file(staged: StagedFile, directory: str, snapshot_id: int, mapping_id:
         table_id=-1,
         directory=directory if added is None or added.path_is_relative else "",
         relative_path=file.path,
-        path_is_relative=added is None or added.path_is_relative,
         record_count=file.record_count,
         file_size_bytes=file.file_size_bytes,
         footer_size=file.footer_size,

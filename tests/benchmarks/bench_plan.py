@@ -1,7 +1,8 @@
 """Planning on PostgreSQL over 100,000 data files with statistics of 10 columns: ours against DuckDB's answer to the same query.
 
-Run with ``python -m tests.benchmarks.bench_plan``. The catalog rows are made in the database; all files have the path of one real
-file, which is the one that the predicate keeps. Ours is measured with the index that ``DuckLake.create`` makes, and without.
+Run with ``python -m tests.benchmarks.bench_plan``; ``BENCH_FILES`` is the number of files. DuckDB makes the lake, and rows of its catalog
+are made more in the database: each like DuckDB's, in the order of its inserts. All files have the path of one real file, which is the one
+that the predicate keeps. Ours is measured without an index, as DuckDB leaves it, and with those of ``lake.create_indexes()``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pyarrow as pa
 import sqlalchemy as sa
 
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report
+from tests.benchmarks.harness import Result, compare, report, servers
 from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import start_server
 
@@ -28,22 +28,23 @@ RANGE = f"c0 >= {WANTED * ROWS} AND c0 < {(WANTED + 1) * ROWS}"
 TWO_RANGES = f"{RANGE} AND c1 >= {WANTED * ROWS + 10}"
 
 _FILES = f"""
-INSERT INTO ducklake_data_file SELECT n, f.table_id, f.begin_snapshot, NULL, NULL, f.path, f.path_is_relative, f.file_format,
-f.record_count, f.file_size_bytes, f.footer_size, n * {ROWS}, NULL, NULL, NULL, NULL
-FROM ducklake_data_file f, generate_series(1, {FILES - 1}) n
+INSERT INTO ducklake_data_file SELECT f.data_file_id + n, f.table_id, f.begin_snapshot, NULL, NULL, f.path, f.path_is_relative,
+f.file_format, f.record_count, f.file_size_bytes, f.footer_size, n * {ROWS}, NULL, f.encryption_key, NULL, NULL
+FROM ducklake_data_file f, generate_series(1, {FILES - 1}) n ORDER BY n
 """
 _STATISTICS = f"""
-INSERT INTO ducklake_file_column_stats SELECT n, s.table_id, s.column_id, s.column_size_bytes, s.value_count, s.null_count,
-((n * {ROWS})::bigint)::text, ((n * {ROWS} + {ROWS - 1})::bigint)::text, s.contains_nan, s.extra_stats
-FROM ducklake_file_column_stats s, generate_series(1, {FILES - 1}) n WHERE s.data_file_id = 0
+INSERT INTO ducklake_file_column_stats SELECT s.data_file_id + n, s.table_id, s.column_id, s.column_size_bytes, s.value_count,
+s.null_count, ((n * {ROWS})::bigint)::text, ((n * {ROWS} + {ROWS - 1})::bigint)::text, s.contains_nan, s.extra_stats
+FROM ducklake_file_column_stats s, generate_series(1, {FILES - 1}) n ORDER BY n, s.column_id
 """
 
 
-def make_lake(address: LakeAddress, *, indexes: bool) -> None:
-    """A lake whose table has many files in the catalog, one on disk."""
-    lake = DuckLake.create(address.url, data_path=address.data_path, indexes=indexes)
+def make_lake(address: LakeAddress) -> None:
+    """A lake of DuckDB's whose table has many files in the catalog, one on disk."""
     start = WANTED * ROWS
-    lake.write("t", pa.table({f"c{n}": pa.array(range(start, start + ROWS), pa.int64()) for n in range(COLUMNS)}))
+    columns = ", ".join(f"n AS c{column}" for column in range(COLUMNS))
+    with attached(address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run(f"CREATE TABLE t AS SELECT {columns} FROM range({start}, {start + ROWS}) r(n)")
     engine = sa.create_engine(address.url)
     with engine.begin() as connection:
         connection.exec_driver_sql(f"UPDATE ducklake_file_column_stats SET min_value = '0', max_value = '{ROWS - 1}'")
@@ -51,7 +52,7 @@ def make_lake(address: LakeAddress, *, indexes: bool) -> None:
         connection.exec_driver_sql(_STATISTICS)
         connection.exec_driver_sql(f"UPDATE ducklake_table_column_stats SET min_value = '0', max_value = '{FILES * ROWS - 1}'")
         connection.exec_driver_sql(f"UPDATE ducklake_table_stats SET record_count = {FILES * ROWS}, next_row_id = {FILES * ROWS}")
-        connection.exec_driver_sql(f"UPDATE ducklake_snapshot SET next_file_id = {FILES}")
+        connection.exec_driver_sql(f"UPDATE ducklake_snapshot SET next_file_id = {FILES + 1}")
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("ANALYZE")
     engine.dispose()
@@ -60,24 +61,26 @@ def make_lake(address: LakeAddress, *, indexes: bool) -> None:
 def run() -> list[Result]:
     """A range over one column and over two, planned and read; and the memory of a process that plans all files."""
     server = start_server()
+    servers.append(server.handle.get_pid())
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
-        address, plain = server.lake(Path(folder) / "ours"), server.lake(Path(folder) / "plain")
-        make_lake(address, indexes=True)
-        make_lake(plain, indexes=False)
-        table, unindexed = (DuckLake.connect(lake.url).table("t") for lake in (address, plain))
+        plain = server.lake(Path(folder) / "lake")
+        make_lake(plain)
+        address = server.lake(Path(folder) / "lake", plain)
+        DuckLake.connect(address.url).create_indexes()
+        lake, indexed = (DuckLake.connect(lake.url) for lake in (plain, address))
         with attached(plain) as duck:
             for name, where in (("one column", RANGE), ("two columns", TWO_RANGES)):
                 query = f"SELECT count(*) FROM t WHERE {where}"
 
                 def plan(where: str = where) -> None:
-                    assert len(table.scan(where=where).plan().plan.tasks) == 1
+                    assert len(lake.table("t").scan(where=where).plan().plan.tasks) == 1
 
-                def plan_unindexed(where: str = where) -> None:
-                    assert len(unindexed.scan(where=where).plan().plan.tasks) == 1
+                def plan_indexed(where: str = where) -> None:
+                    assert len(indexed.table("t").scan(where=where).plan().plan.tasks) == 1
 
                 def read(where: str = where) -> None:
-                    assert table.scan(where=where).to_arrow().num_rows in (ROWS, ROWS - 10)
+                    assert lake.table("t").scan(where=where).to_arrow().num_rows in (ROWS, ROWS - 10)
 
                 def ask(query: str = query) -> None:
                     assert duck.value(query) in (ROWS, ROWS - 10)
@@ -85,13 +88,13 @@ def run() -> list[Result]:
                 results.append(
                     compare(
                         f"range over {name}, {FILES:,} files",
-                        {"plan and read": read, "plan": plan, "plan, no index": plan_unindexed, "DuckDB, no index": ask},
-                        baseline="DuckDB, no index",
-                        promised_ratio=1.0,
+                        {"plan": plan, "plan and read": read, "plan, with indexes": plan_indexed, "DuckDB": ask},
+                        baseline="DuckDB",
+                        promised_ratio=0.5,
                     )
                 )
-        print(f"peak memory of a process that plans one file of {FILES:,}: {_peak(address, RANGE):,} MB")
-        print(f"peak memory of a process that plans all {FILES:,} files: {_peak(address, ''):,} MB")
+        print(f"peak memory of a process that plans one file of {FILES:,}: {_peak(plain, RANGE):,} MB")
+        print(f"peak memory of a process that plans all {FILES:,} files: {_peak(plain, ''):,} MB")
     server.stop()
     return results
 

@@ -50,7 +50,7 @@ def run() -> list[Result]:
 
         def arrow_way() -> None:
             plan = lake.scan("big").plan().plan
-            tasks = tuple(replace(task, native=False) for task in plan.tasks)
+            tasks = tuple(replace(task, native_obstacle="with Arrow") for task in plan.tasks)
             consume(read_plan(replace(plan, tasks=tasks), STORAGE, session))
 
         full = compare(

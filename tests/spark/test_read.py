@@ -192,6 +192,6 @@ def test_lost_file_is_an_error_on_both_ways(oracle: OracleFactory, native_lake: 
     with pytest.raises(NotFoundError, match="does not exist"):
         lake.scan("t").to_spark(spark)
     plan = lake.scan("t").plan().plan
-    plan = replace(plan, tasks=tuple(replace(task, native=False) for task in plan.tasks))
+    plan = replace(plan, tasks=tuple(replace(task, native_obstacle="with Arrow") for task in plan.tasks))
     with pytest.raises(PySparkException, match="there is no file"):
         read_plan(plan, STORAGE, spark).collect()

@@ -39,6 +39,7 @@ class Abilities:
         duckdb_flushes: DuckDB can flush the inlined rows of such a catalog.
         has_untyped_cells: A cell may hold a value of any type, whatever the column's type is.
         has_useful_indexes: An index makes its lookups faster and gets in nobody's way.
+        packs_rows: Rows can be had as one binary, with their places, by which they are found again.
     """
 
     boolean_as_integer: bool
@@ -62,6 +63,7 @@ class Abilities:
     has_untyped_cells: bool = False
     has_useful_indexes: bool = False
     validates_input: bool = False
+    packs_rows: bool = False
 
 
 SQLITE = Abilities(
@@ -101,6 +103,7 @@ POSTGRESQL = Abilities(
     inlined_text_as_bytes=True,
     inlined_sorting=_SORTING | {"float32", "float64", "decimal"},
     has_useful_indexes=True,
+    packs_rows=True,
 )
 
 _VALIDATES_INPUT = (16,)

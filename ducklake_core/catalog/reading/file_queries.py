@@ -7,10 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import BigInteger, ColumnElement, Select, Table, and_, bindparam, case, func, literal, or_, select
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, bindparam, case, func, literal, or_, select, true
 
 from ducklake_core.catalog.database.abilities import abilities_of
-from ducklake_core.catalog.reading.bounds import Bounds, OutOfBounds, any_of, condition_of, excluded
+from ducklake_core.catalog.reading.bounds import Bounds, Exclusion, OutOfBounds, any_of, condition_of, excluded
+from ducklake_core.catalog.reading.packed_sets import (
+    WORK_MEMORY,
+    PackedSets,
+    Places,
+    groups_of,
+    is_at,
+    limited,
+    packed_columns,
+    packed_files,
+    packed_rows,
+)
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
 from ducklake_core.catalog.reading.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError
@@ -36,9 +47,8 @@ class FileQueries:
         self._any_cell = abilities.has_untyped_cells
         self._is_plain = predicate is None
         self._at = {"owner": table.id, "at": table.snapshot_id}
-        exclusion = excluded(predicate, abilities) if predicate is not None else None
-        self._by_partition = condition_of(exclusion, self._where_partition)
-        self._by_statistics = condition_of(exclusion, self._where_statistics)
+        self.exclusion = excluded(predicate, abilities) if predicate is not None else None
+        self._by_partition = condition_of(self.exclusion, self._where_partition)
 
     @property
     def _live(self) -> ColumnElement[bool]:
@@ -55,11 +65,12 @@ class FileQueries:
 
     def _kept(self) -> ColumnElement[bool]:
         """Conditions are three-valued: only what is surely excluded goes."""
-        exclusions = [part for part in (self._by_partition, self._by_statistics) if part is not None]
+        by_statistics = condition_of(self.exclusion, self._where_statistics)
+        exclusions = [part for part in (self._by_partition, by_statistics) if part is not None]
         return and_(self._live, *(func.coalesce(part, literal(False)).is_(False) for part in exclusions))
 
-    def total(self) -> int:
-        """Number of live files, excluded ones too.
+    def total(self, most: int | None = None) -> int:
+        """Number of live files, excluded ones too; counted up to ``most``, which spares the database the others.
 
         Raises:
             NotFoundError: The snapshot was expired.
@@ -71,9 +82,12 @@ class FileQueries:
             exists = select(func.count()).select_from(snapshot).where(at).scalar_subquery()
             time = select(func.max(snapshot.c.snapshot_time)).where(at).scalar_subquery()
             count = select(func.count().label("total"), exists.label("exists"), time.label("time"))
-            return count.select_from(file).where(self._live)
+            if most is None:
+                return count.select_from(file).where(self._live)
+            return count.select_from(select(file.c.data_file_id).where(self._live).limit(bindparam("most", type_=BigInteger)).subquery())
 
-        row = self._reader.connection.execute(self._statement("live files", build), self._at).one()
+        name, limit = ("live files", {}) if most is None else ("first live files", {"most": most})
+        row = self._reader.connection.execute(self._statement(name, build), {**self._at, **limit}).one()
         self._check_snapshot(row.exists, row.time)
         return int(row.total)
 
@@ -148,11 +162,37 @@ class FileQueries:
         value = self._tables["file_partition_value"]
         return self._of(select(value).order_by(value.c.data_file_id, value.c.partition_key_index), value, files)
 
-    def statistics(self, files: list[int], columns: frozenset[int]) -> Query:
-        """The statistics of some columns in some data files."""
+    def statistics(self, files: list[int], columns: frozenset[int], places: Sequence[str] | None = None) -> Query:
+        """The statistics of some columns in some data files, which are looked for at some places alone where those are known."""
         stats = self._tables["file_column_stats"]
         query = select(stats).where(stats.c.column_id.in_(sorted(columns))).order_by(stats.c.data_file_id)
-        return self._of(query, stats, files)
+        return self._of(query if places is None else query.where(is_at(places)), stats, files)
+
+    def sets(self, wanted: frozenset[int]) -> PackedSets | None:
+        """The live files, and what the statistics of columns say about files, in one statement; None where these exclude nothing.
+
+        Raises:
+            CatalogCorruptError: A file has no id.
+        """
+        if not isinstance(self.exclusion, Exclusion):
+            return None
+        columns, has_places = packed_columns(self.exclusion, wanted)
+        exclusion = limited(self.exclusion, columns)
+        groups = groups_of(exclusion)
+        has_places = has_places and bool(groups)
+        if self._by_partition is not None:
+            self._reader.connection.execute(select(func.set_config("work_mem", WORK_MEMORY, True)))
+        stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
+        outside = [self._outside(stats, bounds) for bounds in groups]
+        places: Places = "none" if not has_places else "all" if exclusion.others else "of rows that exclude nothing"
+        rows = packed_rows(stats, self._table.id, columns, outside, places)
+        files = packed_files(file, self._by_partition).where(self._live).subquery("files")
+        both = select(files.join(rows.subquery("statistics"), true()))
+        row = self._reader.connection.execute(both, self._at).one()
+        if row.total != row.numbered:
+            name = self._table.qualified_name
+            raise CatalogCorruptError(f"a data file of table {name} has no id", table=name)
+        return PackedSets(row, exclusion, has_places=has_places)
 
     def inlined_deletes(self, files: list[int]) -> Query:
         """The positions of some data files that the catalog itself hides."""
@@ -168,6 +208,12 @@ class FileQueries:
     def _where_statistics(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
         # An alias: the enclosing statement may select from the same table, which must not be mistaken for this one.
         stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
+        outside = self._outside(stats, bounds)
+        return file.c.data_file_id.in_(select(stats.c.data_file_id).where(stats.c.table_id == self._table.id, outside))
+
+    def _outside(self, stats: FromClause, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool]:
+        """A row of statistics says that any of these conditions holds for its file."""
+        file = self._tables["data_file"]
         found = Bounds(
             low=stats.c.min_value,
             high=stats.c.max_value,
@@ -178,8 +224,7 @@ class FileQueries:
         columns: dict[int, list[OutOfBounds]] = {}
         for one in bounds:
             columns.setdefault(one.column.column_id, []).append(one)
-        outside = or_(*(and_(stats.c.column_id == column, any_of(conditions, found)) for column, conditions in columns.items()))
-        return file.c.data_file_id.in_(select(stats.c.data_file_id).where(stats.c.table_id == self._table.id, outside))
+        return or_(*(and_(stats.c.column_id == column, any_of(conditions, found)) for column, conditions in columns.items()))
 
     def _where_partition(self, bounds: Sequence[OutOfBounds]) -> ColumnElement[bool] | None:
         """Identity keys are bounds themselves: every row of the file has that value."""

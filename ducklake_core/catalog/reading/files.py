@@ -24,7 +24,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from ducklake_core.catalog.database.abilities import abilities_of
+from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.reading.file_queries import MOST_IDS, FileQueries, Query
 from ducklake_core.catalog.reading.file_rows import (
     StatementRunner,
@@ -64,6 +64,23 @@ class FileCounts:
         return self.files_total - self.pruned_by_partition - self.pruned_by_statistics
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The files that the database does not exclude.
+
+    Attributes:
+        total: Number of live files.
+        by_partition: How many of them are excluded by partition values.
+        ids: Ascending ids of those that are left.
+        places: Where the database keeps their statistics, where that is known.
+    """
+
+    total: int
+    by_partition: int
+    ids: array[int]
+    places: list[str] | None = None
+
+
 class DataFiles:
     """Live files in the order of their ids, each with statistics of the wanted columns; may be iterated once per read transaction.
 
@@ -83,15 +100,16 @@ class DataFiles:
         if isinstance(self._reader, ManyTablesReader) and self._predicate is None and not self._wanted:
             yield from ((file, {}) for file in self._reader.live_files(self._table))
             return
-        queries, by_partition, chosen = FileQueries(self._reader, self._table, None), 0, None
+        queries, abilities, chosen = FileQueries(self._reader, self._table, None), self._abilities, None
         # A file has no cursor on a server to decide about, so that files are counted as they come.
-        is_counted = self._predicate is not None or not abilities_of(self._reader.connection.dialect).is_file
-        total = queries.total() if is_counted else 0
+        is_counted = self._predicate is not None or not abilities.is_file
+        total = queries.total(FEW_FILES + 1 if self._predicate is not None and abilities.packs_rows else None) if is_counted else 0
         if not is_counted:
             queries.check_snapshot()
+        by_partition = 0
         if self._predicate is not None and total > FEW_FILES:
-            pruned = FileQueries(self._reader, self._table, self._predicate)
-            by_partition, chosen = pruned.excluded_by_partition(), pruned.kept()
+            chosen = self._choose(queries, self._predicate, total)
+            total, by_partition = chosen.total, chosen.by_partition
         self.counts = FileCounts(files_total=total, pruned_by_partition=by_partition)
         kept = 0
         for file, statistics in self._read(queries, chosen, total if is_counted else _STREAM_FROM):
@@ -103,30 +121,45 @@ class DataFiles:
         else:
             self.counts.files_total = kept
 
-    def _read(self, queries: FileQueries, chosen: array[int] | None, most: int) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
+    @property
+    def _abilities(self) -> Abilities:
+        return abilities_of(self._reader.connection.dialect)
+
+    def _choose(self, queries: FileQueries, predicate: Predicate, total: int) -> Chosen:
+        """The files that the database does not exclude, of a number of live ones that not every database has counted to its end."""
+        pruned = FileQueries(self._reader, self._table, predicate)
+        packed = pruned.sets(self._wanted) if self._abilities.packs_rows else None
+        if packed is None:
+            total = queries.total() if self._abilities.packs_rows else total
+            return Chosen(total=total, by_partition=pruned.excluded_by_partition(), ids=pruned.kept())
+        places = packed.places() if packed.has_places and len(packed.kept) <= MOST_IDS else None
+        return Chosen(total=packed.total, by_partition=packed.by_partition, ids=packed.kept, places=places)
+
+    def _read(self, queries: FileQueries, chosen: Chosen | None, most: int) -> Iterator[tuple[DataFile, dict[int, ColumnStatistics]]]:
         """The live files, or those of them that were chosen, with the statistics of the wanted columns.
 
         Args:
             queries: The statements.
-            chosen: Ids, ascending; None for all files.
+            chosen: None for all files.
             most: There are no more files than that.
         """
         one_row_group, plain = rows_of_one_row_group(self._table), has_plain_rows(self._reader.catalog["data_file"])
-        few = chosen is not None and len(chosen) <= MOST_IDS
+        few = chosen is not None and len(chosen.ids) <= MOST_IDS
         with ExitStack() as stack:
             # A server reads with several processes what it answers as a whole, and alone what a cursor asks for.
             run = StatementRunner(self._reader.connection, stack, streaming=not few and most >= _STREAM_FROM)
-            rows = iter(run(*(queries.files(list(chosen)) if chosen is not None and few else queries.files())))
+            rows = iter(run(*(queries.files(list(chosen.ids)) if chosen is not None and few else queries.files())))
             if chosen is not None and not few:
-                rows = _among(rows, chosen)
+                rows = _among(rows, chosen.ids)
             first = list(islice(rows, MOST_IDS + 1))
-            streams = Streams({name: run(*query) for name, query in self._belonging(queries, [row.data_file_id for row in first])})
+            belonging = self._belonging(queries, [row.data_file_id for row in first], None if chosen is None else chosen.places)
+            streams = Streams({name: run(*query) for name, query in belonging})
             for row in chain(first, rows):
                 file = data_file_of(row, self._table, streams, self._reader.info.encrypted, plain=plain)
                 found = streams.take("statistics", file.id) if self._wanted else ()
                 yield file, {one.column_id: statistics_of(one, file, one_row_group) for one in found} if found else {}
 
-    def _belonging(self, queries: FileQueries, files: list[int]) -> Iterator[tuple[str, Query]]:
+    def _belonging(self, queries: FileQueries, files: list[int], places: list[str] | None) -> Iterator[tuple[str, Query]]:
         """One statement for each kind of rows that may exist for these files, and for those that follow when they are many."""
         if not files:
             return
@@ -135,7 +168,7 @@ class DataFiles:
         if table.partition_specs:
             yield "partition_values", queries.partition_values(files)
         if self._wanted:
-            yield "statistics", queries.statistics(files, self._wanted)
+            yield "statistics", queries.statistics(files, self._wanted, places)
         if table.has_inlined_deletes:
             yield "inlined_deletes", queries.inlined_deletes(files)
 

@@ -149,7 +149,6 @@ class DataFile:
     encryption_key: EncryptionKey | None = None
     delete_files: tuple[DeleteFile, ...] = ()
     inlined_deletes: tuple[int, ...] = ()
-    path_is_relative: bool = True
     row_counts: tuple[tuple[int, int], ...] = ()
     row_group_count: int | None = None
 
@@ -157,6 +156,11 @@ class DataFile:
     def path(self) -> str:
         """Full path. It is put together when it is asked for: plans hold a million files."""
         return self.directory + self.relative_path
+
+    @property
+    def path_is_relative(self) -> bool:
+        """Whether the stored path is below the table's directory."""
+        return self.directory != ""
 
 
 def parse_row_counts(partial_file_info: str | None) -> tuple[tuple[int, int], ...]:

@@ -95,7 +95,7 @@ def test_files_gone_between_planning_and_reading(lake_address: LakeAddress, spar
 def _not_native(plan: Any) -> Any:
     from dataclasses import replace
 
-    return replace(plan, tasks=tuple(replace(task, native=False) for task in plan.tasks))
+    return replace(plan, tasks=tuple(replace(task, native_obstacle="with Arrow") for task in plan.tasks))
 
 
 CHANGES: dict[str, Callable[[DuckLake], object]] = {

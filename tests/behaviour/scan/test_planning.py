@@ -56,7 +56,7 @@ RETYPED = {1: (version(1, 6, "int32"), version(6, None, "int64"))}
         (replace(FILE, relative_path="_a.parquet"), PLAIN, None, "path"),
         # Files of others may lack ids, which only opening them can tell.
         (replace(FILE, relative_path="a.parquet"), PLAIN, None, "field ids"),
-        (replace(FILE, path_is_relative=False), PLAIN, None, "field ids"),
+        (replace(FILE, directory=""), PLAIN, None, "field ids"),
         (replace(FILE, mapping_id=0), PLAIN, None, "by name"),
         (FILE, features(column(1, TIME)), None, "time"),
         (FILE, features(replace(column(1, INT32), name="_DuckLake_hash")), None, "called like"),
