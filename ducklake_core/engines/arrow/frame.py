@@ -14,7 +14,8 @@ from ducklake_core.engines.arrow.frame_input import ArrowData, arrow_data, kind_
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.evolution.adopted_types import with_adopted_types
 from ducklake_core.format.types.arrow_types import ArrowArray, from_arrow_schema
-from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTEGERS, DecimalType, Field
+from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTEGERS, DataType, DecimalType, Field, ListType, MapType, StructType
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -60,12 +61,23 @@ class ArrowFrame:
     def schema_for(self, table: Schema) -> Schema:
         """The columns, where those without a type of their own take the type of the table's column.
 
-        That are columns of NULLs, and numbers whose type was guessed, if the table's type holds all of their values.
+        That are columns, and elements and fields of columns, of NULLs alone, and numbers whose type was guessed, if the table's type
+        holds all of their values.
         """
-        untyped = frozenset(field.name for field in self.data.schema if pa.types.is_null(field.type))
-        return with_adopted_types(
-            self.schema, table, lambda column, known: column.name in untyped or (self.is_inferred and self._holds(column, known))
+
+        def adopted_type(column: Field, known: Field) -> DataType:
+            return known.type if self.is_inferred and self._holds(column, known) else column.type
+
+        return with_adopted_types(self.typed_like(table).schema, table, adopted_type)
+
+    def typed_like(self, table: Schema) -> ArrowFrame:
+        """The frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
+        given = {field.name: field.type for field in self.data.schema}
+        typed = (
+            column if (known := table.find(column.name)) is None else _typed_field(given[column.name], column, known)
+            for column in self.schema
         )
+        return replace(self, schema=Schema(columns=tuple(typed)))
 
     def _holds(self, column: Field, known: Field) -> bool:
         """Whether a column of Python's numbers is one of the table's."""
@@ -142,6 +154,32 @@ class ArrowFrame:
         data = self.replayable().data
         assert isinstance(data, pa.Table)
         return data
+
+
+def _typed(given: pa.DataType, mine: DataType, known: DataType) -> DataType:
+    """A type of a frame, in which whatever has none of its own has that of the table."""
+    if pa.types.is_null(given):
+        return known
+    if not pa.types.is_nested(given):
+        return mine
+    match mine, known:
+        case ListType(element=element), ListType(element=other):
+            return ListType(element=_typed_field(given.value_type, element, other))
+        case MapType(key=key, value=value), MapType(key=other_key, value=other):
+            return MapType(key=_typed_field(given.key_type, key, other_key), value=_typed_field(given.item_type, value, other))
+        case StructType(fields=fields), StructType(fields=others):
+            known_fields = {folded(field.name): field for field in others}
+            typed = (
+                _typed_field(given.field(place).type, field, same) if (same := known_fields.get(folded(field.name))) else field
+                for place, field in enumerate(fields)
+            )
+            return StructType(fields=tuple(typed))
+        case _:
+            return mine
+
+
+def _typed_field(given: pa.DataType, mine: Field, known: Field) -> Field:
+    return replace(mine, type=_typed(given, mine.type, known.type))
 
 
 def _infinite(array: ArrowArray) -> int:

@@ -50,8 +50,16 @@ class SparkFrame:
 
     def schema_for(self, table: Schema) -> Schema:
         """The columns, where those of Spark's type void take the type of the table's column."""
+        return with_adopted_types(self.typed_like(table).schema, table, lambda column, _: column.type)
+
+    def typed_like(self, table: Schema) -> SparkFrame:
+        """The frame, in which columns of NULLs alone have the types of the table's."""
         untyped = frozenset(field.name for field in self.data.schema if field.dataType.typeName() == "void")
-        return with_adopted_types(self.schema, table, lambda column, _: column.name in untyped)
+        typed = (
+            replace(column, type=known.type) if column.name in untyped and (known := table.find(column.name)) is not None else column
+            for column in self.schema
+        )
+        return replace(self, schema=Schema(columns=tuple(typed)))
 
     def replayable(self) -> SparkFrame:
         """The frame itself."""
