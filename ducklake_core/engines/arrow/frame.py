@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.frame_input import ArrowData, arrow_data, kind_of, no_columns
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.evolution.adopted_types import with_adopted_types
+from ducklake_core.format.evolution.adopted_types import with_adopted_types, with_types_for_nulls
 from ducklake_core.format.types.arrow_types import ArrowArray, from_arrow_schema
-from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTEGERS, DataType, DecimalType, Field, ListType, MapType, StructType
-from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTEGERS, DataType, DecimalType, Field
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -73,11 +72,7 @@ class ArrowFrame:
     def typed_like(self, table: Schema) -> ArrowFrame:
         """The frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
         given = {field.name: field.type for field in self.data.schema}
-        typed = (
-            column if (known := table.find(column.name)) is None else _typed_field(given[column.name], column, known)
-            for column in self.schema
-        )
-        return replace(self, schema=Schema(columns=tuple(typed)))
+        return replace(self, schema=with_types_for_nulls(self.schema, table, given, _parts))
 
     def _holds(self, column: Field, known: Field) -> bool:
         """Whether a column of Python's numbers is one of the table's."""
@@ -156,30 +151,14 @@ class ArrowFrame:
         return data
 
 
-def _typed(given: pa.DataType, mine: DataType, known: DataType) -> DataType:
-    """A type of a frame, in which whatever has none of its own has that of the table."""
+def _parts(given: pa.DataType) -> list[pa.DataType] | None:
     if pa.types.is_null(given):
-        return known
-    if not pa.types.is_nested(given):
-        return mine
-    match mine, known:
-        case ListType(element=element), ListType(element=other):
-            return ListType(element=_typed_field(given.value_type, element, other))
-        case MapType(key=key, value=value), MapType(key=other_key, value=other):
-            return MapType(key=_typed_field(given.key_type, key, other_key), value=_typed_field(given.item_type, value, other))
-        case StructType(fields=fields), StructType(fields=others):
-            known_fields = {folded(field.name): field for field in others}
-            typed = (
-                _typed_field(given.field(place).type, field, same) if (same := known_fields.get(folded(field.name))) else field
-                for place, field in enumerate(fields)
-            )
-            return StructType(fields=tuple(typed))
-        case _:
-            return mine
-
-
-def _typed_field(given: pa.DataType, mine: Field, known: Field) -> Field:
-    return replace(mine, type=_typed(given, mine.type, known.type))
+        return None
+    if pa.types.is_map(given):
+        return [given.key_type, given.item_type]
+    if pa.types.is_struct(given):
+        return [field.type for field in given]
+    return [given.value_type] if pa.types.is_nested(given) and hasattr(given, "value_type") else []
 
 
 def _infinite(array: ArrowArray) -> int:
