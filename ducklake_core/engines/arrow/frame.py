@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from ducklake_core.engines.arrow.frame_input import ArrowData, arrow_data, kind_of, no_columns
 from ducklake_core.errors import SchemaError
-from ducklake_core.format.evolution.adopted_types import with_adopted_types
+from ducklake_core.format.evolution.adopted_types import with_adopted_types, with_types_for_nulls
 from ducklake_core.format.types.arrow_types import ArrowArray, from_arrow_schema
-from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTEGERS, DecimalType, Field
+from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTEGERS, DataType, DecimalType, Field
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -60,12 +60,19 @@ class ArrowFrame:
     def schema_for(self, table: Schema) -> Schema:
         """The columns, where those without a type of their own take the type of the table's column.
 
-        That are columns of NULLs, and numbers whose type was guessed, if the table's type holds all of their values.
+        That are columns, and elements and fields of columns, of NULLs alone, and numbers whose type was guessed, if the table's type
+        holds all of their values.
         """
-        untyped = frozenset(field.name for field in self.data.schema if pa.types.is_null(field.type))
-        return with_adopted_types(
-            self.schema, table, lambda column, known: column.name in untyped or (self.is_inferred and self._holds(column, known))
-        )
+
+        def adopted_type(column: Field, known: Field) -> DataType:
+            return known.type if self.is_inferred and self._holds(column, known) else column.type
+
+        return with_adopted_types(self.typed_like(table).schema, table, adopted_type)
+
+    def typed_like(self, table: Schema) -> ArrowFrame:
+        """The frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
+        given = {field.name: field.type for field in self.data.schema}
+        return replace(self, schema=with_types_for_nulls(self.schema, table, given, _parts))
 
     def _holds(self, column: Field, known: Field) -> bool:
         """Whether a column of Python's numbers is one of the table's."""
@@ -142,6 +149,16 @@ class ArrowFrame:
         data = self.replayable().data
         assert isinstance(data, pa.Table)
         return data
+
+
+def _parts(given: pa.DataType) -> list[pa.DataType] | None:
+    if pa.types.is_null(given):
+        return None
+    if pa.types.is_map(given):
+        return [given.key_type, given.item_type]
+    if pa.types.is_struct(given):
+        return [field.type for field in given]
+    return [given.value_type] if pa.types.is_nested(given) and hasattr(given, "value_type") else []
 
 
 def _infinite(array: ArrowArray) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ducklake_core.engines.arrow.frame_input import check_index, no_columns
-from ducklake_core.engines.spark.types import from_spark_schema
-from ducklake_core.format.evolution.adopted_types import with_adopted_types
+from ducklake_core.engines.spark.types import from_spark_schema, type_parts
+from ducklake_core.format.evolution.adopted_types import with_adopted_types, with_types_for_nulls
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import written_plan
 
@@ -50,8 +50,12 @@ class SparkFrame:
 
     def schema_for(self, table: Schema) -> Schema:
         """The columns, where those of Spark's type void take the type of the table's column."""
-        untyped = frozenset(field.name for field in self.data.schema if field.dataType.typeName() == "void")
-        return with_adopted_types(self.schema, table, lambda column, _: column.name in untyped)
+        return with_adopted_types(self.typed_like(table).schema, table, lambda column, _: column.type)
+
+    def typed_like(self, table: Schema) -> SparkFrame:
+        """The frame, in which columns, and elements and fields of columns, of NULLs alone have the types of the table's."""
+        given = {field.name: field.dataType for field in self.data.schema}
+        return replace(self, schema=with_types_for_nulls(self.schema, table, given, type_parts))
 
     def replayable(self) -> SparkFrame:
         """The frame itself."""

@@ -143,6 +143,21 @@ def from_spark_type(data_type: spark.DataType, path: str = "value") -> DataType:
             return found
 
 
+def type_parts(data_type: spark.DataType) -> list[spark.DataType] | None:
+    """Types of the children of a Spark type; None for void."""
+    match data_type:
+        case spark.NullType():
+            return None
+        case spark.ArrayType():
+            return [data_type.elementType]
+        case spark.MapType():
+            return [data_type.keyType, data_type.valueType]
+        case spark.StructType():
+            return [field.dataType for field in data_type.fields]
+        case _:
+            return []
+
+
 def year_month_columns(schema: spark.StructType) -> Iterator[str]:
     """Names of the columns that have to become text before Python can receive them."""
     return (field.name for field in schema.fields if isinstance(field.dataType, spark.YearMonthIntervalType))

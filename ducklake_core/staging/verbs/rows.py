@@ -60,7 +60,7 @@ class RowVerbs(OpenTransaction):
             return
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
-            frame = frame_of(source)
+            frame = frame_of(source).typed_like(staged.state.schema)
             # What is asked for is checked before the source is computed.
             request = merge_request(staged.name, staged.state.schema, frame.schema, on, clauses)
             kept = frame.merge_source(self._coordinator.write_state(staged), self._coordinator.named)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pytest
 
 from ducklake_core import DuckLake
 from tests.support.oracle import LakeAddress
@@ -21,3 +24,40 @@ def test_a_column_of_nulls_fits_every_column(sqlite_address: LakeAddress, oracle
     assert lake.table("t").scan(columns=list(types)).to_arrow().to_pylist() == [dict.fromkeys(types)] * 2
     with oracle(sqlite_address) as duck:
         assert duck.rows("SELECT * FROM t ORDER BY id") == [(1, *[None] * 5), (2, *[None] * 5)]
+
+
+NOTHING: list[dict[str, Any]] = [{"k": 1, "a": None, "l": [None], "e": [], "s": {"x": None, "y": [{"z": None}]}}]
+FRAMES = {"pandas": pd.DataFrame(NOTHING), "pyarrow": pa.Table.from_pylist(NOTHING), "polars": pl.DataFrame(NOTHING)}
+
+
+@pytest.mark.parametrize("kind", [*FRAMES, "list"])
+def test_nulls_in_lists_and_structs_fit_every_type(sqlite_address: LakeAddress, oracle: Callable[..., Any], kind: str) -> None:
+    """Lists that are all empty are lists of no type for pyarrow, and did not fit a table of lists of texts."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    struct = pa.struct([("Y", pa.list_(pa.struct([("z", pa.decimal128(5, 2))]))), ("x", pa.date32())])
+    types = {"k": pa.int64(), "a": pa.string(), "l": pa.list_(pa.string()), "e": pa.list_(pa.list_(pa.bool_())), "s": struct}
+    lake.create_table("typed", pa.schema(list(types.items())))
+    frame = FRAMES.get(kind, NOTHING)
+    for mode in ("append", "overwrite", "append", "upsert"):
+        lake.write("typed", frame, mode=mode, on=["k"] if mode == "upsert" else ())  # type: ignore[arg-type]
+    lake.write("typed", frame, mode="append")
+    lake.table("typed").update({"a": "'x'", "k": "2"})
+    lake.table("typed").merge(frame, on=["k"]).when_not_matched_insert().execute()
+    lake.table("typed").merge(frame, on=["k"]).when_matched_update().execute()
+    with oracle(sqlite_address) as duck:
+        row = ([None], [], {"Y": [{"z": None}], "x": None})
+        assert duck.rows("FROM typed ORDER BY k") == [(1, None, *row), (2, "x", *row), (2, "x", *row)]
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_a_new_column_of_nulls_has_the_type_that_duckdb_gives_it(
+    sqlite_address: LakeAddress, oracle: Callable[..., Any], kind: str
+) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("ours", FRAMES[kind])
+    with oracle(sqlite_address) as duck:
+        duck.connection.register("nothing", FRAMES[kind])
+        duck.run("CREATE TABLE theirs AS FROM nothing")
+        types = [duck.rows(f"SELECT column_name, column_type FROM (DESCRIBE {table})") for table in ("ours", "theirs")]
+        struct = "STRUCT(x INTEGER, y STRUCT(z INTEGER)[])"
+        assert types[0] == types[1] == [("k", "BIGINT"), ("a", "INTEGER"), ("l", "INTEGER[]"), ("e", "INTEGER[]"), ("s", struct)]
