@@ -96,8 +96,8 @@ def packed_files(file: FromClause, excluded: ColumnElement[bool] | None) -> Sele
     number = file.c.data_file_id
     left = number if excluded is None else case((excluded, null()), else_=number)
     packed = _joined(func.int8send(left)).label("files")
-    found: Select[Any] = select(func.count().label("total"), func.count(number).label("numbered"), packed)
-    return found.select_from(file)
+    columns: list[ColumnElement[Any]] = [func.count().label("total"), func.count(number).label("numbered"), packed]
+    return select(*columns).select_from(file)
 
 
 Places: TypeAlias = Literal["none", "of rows that exclude nothing", "all"]
