@@ -63,10 +63,40 @@ def _average(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
     if isinstance(part.type, DecimalType):
         scale = part.type.scale
         if part.type.precision + scale + 2 > 38:
-            raise Refused(f"it takes the average of values of type {part.type}")
+            return _average_of_many_digits(part, part.type, distinct, call)
         counted = f"CAST({part.sql} * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS DECIMAL(38,0))"
     total, number = call(f"sum({distinct}{counted})"), call(f"count({distinct}{part.sql})")
     return Typed(sql=f"(CAST({total} AS DOUBLE) / nullif(CAST({number} AS DOUBLE) * 1E{scale}D, 0D))", type=FLOAT64)
+
+
+def _average_of_many_digits(part: Typed, kind: DecimalType, distinct: str, call: Call) -> Typed:
+    """Likewise where the digits leave no room to be shifted: those of the sum become a whole number as a text."""
+    total = call(f"sum({distinct}{cast(part, DecimalType(precision=38, scale=kind.scale)).sql})")
+    number = call(f"count({distinct}{part.sql})")
+    # A text of a small number with more digits behind the point has an exponent.
+    if kind.scale <= 6:
+        digits, divisor = f"CAST(replace(CAST({total} AS STRING), '.', '') AS DOUBLE)", f" * 1E{kind.scale}D"
+    else:
+        digits, divisor = f"CAST({total} AS DOUBLE)", ""
+    return Typed(sql=f"({digits} / nullif(CAST({number} AS DOUBLE){divisor}, 0D))", type=FLOAT64)
+
+
+def _spread(name: str) -> Aggregate:
+    """A variance or deviation, up to rounding: engines add in other orders. What is none is an error in DuckDB."""
+
+    def aggregate(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
+        (part,) = parts
+        if part.text is not None or not (is_number(part.type) or part.type in DIGITS) or part.type == NULL_TYPE:
+            raise Refused(f"it takes the deviation of values of type {part.type}")
+        found = call(f"{name}({distinct}{cast(part, FLOAT64).sql})")
+        if part.type not in FLOATS:
+            return Typed(sql=found, type=FLOAT64)
+        error = f"raise_error('{name.upper()} is out of range!')"
+        return Typed(
+            sql=f"CASE WHEN abs({found}) >= CAST('Infinity' AS DOUBLE) THEN CAST({error} AS DOUBLE) ELSE {found} END", type=FLOAT64
+        )
+
+    return aggregate
 
 
 def _extreme(name: str) -> Aggregate:
@@ -102,6 +132,8 @@ def _count_if(parts: Sequence[Typed], distinct: str, call: Call) -> Typed:
 
 AGGREGATES: dict[str, Aggregate] = {
     "count": _count, "count_star": _count, "sum": _sum, "avg": _average, "mean": _average, "min": _extreme("min"), "max": _extreme("max"),
+    "stddev": _spread("stddev_samp"), "stddev_samp": _spread("stddev_samp"), "stddev_pop": _spread("stddev_pop"),
+    "variance": _spread("var_samp"), "var_samp": _spread("var_samp"), "var_pop": _spread("var_pop"),
     "bool_and": _truth("bool_and"), "bool_or": _truth("bool_or"), "count_if": _count_if, "countif": _count_if,
 }  # fmt: skip
 

@@ -129,8 +129,10 @@ def compared_type(parts: tuple[Typed, ...]) -> DataType:
     kind = common_type(parts)
     if not is_comparable(kind):
         raise Refused(f"it compares values of type {kind}")
-    if isinstance(kind, DecimalType) and any(isinstance(part.type, DecimalType) and part.type.scale > kind.scale for part in parts):
-        raise Refused(f"it compares decimals that {kind} would round")
+    scale = max((part.type.scale for part in parts if isinstance(part.type, DecimalType)), default=0)
+    if isinstance(kind, DecimalType) and scale > kind.scale:
+        # Digits behind the point are kept, and a number that has too many before it is an error, in DuckDB as in Spark.
+        return DecimalType(precision=38, scale=scale)
     return kind
 
 

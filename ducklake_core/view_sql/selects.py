@@ -150,7 +150,7 @@ class Select:
         if clause is None:
             return None
         only(clause, "expressions", "all")
-        scope.alias_rule = "either"
+        scope.alias_rule = "column"
         if clause.args.get("all"):
             keys = [item.typed for item in self.items if not item.has_aggregate]
         else:
@@ -164,7 +164,7 @@ class Select:
 
     def _grouping(self, sets: Sequence[Keys], scope: Scope, texts: Expressions) -> Grouping:
         """The sets of ROLLUP, CUBE and GROUPING SETS."""
-        scope.alias_rule = "either"
+        scope.alias_rule = "column"
 
         def key(node: exp.Expression) -> Typed:
             found = self._position(node) or texts.typed(node)

@@ -13,7 +13,6 @@ from duckdb_extensions import import_extension
 
 from ducklake_core import DuckLake
 from ducklake_core.engines.duckdb import instance
-from ducklake_core.errors import UnsupportedFeatureError
 from tests.support.oracle import attached, sqlite_lake
 
 if TYPE_CHECKING:
@@ -23,13 +22,6 @@ Row = tuple[object, ...]
 Answers = tuple[DuckLake, dict[int, str], Callable[[int], list[Row]]]
 # The limit of time holds for the lake too, which the first test makes.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
-NOT_ON_SPARK = {
-    **dict.fromkeys((1, 24, 30, 47, 53, 57, 63, 65, 81, 89), "takes the average of values of type decimal"),
-    **dict.fromkeys((17, 39), "the function stddev_samp"),
-    8: "is a column and another expression",
-    58: "would round",
-}
-"""Why a query is not translated to Spark's SQL."""
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +78,5 @@ def test_in_process(tpcds: Answers, number: int, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("number", range(1, 100))
 def test_on_spark(tpcds: Answers, number: int, spark: SparkSession) -> None:
     lake, texts, answer = tpcds
-    if number in NOT_ON_SPARK:
-        with pytest.raises(UnsupportedFeatureError, match=NOT_ON_SPARK[number]):
-            lake.sql(texts[number], spark=spark).to_arrow()  # type: ignore[union-attr]
-        return
     found = lake.sql(texts[number], spark=spark).to_arrow()  # type: ignore[union-attr]
     assert_alike([tuple(column[place].as_py() for column in found.columns) for place in range(found.num_rows)], answer(number))

@@ -32,6 +32,13 @@ TRANSLATED = {
     ", sum(CASE WHEN a IS NULL THEN 1 ELSE 0 END) AS z FROM nothing GROUP BY CUBE (b, a)",
     "total_of_none": "SELECT coalesce(b, 'none') AS k, count(*) AS n, grouping(coalesce(b, 'none')) AS g FROM t WHERE a > 100"
     " GROUP BY ROLLUP (coalesce(b, 'none'))",
+    "spread": "SELECT b, CAST(stddev(a) * 1e6 AS BIGINT) AS s, CAST(stddev_pop(DISTINCT a) * 1e6 AS BIGINT) AS p, CAST(variance(a) * 1e6 AS BIGINT)"
+    " AS v, CAST(var_pop(a) FILTER (a > 2) * 1e6 AS BIGINT) AS f FROM t GROUP BY b",
+    "many_digits": "SELECT b, avg(CAST(a AS DECIMAL(38,2))) AS m, avg(DISTINCT CAST(a AS DECIMAL(38,10))) AS d, avg(sum(CAST(a AS DECIMAL(9,3))))"
+    " OVER () AS w FROM t GROUP BY b",
+    "wide_decimals": "SELECT t.a, CAST(t.a AS DECIMAL(38,2)) >= CAST(c AS DECIMAL(38,3)) * 0.1 AS x, CAST(t.a AS DECIMAL(38,2))"
+    " BETWEEN CAST(c AS DECIMAL(38,3)) AND CAST(c AS DECIMAL(38,0)) AS y FROM t JOIN u ON t.a = u.a",
+    "grouped_by_columns": "SELECT upper(b) AS b, -a AS a, count(*) AS n FROM t GROUP BY b, a",
     "no_total_of_nothing": "SELECT b, count(*) AS n FROM nothing GROUP BY GROUPING SETS ((b), (b, a))",
     "sets_twice": "SELECT b, a % 2 AS odd, count(*) AS n, grouping(b) AS g FROM t GROUP BY CUBE (b, a % 2), ROLLUP (b) HAVING count(*) > 1 OR b IS NULL",
     "totals_of_nothing": "SELECT b, count(*) AS n FROM nothing GROUP BY GROUPING SETS ((b), (), ())",
@@ -152,7 +159,7 @@ REFUSED = {
     "excluded": ("SELECT sum(a) OVER (ORDER BY a ROWS UNBOUNDED PRECEDING EXCLUDE TIES) AS x FROM t", "it has EXCLUDE"),
     "listed_values": ("SELECT list(a) AS x FROM t", "the function list is not among"),
     "joined_texts": ("SELECT string_agg(b, ',') AS x FROM t", "the function string_agg is not among"),
-    "deviation": ("SELECT stddev(a) AS x FROM t", "the function stddev is not among"),
+    "median": ("SELECT median(a) AS x FROM t", "the function median is not among"),
     "any": ("SELECT any_value(a) AS x FROM t", "any_value is not among"),
     "twice_named": ("SELECT a, a + 1 AS a FROM t", "it has two columns 'a'"),
     "part_limit": ("SELECT a FROM t LIMIT 50%", "it has LIMIT_OPTIONS"),
