@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Row, Table
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.reading.file_queries import MOST_IDS, FileQueries, Query
@@ -100,10 +100,10 @@ class DataFiles:
         if isinstance(self._reader, ManyTablesReader) and self._predicate is None and not self._wanted:
             yield from ((file, {}) for file in self._reader.live_files(self._table))
             return
-        queries, abilities, chosen = FileQueries(self._reader, self._table, None), self._abilities, None
+        queries, chosen = FileQueries(self._reader, self._table, None), None
         # A file has no cursor on a server to decide about, so that files are counted as they come.
-        is_counted = self._predicate is not None or not abilities.is_file
-        total = queries.total(FEW_FILES + 1 if self._predicate is not None and abilities.packs_rows else None) if is_counted else 0
+        is_counted = self._predicate is not None or not self._abilities.is_file
+        total = queries.total(FEW_FILES + 1 if self._predicate is not None and self._packs_rows else None) if is_counted else 0
         if not is_counted:
             queries.check_snapshot()
         by_partition = 0
@@ -122,15 +122,20 @@ class DataFiles:
             self.counts.files_total = kept
 
     @property
+    def _packs_rows(self) -> bool:
+        """Whether rows have places; those of an earlier version's tables, read through queries, have none."""
+        return self._abilities.packs_rows and isinstance(self._reader.catalog["file_column_stats"], Table)
+
+    @property
     def _abilities(self) -> Abilities:
         return abilities_of(self._reader.connection.dialect)
 
     def _choose(self, queries: FileQueries, predicate: Predicate, total: int) -> Chosen:
         """The files that the database does not exclude, of a number of live ones that not every database has counted to its end."""
         pruned = FileQueries(self._reader, self._table, predicate)
-        packed = pruned.sets(self._wanted) if self._abilities.packs_rows else None
+        packed = pruned.sets(self._wanted) if self._packs_rows else None
         if packed is None:
-            total = queries.total() if self._abilities.packs_rows else total
+            total = queries.total() if self._packs_rows else total
             return Chosen(total=total, by_partition=pruned.excluded_by_partition(), ids=pruned.kept())
         places = packed.places() if packed.has_places and len(packed.kept) <= MOST_IDS else None
         return Chosen(total=packed.total, by_partition=packed.by_partition, ids=packed.kept, places=places)
