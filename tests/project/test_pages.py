@@ -94,6 +94,6 @@ def test_every_block_that_is_not_python_is_known() -> None:
     here = {("README.md", "sql"), ("dagster/from-dagster-duckdb.md", "sql"), ("opening.md", "toml"), ("opening.md", "sh")}
     # Run by tests/dagster and tests/behaviour/command_line.
     elsewhere = {("dagster/components.md", "yaml"), ("command-line.md", "yaml")}
-    # What installs and submits is done by `make release-check` and tests/spark in other words.
+    # Submitted by tests/spark; what installs is done by `make release-check` in other words.
     installing = {("README.md", "sh"), ("tutorials/spark-job.md", "sh"), ("tutorials/dagster-project.md", "sh")}
     assert found == here | elsewhere | installing
