@@ -39,7 +39,7 @@ def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
     Raises:
         Refused: They are too many.
     """
-    parts = [] if group is None else list(group.expressions)
+    parts = [] if group is None else _parts(group)
     if not any(isinstance(part, exp.Rollup | exp.Cube | exp.GroupingSets) for part in parts):
         return None
     found: list[Keys] = [()]
@@ -49,6 +49,12 @@ def grouping_sets(group: exp.Group | None) -> list[Keys] | None:
             raise Refused(f"it has more than {_MOST} grouping sets")
         found = [(*before, *keys) for before, keys in product(found, own)]
     return found
+
+
+def _parts(group: exp.Group) -> list[exp.Expression]:
+    """What is listed after GROUP BY; earlier versions of sqlglot keep each kind of sets by itself."""
+    kinds = ("expressions", "rollup", "cube", "grouping_sets")
+    return [part for kind in kinds for part in group.args.get(kind) or ()]
 
 
 def _sets(part: exp.Expression) -> Iterator[Keys]:
