@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ducklake_core import DuckLake
 from tests.benchmarks.harness import Result, compare, report
+from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import attached, sqlite_lake
 
 FILES = int(os.environ.get("BENCH_FILES", "1000"))
@@ -33,7 +33,7 @@ def run() -> list[Result]:
         (folder / "theirs").mkdir()
         (folder / "ours").mkdir()
         theirs, ours = sqlite_lake(folder / "theirs"), sqlite_lake(folder / "ours")
-        lake = DuckLake.create(ours.url, data_path=ours.data_path)
+        lake = new_lake(ours)
         made = 0
         with attached(theirs, "DATA_INLINING_ROW_LIMIT 0") as duck:
             duck.connection.register("rows", ROWS)

@@ -9,6 +9,7 @@ import itertools
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,8 @@ from ducklake_core.spark_source import register
 from tests.benchmarks.bench_read import consume
 from tests.benchmarks.bench_write import frame
 from tests.benchmarks.harness import Result, compare, report
+from tests.benchmarks.lakes import new_lake
+from tests.support.oracle import sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
@@ -64,9 +67,9 @@ def run() -> list[Result]:
     session = local_session()
     register(session)
     with tempfile.TemporaryDirectory() as folder:
-        url = f"sqlite:///{folder}/catalog.sqlite"
-        lake = DuckLake.create(url, data_path=f"{folder}/files/")
-        return [writing(session, lake, url), reading(session, lake, url)]
+        address = sqlite_lake(Path(folder))
+        lake = new_lake(address)
+        return [writing(session, lake, address.url), reading(session, lake, address.url)]
 
 
 if __name__ == "__main__":

@@ -15,33 +15,33 @@ import duckdb
 from ducklake_core import DuckLake
 from tests.benchmarks.bench_read import COLUMNS
 from tests.benchmarks.harness import Result, compare, report
+from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import attached, sqlite_lake
-from tests.support.scans import OpenLake, open_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "2000000"))
 
 
-def made(folder: Path, options: str) -> OpenLake:
+def made(folder: Path, options: str) -> DuckLake:
     """A lake with one table of DuckDB's."""
     folder.mkdir()
     address = sqlite_lake(folder)
     with attached(address, f"DATA_INLINING_ROW_LIMIT 0{options}") as duck:
         duck.run(f"CREATE TABLE t AS SELECT {COLUMNS} FROM range({ROWS}) r(i)")
-    return open_lake(address)
+    return DuckLake.connect(address.url)
 
 
-def read(lake: OpenLake, columns: Sequence[str] | None) -> int:
+def read(lake: DuckLake, columns: Sequence[str] | None) -> int:
     """Decode every batch and keep nothing."""
-    return sum(batch.num_rows for batch in lake.scan("t", columns=columns).to_batches())
+    return sum(batch.num_rows for batch in lake.table("t").scan(columns=columns).to_batches())
 
 
 def writing(folder: Path) -> Result:
     """All rows appended, again and again, to a table of each kind of lake."""
     rows = duckdb.connect().execute(f"SELECT {COLUMNS} FROM range({ROWS}) r(i)").to_arrow_table()
-    lakes = {
-        name: DuckLake.create(f"sqlite:///{folder}/{name}.sqlite", data_path=f"{folder}/{name}/", encrypted=name == "encrypted")
-        for name in ("encrypted", "plain")
-    }
+    lakes = {}
+    for name, options in (("encrypted", "ENCRYPTED"), ("plain", "")):
+        (folder / f"written {name}").mkdir()
+        lakes[name] = new_lake(sqlite_lake(folder / f"written {name}"), options)
     contenders = {name: lambda lake=lake: lake.write("t", rows) for name, lake in lakes.items()}
     return compare(f"append {ROWS:,} rows", contenders, baseline="plain", promised_ratio=2.0)
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
+from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import LakeAddress, attached
 from tests.support.postgres import start_server
 
@@ -65,7 +66,7 @@ def run() -> None:
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         address = server.lake(Path(folder))
-        lake = DuckLake.create(address.url, data_path=address.data_path)
+        lake = new_lake(address)
         lake.create_table("t", pa.schema([pa.field("a", pa.int32()), pa.field("b", pa.string())]))
         ready, done = context.Barrier(WRITERS + 1), context.Queue()
         writers = [*[append_ours] * WRITERS, append_theirs]

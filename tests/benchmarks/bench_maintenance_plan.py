@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ducklake_core import DuckLake
 from tests.benchmarks.harness import compare, report
+from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import sqlite_lake
 
 TABLES = int(os.environ.get("BENCH_TABLES", "1000"))
@@ -25,7 +26,7 @@ _ROWS = pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["x", "y"]})
 def build(folder: Path) -> DuckLake:
     """A lake whose tables have one file on disk each, and the rows of ten in the catalog."""
     address = sqlite_lake(folder)
-    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake = new_lake(address)
     for first in range(0, TABLES, _PER_TRANSACTION):
         with lake.transaction() as tx:
             for number in range(first, min(first + _PER_TRANSACTION, TABLES)):

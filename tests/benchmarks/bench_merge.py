@@ -16,9 +16,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ducklake_core import DuckLake
 from tests.benchmarks.bench_write import COLUMNS, frame
 from tests.benchmarks.harness import Result, compare, report
+from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import attached, sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))
@@ -40,7 +40,7 @@ def merging(session: SparkSession, *, spread: bool) -> Result:
         for place in places:
             place.mkdir()
         (our_address, address) = (sqlite_lake(place) for place in places)
-        lake = DuckLake.create(our_address.url, data_path=our_address.data_path)
+        lake = new_lake(our_address)
         lake.write("t", frame(session, ROWS))
         plain = [f"{folder}/plain-0"]
         frame(session, ROWS).write.parquet(plain[0])

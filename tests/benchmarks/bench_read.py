@@ -14,9 +14,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from ducklake_core import DuckLake
 from tests.benchmarks.harness import Result, compare, report
 from tests.support.oracle import attached, sqlite_lake
-from tests.support.scans import STORAGE, open_lake
+from tests.support.scans import STORAGE
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))
 FILES = 100
@@ -43,20 +44,20 @@ def run() -> list[Result]:
             duck.run(f"CREATE TABLE big AS SELECT {COLUMNS} FROM range({ROWS}) r(i)")
             duck.run(f"CREATE TABLE many AS SELECT {COLUMNS}, 0 AS part FROM range(0) r(i)", "ALTER TABLE many SET PARTITIONED BY (part)")
             duck.run(f"INSERT INTO many SELECT {COLUMNS}, i % {FILES} FROM range({ROWS}) r(i)")
-        lake = open_lake(address)
-        files = [task.file.path for task in lake.scan("big").plan().plan.tasks]
-        one = [task.file.path for task in lake.scan("many", where="part = 42").plan().plan.tasks]
+        lake = DuckLake.connect(address.url)
+        files = [task.file.path for task in lake.table("big").scan().plan().plan.tasks]
+        one = [task.file.path for task in lake.table("many").scan(where="part = 42").plan().plan.tasks]
         assert len(one) == 1
 
         def arrow_way() -> None:
-            plan = lake.scan("big").plan().plan
+            plan = lake.table("big").scan().plan().plan
             tasks = tuple(replace(task, native_obstacle="with Arrow") for task in plan.tasks)
             consume(read_plan(replace(plan, tasks=tasks), STORAGE, session))
 
         full = compare(
             f"full read of {ROWS:,} rows, {len(files)} files",
             {
-                "scan": lambda: consume(lake.scan("big").to_spark(session)),
+                "scan": lambda: consume(lake.table("big").scan().to_spark(session)),
                 "spark.read.parquet": lambda: consume(session.read.parquet(*files)),
                 "scan, Arrow way": arrow_way,
             },
@@ -66,7 +67,7 @@ def run() -> list[Result]:
         pruned = compare(
             f"one file of {FILES}, by predicate",
             {
-                "scan": lambda: consume(lake.scan("many", where="part = 42").to_spark(session)),
+                "scan": lambda: consume(lake.table("many").scan(where="part = 42").to_spark(session)),
                 "spark.read.parquet": lambda: consume(session.read.parquet(*one)),
             },
             baseline="spark.read.parquet",

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ducklake_core import DuckLake
 from tests.benchmarks.harness import Result, compare, report
+from tests.benchmarks.lakes import new_lake
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.postgres import start_server
 
@@ -28,7 +29,7 @@ _ROW = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})
 
 def build(address: LakeAddress, tables: int) -> DuckLake:
     """A lake of so many tables besides ``t`` and ``f``, whose rows go to the catalog and to files."""
-    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake = new_lake(address)
     lake.write("t", _ROW)
     lake.create_table("f", _ROW.schema)
     lake.set_option("data_inlining_row_limit", 0, table="f")

@@ -17,8 +17,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from ducklake_core import DuckLake
 from tests.benchmarks.harness import Result, compare, report
+from tests.benchmarks.lakes import new_lake
+from tests.support.oracle import sqlite_lake
 
 ROWS = int(os.environ.get("BENCH_ROWS", "5000000"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "5"))
@@ -55,7 +56,7 @@ def run() -> Result:
     with tempfile.TemporaryDirectory() as folder:
         numbers = itertools.count()
 
-        lake = DuckLake.create(f"sqlite:///{folder}/catalog.sqlite", data_path=f"{folder}/files/")
+        lake = new_lake(sqlite_lake(Path(folder)))
 
         def ours() -> None:
             written = lake.write(f"t{next(numbers)}", df)
