@@ -32,7 +32,7 @@ CONDITIONS = {
 
 
 def run() -> list[Result]:
-    """Each condition planned, and read where DuckDB reads it in reasonable time."""
+    """Each condition planned and read, beside DuckDB where it takes seconds: of thousands of branches its plan alone takes minutes."""
     results: list[Result] = []
     random = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -56,11 +56,14 @@ def run() -> list[Result]:
                 def query(where: str = where) -> object:
                     return duck.rows(f"SELECT count(*) FROM t WHERE {where}")
 
-                if len(where) < 10_000:
-                    results.append(compare(f"read, {name}", {"ours": read, "DuckDB": query}, baseline="DuckDB", promised_ratio=3, rounds=3))
-                else:
-                    results.append(compare(f"read, {name}", {"ours": read}, baseline="ours", promised_ratio=1, rounds=3))
-                results.append(compare(f"plan, {name}", {"ours": plan, "DuckDB": explain}, baseline="DuckDB", promised_ratio=5, rounds=3))
+                theirs = {} if len(where) > 10_000 else {"DuckDB": query}
+                results.append(
+                    compare(f"read, {name}", {"ours": read, **theirs}, baseline=[*theirs, "ours"][0], promised_ratio=3, rounds=3)
+                )
+                theirs = {} if "branches" in name and len(where) > 10_000 else {"DuckDB": explain}
+                results.append(
+                    compare(f"plan, {name}", {"ours": plan, **theirs}, baseline=[*theirs, "ours"][0], promised_ratio=5, rounds=3)
+                )
     return results
 
 
