@@ -85,6 +85,13 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        try:
+            self._finish(error)
+        finally:
+            self._coordinator.end()
+
+    def _finish(self, error: BaseException | None) -> None:
+        """Commit, unless an error has ended the block."""
         if error is not None:
             self._coordinator.discard()
         elif self._repeated is not None:

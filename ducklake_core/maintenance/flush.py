@@ -16,6 +16,7 @@ from ducklake_core.catalog.reading.compaction import delete_histories, inlined_d
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.moved_rows import FlushedFile, FlushInlined, GatheredDeletes
+from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.flush import FlushedFiles, FlushTask, flush_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
@@ -238,7 +239,9 @@ class _Flusher:
             return replace(planned, skipped=OUT_OF_TIME)
         for attempt in range(1, REPLANS + 1):
             try:
-                return self._flush(plan, planned)
+                write_id = paths.write_id()
+                with registered(self.database, write_id):
+                    return self._flush(plan, planned, write_id)
             except (CommitConflictError, CatalogError) as error:
                 if is_about_lake(error):
                     raise
@@ -248,11 +251,11 @@ class _Flusher:
                 return replace(planned, failure=str(error))
         raise AssertionError("the loop above returns")
 
-    def _flush(self, plan: _FlushPlan, planned: TableFlush) -> TableFlush:
+    def _flush(self, plan: _FlushPlan, planned: TableFlush, write_id: str) -> TableFlush:
         """Flush what the table has by now, in one attempt."""
         with ExitStack() as stack:
             stored = self._read(plan, stack)
-            state = self._state(stored.table)
+            state = self._state(stored.table, write_id)
             on_executors = self.execution.spark is not None and stored.num_rows + stored.deletes >= EXECUTOR_ROWS
             done = self._write(state, self._tasks(state, stored, split=on_executors), on_executors=on_executors)
         files = tuple(file for one in done for file in one.files)
@@ -346,12 +349,12 @@ class _Flusher:
             sweep(self.storage, state.directory, state.write_id, keep=[path for one in done for path, _ in one.made()])
         return done
 
-    def _state(self, table: TableState) -> WriteState:
+    def _state(self, table: TableState, write_id: str) -> WriteState:
         return WriteState(
             table=name_of(table),
             directory=table.path,
             schema=table.schema,
-            write_id=paths.write_id(),
+            write_id=write_id,
             storage=self.storage,
             encrypted=self.info.encrypted,
             format_version=table.format_version,

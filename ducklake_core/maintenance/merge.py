@@ -14,6 +14,7 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.actions import MergedFile, MergeFiles
+from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.rewrite import MergeTask, merge_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.format.files import paths
@@ -249,14 +250,16 @@ class _Merger:
             for plan in plans:
                 sweep(self.storage, plan.table.path, write_id, named=self._named, keep=[file.path for file in kept])
 
-        carried = TableWork(
+        work = TableWork(
             work=merge_files,
             tasks=[self._task(plans[place], group, write_id) for place, group in groups],
             commit=lambda files: self._commit(plans, [(*groups[number], file) for number, file in files.items()]),
             sweep=clean,
             ended=ended,
             tables=[place for place, _ in groups],
-        ).run(self.execution, self.request.meter)
+        )
+        with registered(self.database, write_id):
+            carried = work.run(self.execution, self.request.meter)
         ends = list(accumulate((len(plan.groups) for plan in plans), initial=0))
         return [_merged(plan, carried.part(range(*limits))) for plan, limits in zip(plans, pairwise(ends), strict=True)]
 

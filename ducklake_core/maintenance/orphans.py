@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.reading.running_writes import FilesOfWrites, forget_running_writes, read_running_writes
 from ducklake_core.catalog.writing.scheduled import every_file_name
 from ducklake_core.errors import StorageError
 from ducklake_core.format.files.locations import is_below
@@ -50,7 +51,8 @@ class OrphansResult(MaintenanceResult):
         dry_run: Whether this is only the plan.
         files: Orphaned files to delete, or deleted.
         failed: Those that could not be deleted.
-        kept: Files that stay because nobody knows their age, or because the catalog has come to name them.
+        kept: Files that stay because nobody knows their age, because a running write is still to commit them, or because the catalog has
+            come to name them.
         too_young: Orphaned files that are not old enough; they may belong to a write that is still running.
         uploads: Unfinished uploads to S3 that are aborted, or were.
         uploads_unknown: Why nobody knows whether there are any: the store does not tell, or not to everybody.
@@ -137,7 +139,11 @@ def delete_orphaned_files(
     meter = progress or ProgressMeter()
     bounds = budget or BudgetMeter()
     plan = _plan(info, storage, names, limit, meter, every_parquet=every_parquet).within(bounds)
-    return plan.described() if dry_run else _delete(plan, storage, names, meter, bounds)
+    if dry_run:
+        return plan.described()
+    done = _delete(plan, storage, names, meter, bounds)
+    names.forget_lost_writes()
+    return done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,12 +183,19 @@ def _plan(info: LakeInfo, storage: Storage, names: _Names, limit: datetime, prog
     uploads, uploads_unknown = _uploads(storage, info.data_path, limit, every_parquet=every_parquet)
     names.refresh()
     orphans = [file for file in found if not names.has(file.path)]
-    ageless = tuple(
-        LeftFile(path=printable(file.path), reason="the store does not tell when it was changed") for file in orphans if not file.modified
+    is_old = [file for file in orphans if not file.modified or file.modified < limit]
+    kept = tuple(LeftFile(path=printable(file.path), reason=reason) for file in is_old if (reason := _reason_to_keep(file, names)))
+    return _SweepPlan(
+        files=tuple(_orphan(file, file.modified) for file in is_old if file.modified and not names.writer(file.path)),
+        kept=kept,
+        too_young=len(orphans) - len(is_old),
+        uploads=tuple(upload for upload in uploads if not names.writer(upload.path)),
+        uploads_unknown=uploads_unknown,
     )
-    old = tuple(_orphan(file, file.modified) for file in orphans if file.modified and file.modified < limit)
-    too_young = len(orphans) - len(ageless) - len(old)
-    return _SweepPlan(files=old, kept=ageless, too_young=too_young, uploads=uploads, uploads_unknown=uploads_unknown)
+
+
+def _reason_to_keep(file: StoredFile, names: _Names) -> str | None:
+    return names.writer(file.path) or (None if file.modified else "the store does not tell when it was changed")
 
 
 def _below(data_path: str, files: Iterable[StoredFile]) -> Iterator[StoredFile]:
@@ -205,18 +218,22 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
     late = 0
     if plan.files:
         progress.begin(_VERB, "delete files", "files", len(plan.files))
-    for batch in (plan.files[start : start + _BATCH] for start in range(0, len(plan.files), _BATCH)):
-        if budget.is_out_of_time:
+    for start in range(0, len(plan.files), _BATCH):
+        batch = plan.files[start : start + _BATCH]
+        # The first batch goes even if listing took all the time: every call gets further.
+        if budget.is_out_of_time and start > 0:
             late += len(batch)
             continue
         names.refresh()
-        doomed = [file for file in batch if not names.has(file.path)]
-        named += [LeftFile(path=printable(file.path), reason="the catalog names it by now") for file in batch if names.has(file.path)]
+        doomed = [file for file in batch if names.claim(file.path) is None]
+        named += [LeftFile(path=printable(file.path), reason=reason) for file in batch if (reason := names.claim(file.path))]
         failures = dict(storage.delete([file.path for file in doomed]).failed)
         deleted += [_printable(file) for file in doomed if file.path not in failures]
         failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
         progress.advance(len(batch), size=sum(file.size for file in doomed if file.path not in failures))
-    aborts = [(upload, abort_upload(storage, upload)) for upload in plan.uploads if not budget.is_out_of_time]
+    aborts = [
+        (upload, abort_upload(storage, upload)) for place, upload in enumerate(plan.uploads) if not (budget.is_out_of_time and place > 0)
+    ]
     late += len(plan.uploads) - len(aborts)
     failed += [LeftFile(path=printable(upload.path), reason=reason) for upload, reason in aborts if reason]
     return OrphansResult(
@@ -241,18 +258,26 @@ def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet
 
 
 class _Names:
-    """The names of all files that the catalog knew at its newest snapshot, as hashes: a lake may have millions."""
+    """What the catalog says of names of files.
+
+    Those that it knew at its newest snapshot are held as hashes: a lake may have millions.
+    """
 
     def __init__(self, database: Database, info: LakeInfo) -> None:
         self._database = database
         self._info = info
         self._snapshot: Snapshot | None = None
         self._hashes: frozenset[int] = frozenset()
+        self._running = FilesOfWrites(())
+        self._lost: list[str] = []
 
     def refresh(self) -> None:
-        """Read them again if anybody has committed since."""
+        """Read them again, the names if anybody has committed since."""
         with self._database.read() as connection:
             check_same_lake(self._info, stored_options(connection, self._database.tables))
+            now, writes = self._database.now(connection), read_running_writes(connection, self._database.tables)
+            self._running = FilesOfWrites(write for write in writes if not write.is_lost(now))
+            self._lost = [write.write_id for write in writes if write.is_lost(now)]
             newest = CatalogReader(connection, self._info, self._database.tables).latest_snapshot()
             # An id alone is given out again when a backup of the catalog is put back.
             if self._snapshot is None or not is_same_snapshot(newest, self._snapshot):
@@ -262,6 +287,21 @@ class _Names:
     def has(self, path: str) -> bool:
         """Whether the name of a file is among them. Two names of one hash (one in 10^12 for a million files) keep the file."""
         return hash(file_name(path)) in self._hashes
+
+    def writer(self, path: str) -> str | None:
+        """That a running write is still to commit a file, in words; None when none is."""
+        write = self._running.write_of(path)
+        return None if write is None else f"a running write is still to commit it, heard of at {write.heard:%Y-%m-%d %H:%M:%S} UTC"
+
+    def claim(self, path: str) -> str | None:
+        """Why a file is not an orphan by now; None when it is one."""
+        return "the catalog names it by now" if self.has(path) else self.writer(path)
+
+    def forget_lost_writes(self) -> None:
+        """Remove the rows of writes that were killed."""
+        if self._lost:
+            with self._database.write() as connection:
+                forget_running_writes(connection, self._database.tables, self._lost)
 
 
 def _is_candidate(path: str, *, every_parquet: bool) -> bool:

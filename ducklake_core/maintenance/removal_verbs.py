@@ -139,11 +139,13 @@ class RemovalVerbs(LakeVerbs):
             every_parquet: Whether files that are not called as DuckLake's writers call theirs go too if they end in ``.parquet``,
                 as they do in DuckDB.
             max_files: Most files to delete; what is beyond it is a skipped step, and left to the next call.
-            max_seconds: Seconds after which no further batch of files is deleted and no upload aborted, likewise.
+            max_seconds: Seconds after which no further batch of 500 files is deleted and no further upload aborted, likewise; the
+                first goes even if listing took longer.
             progress: Is told how far the verb is (:class:`Progress`).
             dry_run: Delete nothing; the result lists what would go.
 
         Raises:
+            CatalogCorruptError: The row of a running write, or of an option, cannot be read.
             UsageError: The bound is nearer than the floor, or given beside ``cleanup_all``.
             StorageError: The data path cannot be listed.
         """

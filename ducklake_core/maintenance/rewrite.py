@@ -13,6 +13,7 @@ from ducklake_core.catalog.reading.compaction import CLUSTERED_KEY
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.moved_rows import RewriteFiles, RewrittenSource
+from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.live_rows import RewriteTask, RewrittenFiles, rewrite_files
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CatalogError, CommitConflictError, DuckLakeError
@@ -295,13 +296,15 @@ class _Rewriter:
             keep = [path for files in kept for path, _ in _made(files)]
             sweep(self.storage, state.directory, state.write_id, named=self._named, keep=keep)
 
-        return TableWork(
+        work = TableWork(
             work=rewrite_files,
             tasks=[self._task(plan, group, state) for group in plan.groups],
             commit=lambda files: self._commit(plan, files),
             sweep=clean,
             ended=ended,
-        ).run(self.execution, self.request.meter)
+        )
+        with registered(self.database, state.write_id):
+            return work.run(self.execution, self.request.meter)
 
     def _task(self, plan: TableRewritePlan, group: RewriteGroup, state: WriteState) -> RewriteTask:
         assert plan.shape is not None

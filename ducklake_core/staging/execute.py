@@ -45,6 +45,7 @@ from ducklake_core.storage.delete_files import DeletionVectors
 from ducklake_core.storage.sweeping import sweep
 
 if TYPE_CHECKING:
+    from ducklake_core.commit.registration import WriteRegistration
     from ducklake_core.engines.arrow.write_state import WriteState
     from ducklake_core.format.expressions.columns import Column
     from ducklake_core.format.expressions.conditions import Condition
@@ -60,13 +61,15 @@ class StepExecutor:
 
     Args:
         lake: Whose tables.
+        registration: Is told of the ids that names of files carry.
 
     Attributes:
         targets: Where delete files of each table were written last, by table id.
     """
 
-    def __init__(self, lake: LakeContext) -> None:
+    def __init__(self, lake: LakeContext, registration: WriteRegistration) -> None:
         self._lake = lake
+        self._registration = registration
         # DuckDB's now() is when its transaction began, in the time zone of the machine.
         self._began = datetime.now(UTC).astimezone()
         self.targets: dict[int, DeleteTarget] = {}
@@ -137,10 +140,12 @@ class StepExecutor:
 
     def _target(self, staged: StagedTable, base: Snapshot) -> DeleteTarget:
         info, options = self._lake.info, Options.from_mapping(staged.state.options)
+        write_id = paths.write_id()
+        self._registration.add(write_id)
         return DeleteTarget(
             directory=info.checked_location(staged.state.path, f"table {staged.name}", table=staged.name),
             data_path=info.data_path,
-            write_id=paths.write_id(),
+            write_id=write_id,
             assumed_snapshot=base.id + 1,
             encrypted=info.encrypted,
             inlined_rows=options.data_inlining_row_limit,
@@ -216,6 +221,8 @@ class StepExecutor:
             row_constraint=row_constraint,
             write_id=write_id,
         )
+        if write_id is None:
+            self._registration.add(state.write_id)
         abilities = self._lake.database.abilities
         if abilities.inlined_as_is or not abilities.duckdb_flushes:
             return state

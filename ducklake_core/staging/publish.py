@@ -17,6 +17,7 @@ from ducklake_core.commit.committer import Committed, Committer
 from ducklake_core.commit.definition_actions import CreateMacro
 from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.operations import without_details
+from ducklake_core.commit.registration import WriteRegistration
 from ducklake_core.commit.request import CommitRequest, checked_commit_id, new_commit_id, other_operation, stored_extra_info
 from ducklake_core.engines.arrow.positions import rewrite_delete_file
 from ducklake_core.engines.arrow.write_state import WriteState
@@ -80,7 +81,8 @@ class CommitCoordinator:
         self._extra_info = extra_info
         stored_extra_info(self.commit_id, extra_info)
         self._files = StagedFiles(lake.storage)
-        self._rows = StepExecutor(lake)
+        self._registration = WriteRegistration(lake.database)
+        self._rows = StepExecutor(lake, self._registration)
         self._read = ReadSet()
 
     @property
@@ -111,9 +113,13 @@ class CommitCoordinator:
                 snapshot_id=snapshot.id,
             )
 
-    def own(self, files: Iterable[str]) -> None:
-        """Note data files that exist only for this transaction; those that its snapshot does not name are deleted when it ends."""
-        self._files.add_data_files(files)
+    def own(self, files: Iterable[str], write_id: str) -> None:
+        """Note data files of a write that are only this transaction's; those that its snapshot does not name are deleted when it ends."""
+        self._files.add_data_files(files, write_id)
+
+    def end(self) -> None:
+        """The transaction has ended, in whatever way: nothing is written any more."""
+        self._registration.end()
 
     def discard(self) -> None:
         """Delete all files of the transaction, after it surely failed. Files that cannot be deleted stay as orphans."""
@@ -127,7 +133,7 @@ class CommitCoordinator:
         """Write rows to files of the transaction. An interrupt leaves none, also when it comes before they are noted."""
         try:
             files = frame.write(state, self.named)
-            self.own(staged.paths(files))
+            self.own(staged.paths(files), state.write_id)
         except Exception:
             raise
         except BaseException:

@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from ducklake_core.errors import NotFoundError, StorageError
+from ducklake_core.format.files.paths import beginning_of_write
 from ducklake_core.storage.filesystems import Storage, printable
 
-LONG_SECONDS = 3600.0
-"""Seconds after which files may be taken for orphans: the floor under the ages of sweeps."""
+LONG_SECONDS = 60.0
+"""Seconds after which a transaction asks the store for its files before it commits them: it costs next to nothing of so long a write."""
 _ASKED_AT_ONCE = 16
 
 
@@ -31,15 +32,15 @@ class StagedFiles:
         self._data: list[str] = []
         self._deletes: list[str] = []
         self._rewritten: dict[str, str] = {}
-        self._began = time.monotonic()
+        self._began = time.time()
 
     def check_there(self) -> None:
-        """Ask the store for the files of a transaction that took so long that a sweep may have deleted them, before they are committed.
+        """Ask the store for the files of a transaction that took long, before they are committed: a sweep may have deleted them.
 
         Raises:
             StorageError: One is not there any more.
         """
-        if time.monotonic() - self._began < LONG_SECONDS:
+        if time.time() - self._began < LONG_SECONDS:
             return
         files = [*self._data, *self._deletes]
         with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="there") as pool:
@@ -58,9 +59,10 @@ class StagedFiles:
             return False
         return True
 
-    def add_data_files(self, paths: Iterable[str]) -> None:
-        """Note data files; a new plan uses them again."""
+    def add_data_files(self, paths: Iterable[str], write_id: str) -> None:
+        """Note data files of a write, which may have begun before the transaction; a new plan uses them again."""
         self._data += paths
+        self._began = min(self._began, beginning_of_write(write_id))
 
     def add_delete_files(self, paths: Iterable[str]) -> None:
         """Note delete files; a new plan writes others."""

@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, CompoundSelect, Dialect, bindparam, func, 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
-from ducklake_core.catalog.reading.holds import is_option
 from ducklake_core.catalog.reading.option_rows import StoredOptions
+from ducklake_core.catalog.reading.own_rows import is_option
 from ducklake_core.catalog.reading.snapshot_rows import snapshot_of, snapshot_query
 from ducklake_core.catalog.reading.table_rows import inlined_tables_of
 from ducklake_core.errors import CatalogCorruptError

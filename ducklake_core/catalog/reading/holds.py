@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.types.names import folded
 
-HOLD_PREFIX = "ducklake_core.hold:"
+HOLD_PREFIX = f"{OWN_PREFIX}hold:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +54,6 @@ class Hold:
         return json.dumps({"name": self.name, "snapshot": self.snapshot_id, **until}, ensure_ascii=False)
 
 
-def is_option(metadata: Any) -> ColumnElement[bool]:
-    """True for the rows of ``ducklake_metadata`` that are no holds."""
-    found: ColumnElement[bool] = ~metadata.c.key.startswith(HOLD_PREFIX, autoescape=True)
-    return found
-
-
 def read_holds(connection: Connection, tables: CatalogTables) -> list[Hold]:
     """All holds, those that are over included, by name.
 
@@ -67,7 +61,7 @@ def read_holds(connection: Connection, tables: CatalogTables) -> list[Hold]:
         CatalogCorruptError: A row that is none, so that nobody can tell what it keeps.
     """
     metadata = tables["metadata"]
-    rows = connection.execute(select(metadata.c.key, metadata.c.value).where(~is_option(metadata)))
+    rows = connection.execute(select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, HOLD_PREFIX)))
     return sorted((parse_hold(row.key, row.value) for row in rows), key=lambda hold: folded(hold.name))
 
 

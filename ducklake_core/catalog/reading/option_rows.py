@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Select, delete, func, insert, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
-from ducklake_core.catalog.reading.holds import is_option
+from ducklake_core.catalog.reading.own_rows import is_option
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import CatalogError
 from ducklake_core.format.state import LakeInfo

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
-from ducklake_core.catalog.reading.holds import is_option
+from ducklake_core.catalog.reading.own_rows import is_option
 from ducklake_core.catalog.reading.visibility import live
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format.files import paths

@@ -83,6 +83,25 @@ def write_id() -> str:
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(_MARK_BITS // 8)}"
 
 
+def mark_of_write(write_id: str) -> str:
+    """The mark that ends the names of a write's files.
+
+    >>> mark_of_write("0198c1f20000000000c0ffee")
+    '000000c0ffee'
+
+    Raises:
+        UsageError: It is no identifier of a write.
+    """
+    if not _WRITE_ID.fullmatch(write_id):
+        raise UsageError(f"write id {write_id!r} is not made of 24 lower-case hexadecimal digits")
+    return write_id[12:]
+
+
+def beginning_of_write(write_id: str) -> float:
+    """When a write began, by the clock of its driver: seconds since 1970."""
+    return int(write_id[:12], 16) / 1000
+
+
 def new_file_name(write_id: str) -> str:
     """Name of a new data file: ``ducklake-<uuid>.parquet``, the uuid a version 7 whose last 12 digits are the write's mark.
 
@@ -106,8 +125,7 @@ _lock = threading.Lock()
 
 
 def _marked_uuid(write_id: str) -> uuid.UUID:
-    if not _WRITE_ID.fullmatch(write_id):
-        raise UsageError(f"write id {write_id!r} is not made of 24 lower-case hexadecimal digits")
+    mark = int(mark_of_write(write_id), 16)
     global _last_ticks  # noqa: PLW0603 - two names of one process never share their time, as few random bits are left
     began = int(write_id[:12], 16) << _FRACTION_BITS
     with _lock:
@@ -115,7 +133,7 @@ def _marked_uuid(write_id: str) -> uuid.UUID:
     if ticks < began:
         # This machine's clock is behind that of the driver. Names from before the write's beginning would not be swept.
         ticks = began + secrets.randbits(24)
-    return _uuid7(ticks, secrets.randbits(62 - _MARK_BITS) << _MARK_BITS | int(write_id[12:], 16))
+    return _uuid7(ticks, secrets.randbits(62 - _MARK_BITS) << _MARK_BITS | mark)
 
 
 _FILE_NAME = re.compile(
@@ -136,7 +154,17 @@ def is_of_write(path: str, write_id: str) -> bool:
     False
     """
     found = _FILE_NAME.fullmatch(path.rpartition("/")[2])
-    return found is not None and found[3] == write_id[12:] and int(found[1] + found[2], 16) >= int(write_id[:12], 16)
+    return found is not None and found[3] == mark_of_write(write_id) and int(found[1] + found[2], 16) >= int(write_id[:12], 16)
+
+
+def mark_of_file(path: str) -> str | None:
+    """The mark of the write that a file would be of by its name; None when it is not called as DuckLake's writers call theirs.
+
+    >>> mark_of_file("main/t/ducklake-0198c1f2-0000-7000-8000-000000c0ffee-delete.parquet"), mark_of_file("part-0.parquet")
+    ('000000c0ffee', None)
+    """
+    found = _FILE_NAME.fullmatch(path.rpartition("/")[2])
+    return None if found is None else found[3]
 
 
 def file_name(path: str) -> str:

@@ -35,6 +35,9 @@ CODES: dict[str, Code] = {
         "error", "an option has a scope that DuckDB does not know, or of nothing, so that it cannot attach", "delete the row"
     ),
     "hold-invalid": Code("warning", "a hold cannot be read, so that no snapshot expires", "delete its row of ducklake_metadata"),
+    "running-write-invalid": Code(
+        "warning", "a row of a running write cannot be read, so that no orphan is deleted", "delete its row of ducklake_metadata"
+    ),
     "option-invalid": Code("warning", "an option has a value that it cannot have", "set it again: lake.set_option(...)"),
     # Schemas, tables, columns
     "name-twice": Code("error", "two schemas, or two tables or views of a schema, have one name", "rename or drop one of them with DuckDB"),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from ducklake_core.catalog.reading.every_row import BadCell
-from ducklake_core.catalog.reading.holds import HOLD_PREFIX
+from ducklake_core.catalog.reading.own_rows import OWN_PREFIX
 from ducklake_core.errors import CatalogCorruptError, DuckLakeError, UnsupportedFeatureError
 from ducklake_core.format.changes import parse_changes
 from ducklake_core.format.files.partitioning import parse_transform
@@ -109,7 +109,7 @@ def _options(facts: Facts) -> None:
             facts.report("option-scope", f"{row.key!r} has the scope {row.scope!r}{'' if row.scope_id is not None else ' of nothing'}")
         elif row.key == "encrypted" and row.value not in ("true", "false"):
             facts.report("cell-invalid", f"ducklake_metadata: encrypted is {row.value!r}, where true or false is expected")
-        elif row.key not in _SETTINGS and not row.key.startswith(HOLD_PREFIX):
+        elif row.key not in _SETTINGS and not row.key.startswith(OWN_PREFIX):
             try:
                 check_option(row.key.lower(), row.value)
             except DuckLakeError as error:

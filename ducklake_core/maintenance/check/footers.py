@@ -15,7 +15,8 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.every_row import statistics_of_files, still_there
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.errors import CorruptFileError, DuckLakeError, NotFoundError
+from ducklake_core.catalog.reading.running_writes import FilesOfWrites, files_of_running_writes
+from ducklake_core.errors import CatalogCorruptError, CorruptFileError, DuckLakeError, NotFoundError
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.files.locations import file_key, printable
@@ -244,10 +245,14 @@ class FooterChecks:
         with self._database.read() as connection:
             reader = CatalogReader(connection, facts.info, self._database.tables)
             named = named_files(reader, [file.path for file in found]) if found else frozenset()
+            try:
+                running = files_of_running_writes(connection, self._database.tables, self._database.now(connection))
+            except CatalogCorruptError:
+                running = FilesOfWrites(())
         broken = {file_name(cell.path) for cell in facts.every.bad if cell.path is not None}
         for file in found:
             is_catalog = catalog is not None and str(Path(file.path).absolute()).startswith(str(catalog))
-            if file.path not in named and file_name(file.path) not in broken and not is_catalog:
+            if file.path not in named and file_name(file.path) not in broken and not is_catalog and not running.write_of(file.path):
                 age = "" if file.modified is None else f", last changed {file.modified:%Y-%m-%d %H:%M:%S} UTC"
                 code = "orphaned-file" if has_writers_name(file.path) else "foreign-file"
                 facts.report(code, f"{file.size} bytes{age}", path=printable(file.path))

@@ -1,4 +1,4 @@
-"""Checks of what surrounds tables: holds, paths, comments, views and macros."""
+"""Checks of what surrounds tables: holds, running writes, paths, comments, views and macros."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from ducklake_core.catalog.reading.holds import HOLD_PREFIX, parse_hold
+from ducklake_core.catalog.reading.running_writes import WRITE_PREFIX, parse_running_write
 from ducklake_core.catalog.reading.views import COLUMN_ALIASES
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, is_live
@@ -16,6 +17,7 @@ _COMMENTS = {"tag": ("object_id", "key"), "column_tag": ("table_id", "column_id"
 def check_objects(facts: Facts) -> None:
     """Everything about them, but names and lifetimes."""
     _holds(facts)
+    _running_writes(facts)
     _paths(facts)
     _comments(facts)
     _views(facts)
@@ -29,6 +31,15 @@ def _holds(facts: Facts) -> None:
                 parse_hold(row.key, row.value)
             except CatalogCorruptError as error:
                 facts.report("hold-invalid", error.message)
+
+
+def _running_writes(facts: Facts) -> None:
+    for row in facts.every.rows("metadata"):
+        if row.key.startswith(WRITE_PREFIX):
+            try:
+                parse_running_write(row.key, row.value)
+            except CatalogCorruptError as error:
+                facts.report("running-write-invalid", error.message)
 
 
 def _paths(facts: Facts) -> None:

@@ -63,8 +63,9 @@ class RowVerbs(OpenTransaction):
             frame = frame_of(source).typed_like(staged.state.schema)
             # What is asked for is checked before the source is computed.
             request = merge_request(staged.name, staged.state.schema, frame.schema, on, clauses)
-            kept = frame.merge_source(self._coordinator.write_state(staged), self._coordinator.named)
-            self._coordinator.own(kept.directory + file.path for file in kept.files)
+            state = self._coordinator.write_state(staged)
+            kept = frame.merge_source(state, self._coordinator.named)
+            self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
             self._select(staged, ChangeRows(request=request, source=kept))
 
     def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:

@@ -41,7 +41,7 @@ class WrittenFilesVerbs(OpenTransaction):
                 )
             owner = self._catalog.schema(schema_name)
             staged = self._catalog.create_table(owner, name, state.schema, (), None, uuid=uuid)
-            self._coordinator.own(staged.paths(files))
+            self._coordinator.own(staged.paths(files), state.write_id)
             staged.written = True
             self._stage(staged, AddRows(files=tuple(files)))
 
@@ -72,7 +72,7 @@ class WrittenFilesVerbs(OpenTransaction):
             return
         with self._whole_or_nothing():
             staged = self._catalog.table(state.table)
-            self._coordinator.own(staged.paths(files))
+            self._coordinator.own(staged.paths(files), state.write_id)
             found = staged.state
             if (found.id, found.uuid, found.schema, found.partition_spec) != (table_id, uuid, state.schema, state.partition_spec):
                 raise CommitConflictError(

@@ -1,0 +1,232 @@
+"""Writes that take long tell the catalog that they run, and a sweep of orphans keeps what they are still to commit."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import insert, select
+
+from ducklake_core import DuckLake
+from ducklake_core.catalog.reading.running_writes import LOST_AFTER, read_running_writes, store_running_writes
+from ducklake_core.commit import registration
+from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError
+from ducklake_core.format.files.paths import new_file_name, write_id
+from ducklake_core.maintenance import orphans
+from ducklake_core.maintenance.budget import BudgetMeter
+from tests.behaviour.maintenance.test_orphans import left_behind
+from tests.support.oracle import LakeAddress, Oracle
+
+OracleOf = Callable[..., AbstractContextManager[Oracle]]
+EVERYTHING: dict[str, Any] = {"cleanup_all": True, "min_age": timedelta(0)}
+ROWS = pa.table({"n": range(50)})
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes are registered as soon as their first file is begun."""
+    for name in ("REGISTER_AFTER", "RENEW_AFTER", "LOOK_EVERY"):
+        monkeypatch.setattr(registration, name, 0.02)
+    # A thread of an earlier test may wait longer.
+    monkeypatch.setattr(registration, "_running", registration._RunningWrites())
+
+
+@pytest.fixture
+def lake(every_lake_address: LakeAddress) -> Iterator[DuckLake]:
+    made = DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path)
+    made.set_option("data_inlining_row_limit", 0)
+    made.write("t", ROWS)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def small(sqlite_address: LakeAddress) -> Iterator[DuckLake]:
+    """The same where the catalog does not matter."""
+    made = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    made.set_option("data_inlining_row_limit", 0)
+    made.write("t", ROWS)
+    yield made
+    made.close()
+
+
+def running(lake: DuckLake) -> dict[str, str]:
+    with lake.database.read() as connection:
+        return {one.write_id: str(one.heard) for one in read_running_writes(connection, lake.database.tables)}
+
+
+def until(found: Callable[[], object]) -> None:
+    """Wait for something that another thread does."""
+    deadline = time.monotonic() + 20
+    while not found():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, every_lake_address: LakeAddress, oracle: OracleOf) -> None:
+    orphan = left_behind(Path(every_lake_address.data_path) / "main" / "t", new_file_name(write_id()))
+    with lake.transaction() as tx:
+        tx.append("t", ROWS)
+        tx.delete("t", "n < 20")
+        until(lambda: len(running(lake)) == 2)
+        first = running(lake)
+        until(lambda: min(running(lake).values()) > max(first.values()))
+        plan = lake.delete_orphaned_files(**EVERYTHING, dry_run=True)
+        done = lake.delete_orphaned_files(**EVERYTHING)
+        for result in (plan, done):
+            assert [Path(file.path).name for file in result.files] == [orphan.name]
+            assert len(result.kept) >= 2
+            assert all("a running write is still to commit it, heard of at" in file.reason for file in result.kept)
+        # Nobody else is troubled, nor finds anything wrong.
+        assert lake.check(level="rows").findings == ()
+        assert not any("ducklake_core" in name for name in lake.options())
+        if lake.database.dialect.name in ("sqlite", "postgresql"):
+            # A DuckDB file is open in one process at a time, and tables of MySQL are read through a copy.
+            with oracle(every_lake_address) as duck:
+                duck.run("CALL lake.set_option('parquet_compression', 'zstd')", "CREATE TABLE u AS SELECT 1 AS a")
+    assert running(lake) == {}
+    assert lake.table("t").scan().count() == 60
+    with oracle(every_lake_address) as duck:
+        assert duck.value("SELECT count(*) FROM t") == 60
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_write_that_fails_is_forgotten(small: DuckLake) -> None:
+    def fail() -> None:
+        with small.transaction() as tx:
+            tx.append("t", ROWS)
+            until(lambda: running(small))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert running(small) == {}
+    assert small.delete_orphaned_files(**EVERYTHING, dry_run=True).files == ()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_write_that_nobody_holds_is_renewed_no_more(small: DuckLake) -> None:
+    tx = small.transaction()
+    tx.__enter__().append("t", ROWS)
+    until(lambda: running(small))
+    del tx
+    gc.collect()
+    until(lambda: not registration._running._has_thread)
+    heard = running(small)
+    time.sleep(0.2)
+    assert running(small) == heard
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("verb", ["merge_adjacent_files", "rewrite_data_files", "flush_inlined_data"])
+def test_maintenance_is_registered(small: DuckLake, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    small.table("t").append(ROWS)
+    small.write("u", ROWS)
+    small.table("u").delete("n < 49")
+    small.set_option("data_inlining_row_limit", 10)
+    small.table("t").append(ROWS.slice(0, 5))
+    seen: list[dict[str, str]] = []
+    commit = type(small.database).commit
+
+    def observed(*arguments: Any) -> Any:
+        until(lambda: running(small))
+        seen.append(running(small))
+        return commit(*arguments)
+
+    monkeypatch.setattr(type(small.database), "commit", observed)
+    result = getattr(small, verb)()
+    assert not result.failed_steps
+    assert seen
+    assert running(small) == {}
+
+
+def test_a_short_write_asks_nothing(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "store_running_writes", lambda *_: pytest.fail("it was registered"))
+    small.table("t").append(ROWS)
+    small.table("t").delete("n = 3")
+    assert running(small) == {}
+
+
+def test_a_write_that_was_killed_counts_no_more(lake: DuckLake, every_lake_address: LakeAddress) -> None:
+    killed, young = write_id(), write_id()
+    folder = Path(every_lake_address.data_path) / "main" / "t"
+    doomed, kept = left_behind(folder, new_file_name(killed)), left_behind(folder, new_file_name(young))
+    with lake.database.write() as connection:
+        now = lake.database.now(connection)
+        store_running_writes(connection, lake.database.tables, [killed], now - LOST_AFTER)
+        store_running_writes(connection, lake.database.tables, [young], now - LOST_AFTER + timedelta(minutes=5))
+    assert [file.path for file in lake.delete_orphaned_files(dry_run=True).files] == [str(doomed)]
+    assert set(running(lake)) == {killed, young}
+    assert [file.path for file in lake.delete_orphaned_files().kept] == [str(kept)]
+    assert set(running(lake)) == {young}
+    assert (doomed.exists(), kept.exists()) == (False, True)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_catalog_that_does_not_answer_ends_no_write(
+    small: DuckLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def unavailable(*_: object) -> None:
+        raise CatalogUnavailableError("the catalog does not answer")
+
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        patch.setattr(registration, "store_running_writes", unavailable)
+        with small.transaction() as tx:
+            tx.append("t", ROWS)
+            until(lambda: "could not be registered" in caplog.text)
+    assert small.table("t").scan().count() == 100
+    monkeypatch.setattr(registration, "forget_running_writes", unavailable)
+    with small.transaction() as tx:
+        tx.append("t", ROWS)
+        until(lambda: running(small))
+    assert small.table("t").scan().count() == 150
+    # Its row stays until it is lost; its files are the catalog's.
+    assert len(running(small)) == 1
+    assert small.delete_orphaned_files(**EVERYTHING).kept == ()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_forked_child_tells_nothing_of_its_parent(small: DuckLake) -> None:
+    with small.transaction() as tx:
+        tx.append("t", ROWS)
+        until(lambda: running(small))
+        child = os.fork()
+        if child == 0:
+            with suppress(BaseException):
+                os._exit(int(registration._running._has_thread or len(registration._running._writes) > 0))
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+    assert running(small) == {}
+
+
+@pytest.mark.parametrize("value", ["garbage", "2026-11-24T08:00:00", ""])
+def test_a_row_that_cannot_be_read_ends_the_sweep(small: DuckLake, value: str) -> None:
+    metadata = small.database.tables["metadata"]
+    with small.database.write() as connection:
+        connection.execute(insert(metadata).values(key=f"ducklake_core.write:{write_id()}", value=value))
+        assert connection.execute(select(metadata.c.value)).all()
+    with pytest.raises(CatalogCorruptError, match="Delete that row"):
+        small.delete_orphaned_files()
+    assert [finding.code for finding in small.check().findings] == ["running-write-invalid"]
+
+
+def test_a_listing_that_takes_all_the_time_is_not_in_vain(
+    small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        left_behind(Path(sqlite_address.data_path) / "main" / "t", new_file_name(write_id()))
+    monkeypatch.setattr(orphans, "_BATCH", 2)
+    monkeypatch.setattr(BudgetMeter, "is_out_of_time", property(lambda _: True))
+    for deleted, left in ((2, 3), (2, 1), (1, 0)):
+        done = small.delete_orphaned_files(max_seconds=1)
+        assert (len(done.files), sum(count for _, count in done.left)) == (deleted, left)
