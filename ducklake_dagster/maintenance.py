@@ -39,12 +39,14 @@ class MaintenanceLimits:
     Attributes:
         max_input_bytes: Bytes of files that merging reads, and that rewriting reads. Likewise ``max_files``.
         max_rows: Inlined rows after which flushing begins no further table.
-        max_seconds: Seconds after which flushing, merging and rewriting begin nothing further, each for itself.
+        max_deleted_files: Files that cleaning up deletes, and that the sweep of orphans deletes; the next run goes on.
+        max_seconds: Seconds after which every step but expiry begins nothing further, each for itself.
     """
 
     max_input_bytes: int | None = None
     max_files: int | None = None
     max_rows: int | None = None
+    max_deleted_files: int | None = None
     max_seconds: float | None = None
 
 
@@ -68,14 +70,15 @@ class _Plan:
     ) -> dict[MaintenanceVerb, dict[str, Any]]:
         """Settings of each step, of which only some may be enabled, or be about other tables."""
         on, names = self.steps if enabled is None else enabled, self.tables if tables is None else tables
+        deletions = {"max_files": self.limits.max_deleted_files, "max_seconds": self.limits.max_seconds}
         of_files = {"max_input_bytes": self.limits.max_input_bytes, "max_files": self.limits.max_files}
         settings: Mapping[MaintenanceVerb, dict[str, Any]] = {
             "flush_inlined_data": {"max_rows": self.limits.max_rows},
             "expire_snapshots": {"older_than_days": self.expire_older_than / _DAY, "keep_last": self.keep_last},
             "merge_adjacent_files": {**of_files, "spark_above_bytes": self.spark_above_bytes},
             "rewrite_data_files": {**of_files, "delete_threshold": self.delete_threshold},
-            "cleanup_old_files": {"older_than_days": self.cleanup_older_than / _DAY},
-            "delete_orphaned_files": {"older_than_days": self.orphans_older_than / _DAY},
+            "cleanup_old_files": {"older_than_days": self.cleanup_older_than / _DAY, **deletions},
+            "delete_orphaned_files": {"older_than_days": self.orphans_older_than / _DAY, **deletions},
         }
         return {
             step: {

@@ -36,6 +36,9 @@ _FAILURES = "failures"
 _TABLE_FACTS = ("files_merged", "files_rewritten", "files_created", "bytes_read", "rows", "deletes", "bytes_written")
 
 
+_SECONDS = "Seconds after which nothing further is begun; no limit when null."
+
+
 class _StepConfig(dg.Config):
     enabled: bool = Field(default=True, description="Whether the step does anything.")
     dry_run: bool = Field(default=False, description="Only report what would be done.")
@@ -45,7 +48,7 @@ class _TablesConfig(_StepConfig):
     tables: list[str] = Field(
         default_factory=list, description="Tables as table or schema.table, with * and ? for any letters; all tables when empty."
     )
-    max_seconds: float | None = Field(default=None, gt=0, description="Seconds after which nothing further is begun; no limit when null.")
+    max_seconds: float | None = Field(default=None, gt=0, description=_SECONDS)
 
 
 class _FilesConfig(_TablesConfig):
@@ -91,13 +94,18 @@ class ExpireConfig(_AgeConfig):
     keep_last: int = Field(default=1, ge=1, description="Newest snapshots that are kept whatever their age.")
 
 
-class CleanupConfig(_AgeConfig):
+class _DeletionConfig(_AgeConfig):
+    max_files: int | None = Field(default=None, ge=1, description="Most files to delete, the others next time; no limit when null.")
+    max_seconds: float | None = Field(default=None, gt=0, description=_SECONDS)
+
+
+class CleanupConfig(_DeletionConfig):
     """Which files to delete."""
 
     older_than_days: float = Field(default=2.0, ge=0, description="Time since a file became unneeded, in days.")
 
 
-class OrphansConfig(_AgeConfig):
+class OrphansConfig(_DeletionConfig):
     """Which files that the catalog does not know to delete."""
 
     older_than_days: float = Field(default=7.0, ge=0, description="Time since a file was changed, in days: longer than any write.")
@@ -184,9 +192,8 @@ def _expire(work: Work, config: ExpireConfig) -> "MaintenanceResult":
 
 
 def _cleanup(work: Work, config: CleanupConfig) -> "MaintenanceResult":
-    result = work.lake.cleanup_old_files(
-        older_than=_bound(work, config, config.older_than_days), min_age=timedelta(hours=config.min_age_hours), dry_run=config.dry_run
-    )
+    result = work.lake.cleanup_old_files(**_deletions(work, config, config.older_than_days))
+    work.facts["left"] = sum(count for _, count in result.left)
     work.facts.update({"files": len(result.files), "missing": len(result.missing), "kept": len(result.kept), "failed": len(result.failed)})
     if result.failed:
         work.failures.append(f"{len(result.failed)} files could not be deleted; they are tried again next time")
@@ -194,13 +201,22 @@ def _cleanup(work: Work, config: CleanupConfig) -> "MaintenanceResult":
 
 
 def _orphans(work: Work, config: OrphansConfig) -> "MaintenanceResult":
-    result = work.lake.delete_orphaned_files(
-        older_than=_bound(work, config, config.older_than_days), min_age=timedelta(hours=config.min_age_hours), dry_run=config.dry_run
-    )
+    result = work.lake.delete_orphaned_files(**_deletions(work, config, config.older_than_days))
+    work.facts["left"] = sum(count for _, count in result.left)
     work.facts.update({"files": len(result.files), "kept": len(result.kept), "failed": len(result.failed), "uploads": len(result.uploads)})
     if result.failed:
         work.failures.append(f"{len(result.failed)} orphaned files could not be deleted; they are tried again next time")
     return result
+
+
+def _deletions(work: Work, config: _DeletionConfig, days: float) -> dict[str, Any]:
+    return {
+        "older_than": _bound(work, config, days),
+        "min_age": timedelta(hours=config.min_age_hours),
+        "max_files": config.max_files,
+        "max_seconds": config.max_seconds,
+        "dry_run": config.dry_run,
+    }
 
 
 def _pins(work: Work, config: _AgeConfig) -> Pins:

@@ -22,6 +22,7 @@ class LimitSettings(dg.Model, dg.Resolvable):
     max_input_bytes: Annotated[int | None, Field(description="Bytes of files that merging reads, and that rewriting reads.")] = None
     max_files: Annotated[int | None, Field(description="Files, likewise.")] = None
     max_rows: Annotated[int | None, Field(description="Inlined rows after which flushing begins no further table.")] = None
+    max_deleted_files: Annotated[int | None, Field(description="Files that each step of deletion deletes.")] = None
     max_seconds: Annotated[float | None, Field(description="Seconds after which a step begins nothing further.")] = None
 
 

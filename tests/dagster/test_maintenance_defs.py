@@ -96,6 +96,24 @@ def test_patterns_limits_and_steps(lake: DuckLake, lake_resource: DuckLakeResour
     assert steps["merge_adjacent_files"] == {"enabled": False}
 
 
+def test_deletions_have_limits(
+    lake: DuckLake, lake_resource: DuckLakeResource, instance: dg.DagsterInstance, sqlite_address: LakeAddress
+) -> None:
+    folder = Path(sqlite_address.data_path) / "main" / "small"
+    for number in range(5):
+        (folder / f"ducklake-01890000-0000-7000-8000-00000000000{number}.parquet").write_bytes(b"left")
+    lake.merge_adjacent_files()
+    lake.expire_snapshots(older_than="0 days", min_age="0 days")
+    deletions = ["cleanup_old_files", "delete_orphaned_files"]
+    limited = build_maintenance_defs(steps=deletions, limits=MaintenanceLimits(max_deleted_files=2, max_seconds=600))
+    now = dict.fromkeys(deletions, NOW)
+    for deleted, left in ((2, 3), (2, 1), (1, 0)):
+        steps = executed(limited, lake_resource, instance, now)
+        assert [(steps[step]["files"], steps[step]["left"]) for step in deletions] == [(deleted, left)] * 2
+    with pytest.raises(UsageError, match="max_files: Input should be greater than or equal to 1"):
+        build_maintenance_defs(limits=MaintenanceLimits(max_deleted_files=0))
+
+
 class _Session:
     """Counts how often somebody asks for the session."""
 

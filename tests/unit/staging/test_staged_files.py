@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ducklake_core.format.files.paths import write_id
 from ducklake_core.staging.staged_files import StagedFiles
 from ducklake_core.storage.filesystems import Storage
 
@@ -19,7 +20,7 @@ class Files:
         self.directory = directory
         self.staged = StagedFiles(Storage())
         self.make(*NAMES)
-        self.staged.add_data_files(map(self.path, NAMES[:2]))
+        self.staged.add_data_files(map(self.path, NAMES[:2]), write_id())
         self.staged.add_delete_files(map(self.path, NAMES[2:]))
 
     def path(self, name: str) -> str:
@@ -48,7 +49,7 @@ def test_a_failing_call_deletes_its_own_files_alone(files: Files) -> None:
     def call() -> None:
         with files.staged.discarding_on_error():
             files.make("new", "hidden")
-            files.staged.add_data_files([files.path("new")])
+            files.staged.add_data_files([files.path("new")], write_id())
             files.staged.add_delete_files([files.path("hidden")])
             raise KeyboardInterrupt
 
