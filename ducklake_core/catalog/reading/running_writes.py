@@ -6,11 +6,11 @@ heard of lately; a write that was killed is heard of no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix
@@ -48,21 +48,6 @@ def read_running_writes(connection: Connection, tables: CatalogTables) -> list[R
     metadata = tables["metadata"]
     rows = connection.execute(select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, WRITE_PREFIX)))
     return [parse_running_write(row.key, row.value) for row in rows]
-
-
-def store_running_writes(connection: Connection, tables: CatalogTables, write_ids: Sequence[str], now: datetime) -> None:
-    """Store that writes were heard of. Makes no snapshot."""
-    forget_running_writes(connection, tables, write_ids)
-    heard = now.astimezone(UTC).isoformat()
-    rows = [{"key": WRITE_PREFIX + write_id, "value": heard, "scope": None, "scope_id": None} for write_id in write_ids]
-    connection.execute(insert(tables["metadata"]), rows)
-
-
-def forget_running_writes(connection: Connection, tables: CatalogTables, write_ids: Iterable[str]) -> None:
-    """Forget writes that have ended."""
-    metadata = tables["metadata"]
-    for write_id in write_ids:
-        connection.execute(delete(metadata).where(metadata.c.key == WRITE_PREFIX + write_id))
 
 
 def parse_running_write(key: str, text: str | None) -> RunningWrite:

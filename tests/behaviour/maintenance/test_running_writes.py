@@ -14,10 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import event, insert, select
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.reading.running_writes import LOST_AFTER, read_running_writes, store_running_writes
+from ducklake_core.catalog.reading.running_writes import LOST_AFTER, read_running_writes
+from ducklake_core.catalog.writing.running_writes import forget_running_writes, store_running_writes
 from ducklake_core.commit import registration
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError
 from ducklake_core.format.files.paths import new_file_name, write_id
@@ -193,6 +194,81 @@ def test_a_catalog_that_does_not_answer_ends_no_write(
     # Its row stays until it is lost; its files are the catalog's.
     assert len(running(small)) == 1
     assert small.delete_orphaned_files(**EVERYTHING).kept == ()
+
+
+@pytest.mark.usefixtures("at_once")
+def test_whatever_goes_wrong_with_one_write_others_are_registered(
+    small: DuckLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[object] = []
+
+    def fail(*_: object) -> None:
+        failures.append(None)
+        raise RuntimeError("password=geheim")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registration, "store_running_writes", fail)
+        with small.transaction() as tx:
+            tx.append("t", ROWS)
+            until(lambda: len(failures) > 3)
+        patch.setattr(registration, "forget_running_writes", fail)
+        with small.transaction() as tx:
+            tx.append("t", ROWS)
+            until(lambda: len(failures) > 6)
+    # Once for each write, however often it is tried.
+    assert caplog.text.count("could not be registered") == 2
+    assert "geheim" not in caplog.text
+    with small.transaction() as tx:
+        tx.append("t", ROWS)
+        until(lambda: running(small))
+    assert small.table("t").scan().count() == 200
+
+
+def test_any_number_of_writes_is_a_fixed_number_of_statements(small: DuckLake) -> None:
+    counts = []
+    for number in (1, 200):
+        write_ids = [write_id() for _ in range(number)]
+        with small.database.write() as connection:
+            statements: list[str] = []
+            event.listen(connection, "before_cursor_execute", lambda *call, seen=statements: seen.append(call[2]))
+            store_running_writes(connection, small.database.tables, write_ids, small.database.now(connection))
+        assert len(running(small)) == number
+        with small.database.write() as connection:
+            event.listen(connection, "before_cursor_execute", lambda *call, seen=statements: seen.append(call[2]))
+            forget_running_writes(connection, small.database.tables, write_ids)
+        assert running(small) == {}
+        counts.append(len(statements))
+    assert counts == [3, 3]
+
+
+def test_a_sweep_says_what_it_did_though_nothing_can_be_forgotten(
+    small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doomed, killed, revived = write_id(), write_id(), write_id()
+    left_behind(Path(sqlite_address.data_path) / "main" / "t", new_file_name(doomed))
+
+    def store(write_ids: list[str], age: timedelta) -> None:
+        with small.database.write() as connection:
+            store_running_writes(connection, small.database.tables, write_ids, small.database.now(connection) - age)
+
+    def unavailable(*_: object) -> None:
+        raise CatalogUnavailableError("the catalog does not answer")
+
+    store([killed, revived], LOST_AFTER)
+    forget = orphans.forget_lost_writes
+    with monkeypatch.context() as patch:
+        patch.setattr(orphans, "forget_lost_writes", unavailable)
+        assert len(small.delete_orphaned_files().files) == 1
+    assert set(running(small)) == {killed, revived}
+
+    def late(*arguments: Any) -> None:
+        store_running_writes(arguments[0], arguments[1], [revived], arguments[2])
+        forget(*arguments)
+
+    # A laptop that slept is heard of again after the sweep has read the rows.
+    monkeypatch.setattr(orphans, "forget_lost_writes", late)
+    small.delete_orphaned_files()
+    assert set(running(small)) == {revived}
 
 
 @pytest.mark.usefixtures("at_once")
