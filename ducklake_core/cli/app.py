@@ -1,6 +1,6 @@
 """The command ``ducklake`` with its subcommands.
 
-A further verb is a function of ``maintaining`` in the list below.
+A further verb is a function in one of the lists below.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ducklake_core import __version__
-from ducklake_core.cli import doctor, maintaining, planning, reading
+from ducklake_core.cli import checking, doctor, maintaining, planning, reading
 from ducklake_core.cli.group import CommandGroup
 from ducklake_core.cli.session import LakeOptions
 
@@ -34,8 +34,8 @@ _MAINTAINING = (
     maintaining.rewrite,
     maintaining.flush,
     maintaining.checkpoint,
-    maintaining.check,
-    maintaining.health,
+    checking.check,
+    checking.health,
     maintaining.migrate,
     maintaining.restore,
 )

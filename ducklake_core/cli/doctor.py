@@ -52,7 +52,8 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
         yield _catalog(lake, time.perf_counter() - started)
     except DuckLakeError as error:
         reached = not isinstance(error, CatalogUnavailableError)
-        advice = "check --lake or DUCKLAKE_URL" if reached else "check the address, the network, the user and its password"
+        said = "check --lake or DUCKLAKE_URL, and the other options and variables of the lake"
+        advice = said if reached else "check the address, the network, the user and its password"
         yield Hop(name="catalog", outcome="failed", says=str(error), advice=advice)
     if lake is not None:
         opened = lake
