@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -78,7 +79,7 @@ class WriteRegistration:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            if not self._has_ended and self._is_due():
+            if not self._has_ended and self._is_due() and _may_write_beside(self._database):
                 self._store(tuple(self._write_ids))
         except Exception as error:  # noqa: BLE001 - the thread tells of the other writes too
             # Said once: it is tried again at each look, for as long as the write takes.
@@ -97,6 +98,15 @@ class WriteRegistration:
         with self._database.write() as connection:
             store_running_writes(connection, self._database.tables, write_ids, self._database.now(connection))
         self._stored, self._due = len(write_ids), time.monotonic() + RENEW_AFTER
+
+
+def _may_write_beside(database: Database) -> bool:
+    """Whether a thread may write to a catalog at any moment, whatever else this process does.
+
+    DuckDB brings a SQLite of its own, and two of them in one process do not see each other's locks: a write of one beside a
+    transaction of the other may break the file. Whoever uses both one after the other knows nothing of this thread.
+    """
+    return not (database.address.url.get_backend_name() == "sqlite" and "duckdb" in sys.modules)
 
 
 def _reason(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -17,6 +18,8 @@ import pytest
 from sqlalchemy import event, insert, select
 
 from ducklake_core import DuckLake
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.url import parse_catalog_url
 from ducklake_core.catalog.reading.running_writes import LOST_AFTER, read_running_writes
 from ducklake_core.catalog.writing.running_writes import forget_running_writes, store_running_writes
 from ducklake_core.commit import registration
@@ -37,6 +40,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes are registered as soon as their first file is begun."""
     for name in ("REGISTER_AFTER", "RENEW_AFTER", "LOOK_EVERY"):
         monkeypatch.setattr(registration, name, 0.02)
+    # DuckDB is loaded by other tests; none of these works with it while a write is running.
+    monkeypatch.setattr(registration, "_may_write_beside", lambda _: True)
     # A thread of an earlier test may wait longer.
     monkeypatch.setattr(registration, "_running", registration._RunningWrites())
 
@@ -88,17 +93,43 @@ def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, every_lake_addr
             assert [Path(file.path).name for file in result.files] == [orphan.name]
             assert len(result.kept) >= 2
             assert all("a running write is still to commit it, heard of at" in file.reason for file in result.kept)
-        # Nobody else is troubled, nor finds anything wrong.
+        # Nor does anybody find anything wrong.
         assert lake.check(level="rows").findings == ()
         assert not any("ducklake_core" in name for name in lake.options())
-        if lake.database.dialect.name in ("sqlite", "postgresql"):
-            # A DuckDB file is open in one process at a time, and tables of MySQL are read through a copy.
-            with oracle(every_lake_address) as duck:
-                duck.run("CALL lake.set_option('parquet_compression', 'zstd')", "CREATE TABLE u AS SELECT 1 AS a")
     assert running(lake) == {}
     assert lake.table("t").scan().count() == 60
     with oracle(every_lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 60
+
+
+def test_duckdb_is_not_disturbed(lake_address: LakeAddress, oracle: OracleOf) -> None:
+    """By the rows. Not beside the thread: DuckDB has a SQLite of its own, and a DuckDB file is open in one process at a time."""
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
+        lake.write("t", ROWS)
+        with lake.database.write() as connection:
+            store_running_writes(connection, lake.database.tables, [write_id()], lake.database.now(connection))
+        with oracle(lake_address) as duck:
+            duck.run("CALL lake.set_option('parquet_compression', 'zstd')", "CREATE TABLE u AS SELECT 1 AS a", "CHECKPOINT lake")
+            assert duck.value("SELECT count(*) FROM t") == 50
+        assert len(running(lake)) == 1
+        assert lake.check(level="rows").findings == ()
+
+
+def test_sqlite_is_not_written_to_beside_duckdb(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("REGISTER_AFTER", "RENEW_AFTER", "LOOK_EVERY"):
+        monkeypatch.setattr(registration, name, 0.02)
+    monkeypatch.setattr(registration, "_running", registration._RunningWrites())
+    with small.transaction() as tx, monkeypatch.context() as patch:
+        tx.append("t", ROWS)
+        patch.setitem(sys.modules, "duckdb", sys)
+        time.sleep(0.3)
+        assert running(small) == {}
+        patch.delitem(sys.modules, "duckdb")
+        until(lambda: running(small))
+    elsewhere = parse_catalog_url("postgresql+psycopg://u@h/d")
+    monkeypatch.setitem(sys.modules, "duckdb", sys)
+    assert registration._may_write_beside(Database(elsewhere))
+    assert not registration._may_write_beside(small.database)
 
 
 @pytest.mark.usefixtures("at_once")
