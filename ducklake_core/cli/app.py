@@ -1,6 +1,6 @@
 """The command ``ducklake`` with its subcommands.
 
-A further verb is a function in one of the lists below.
+A further verb is a function in one of the lists below, or in ``PLANNED`` when it has a dry run.
 """
 
 from __future__ import annotations
@@ -26,19 +26,7 @@ app = typer.Typer(
 )
 
 _READING = (reading.snapshots, reading.tables, reading.files, reading.info, reading.changes, reading.query, reading.sql)
-_MAINTAINING = (
-    maintaining.expire,
-    maintaining.cleanup,
-    maintaining.orphans,
-    maintaining.merge,
-    maintaining.rewrite,
-    maintaining.flush,
-    maintaining.checkpoint,
-    checking.check,
-    checking.health,
-    maintaining.migrate,
-    maintaining.restore,
-)
+_MAINTAINING = (*planning.PLANNED, maintaining.restore, checking.check, checking.health)
 
 for _command in (*_READING, *_MAINTAINING, doctor.doctor):
     app.command(_command.__name__)(_command)

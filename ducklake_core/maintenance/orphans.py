@@ -7,7 +7,7 @@ that a commit brings into the lake in between is kept.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -234,21 +234,39 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
         deleted += [_printable(file) for file in doomed if file.path not in failures]
         failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
         progress.advance(len(batch), size=sum(file.size for file in doomed if file.path not in failures))
-    aborts = [
-        (upload, abort_upload(storage, upload)) for place, upload in enumerate(plan.uploads) if not (budget.is_out_of_time and place > 0)
-    ]
-    late += len(plan.uploads) - len(aborts)
-    failed += [LeftFile(path=printable(upload.path), reason=reason) for upload, reason in aborts if reason]
+    aborted, unaborted, running = _abort(plan.uploads, storage, names, budget)
+    late += len(plan.uploads) - len(aborted) - len(unaborted) - len(running)
     return OrphansResult(
         dry_run=False,
         files=tuple(deleted),
-        failed=tuple(failed),
-        kept=(*plan.kept, *named),
+        failed=(*failed, *unaborted),
+        kept=(*plan.kept, *named, *running),
         too_young=plan.too_young,
-        uploads=tuple(upload for upload, reason in aborts if not reason),
+        uploads=tuple(aborted),
         uploads_unknown=plan.uploads_unknown,
         left=also_left(plan.left, {OUT_OF_TIME: late}) if late else plan.left,
     )
+
+
+def _abort(
+    uploads: Sequence[UnfinishedUpload], storage: Storage, names: _Names, budget: BudgetMeter
+) -> tuple[list[UnfinishedUpload], list[LeftFile], list[LeftFile]]:
+    """Abort uploads, the first whatever the time: those that were aborted, those that could not be, and those of running writes."""
+    aborted: list[UnfinishedUpload] = []
+    failed: list[LeftFile] = []
+    running: list[LeftFile] = []
+    if uploads:
+        names.refresh()
+    for place, upload in enumerate(uploads):
+        if budget.is_out_of_time and place > 0:
+            break
+        if writer := names.writer(upload.path):
+            running.append(LeftFile(path=printable(upload.path), reason=writer))
+        elif reason := abort_upload(storage, upload):
+            failed.append(LeftFile(path=printable(upload.path), reason=reason))
+        else:
+            aborted.append(upload)
+    return aborted, failed, running
 
 
 def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet: bool) -> tuple[tuple[UnfinishedUpload, ...], str | None]:

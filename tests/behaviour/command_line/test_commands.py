@@ -281,14 +281,14 @@ def test_which_lake(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytes
 def test_nothing_steers_the_terminal(lake: DuckLake, run: Run) -> None:
     lake.write('main."new\n\x1b[31m"', pa.table({"a\x1b[2J": ["one\ntwo\x1b[0m"]}), inline=False)
     lake.table('main."new\n\x1b[31m"').set_comment("so\rit is")
-    for line in ("tables", "health", "merge", "plan checkpoint", "check --level rows", 'info \'main."new\n\x1b[31m"\'', "doctor"):
+    for line in ("tables", "health", "merge", "plan checkpoint", "check --level rows", "info 'main.\"new\n\x1b[31m\"'", "doctor"):
         told = run(line).stdout
         assert not set(told) & set("\x1b\r"), line
     assert any(one.startswith("main.new\\n\\x1b[31m: 1 files") for one in run("health").stdout.splitlines())
-    rows = run('query \'main."new\n\x1b[31m"\'').stdout
+    rows = run("query 'main.\"new\n\x1b[31m\"'").stdout
     assert "one\\ntwo\\x1b[0m" in rows
     assert "a\\x1b[2J" in rows
-    assert lines(run('query \'main."new\n\x1b[31m"\' --json')) == [{"a\x1b[2J": "one\ntwo\x1b[0m"}]
+    assert lines(run("query 'main.\"new\n\x1b[31m\"' --json")) == [{"a\x1b[2J": "one\ntwo\x1b[0m"}]
 
 
 def test_names_with_commas(lake: DuckLake, run: Run) -> None:

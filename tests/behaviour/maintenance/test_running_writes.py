@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError
 from ducklake_core.format.files.paths import new_file_name, write_id
 from ducklake_core.maintenance import orphans
 from ducklake_core.maintenance.budget import BudgetMeter
+from ducklake_core.maintenance.orphans import OrphansResult
+from ducklake_core.storage.unfinished import UnfinishedUpload
 from tests.behaviour.maintenance.test_orphans import left_behind
 from tests.support.oracle import LakeAddress, Oracle
 
@@ -300,6 +302,27 @@ def test_a_sweep_says_what_it_did_though_nothing_can_be_forgotten(
     monkeypatch.setattr(orphans, "forget_lost_writes", late)
     small.delete_orphaned_files()
     assert set(running(small)) == {revived}
+
+
+def test_an_upload_of_a_write_that_is_registered_meanwhile_goes_on(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [write_id(), write_id()]
+    uploads = [
+        UnfinishedUpload(path=f"main/t/{new_file_name(one)}", upload_id=one, started=datetime(2026, 1, 1, tzinfo=UTC)) for one in ids
+    ]
+    aborted: list[str] = []
+    monkeypatch.setattr(orphans, "_uploads", lambda *_, **__: (tuple(uploads), None))
+    monkeypatch.setattr(orphans, "abort_upload", lambda _, upload: aborted.append(upload.upload_id))
+    delete = orphans._delete
+
+    def late(*arguments: Any) -> OrphansResult:
+        with small.database.write() as connection:
+            store_running_writes(connection, small.database.tables, ids[:1], small.database.now(connection))
+        return delete(*arguments)
+
+    monkeypatch.setattr(orphans, "_delete", late)
+    done = small.delete_orphaned_files()
+    assert aborted == ids[1:]
+    assert (done.uploads, [file.path for file in done.kept]) == ((uploads[1],), [uploads[0].path])
 
 
 @pytest.mark.usefixtures("at_once")
