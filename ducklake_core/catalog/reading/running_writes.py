@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
-from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix
+from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix, parse_time
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format.files.paths import mark_of_file, mark_of_write
 
@@ -62,16 +62,14 @@ def parse_running_write(key: str, text: str | None) -> RunningWrite:
     write_id = key.removeprefix(WRITE_PREFIX)
     try:
         mark_of_write(write_id)
-        heard = datetime.fromisoformat(text or "")
-        if heard.tzinfo is None:
-            raise ValueError("no zone")
+        heard = parse_time(text or "")
     except (UsageError, ValueError) as error:
         raise CatalogCorruptError(
             f"cannot read which files a running write is still to commit, so no orphan is deleted: the value of {key!r} in "
             f"ducklake_metadata is {text!r}. Delete that row",
             key=key,
         ) from error
-    return RunningWrite(write_id=write_id, heard=heard.astimezone(UTC))
+    return RunningWrite(write_id=write_id, heard=heard)
 
 
 class FilesOfWrites:

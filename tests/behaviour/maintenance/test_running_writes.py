@@ -339,7 +339,7 @@ def test_a_forked_child_tells_nothing_of_its_parent(small: DuckLake) -> None:
     assert running(small) == {}
 
 
-@pytest.mark.parametrize("value", ["garbage", "2026-11-24T08:00:00", ""])
+@pytest.mark.parametrize("value", ["garbage", "2026-11-24T08:00:00", "", "0001-01-01T00:00:00+14:00"])
 def test_a_row_that_cannot_be_read_ends_the_sweep(small: DuckLake, value: str) -> None:
     metadata = small.database.tables["metadata"]
     with small.database.write() as connection:
