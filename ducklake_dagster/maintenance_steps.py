@@ -52,14 +52,14 @@ class _TablesConfig(_StepConfig):
 
 
 class _FilesConfig(_TablesConfig):
-    max_input_bytes: int | None = Field(default=None, ge=0, description="Most bytes of files to read; no limit when null.")
-    max_files: int | None = Field(default=None, ge=0, description="Most files to read; no limit when null.")
+    max_input_bytes: int | None = Field(default=None, ge=1, description="Most bytes of files to read; no limit when null.")
+    max_files: int | None = Field(default=None, ge=1, description="Most files to read; no limit when null.")
 
 
 class FlushConfig(_TablesConfig):
     """The tables to flush."""
 
-    max_rows: int | None = Field(default=None, ge=0, description="Rows after which no further table is begun; no limit when null.")
+    max_rows: int | None = Field(default=None, ge=1, description="Rows after which no further table is begun; no limit when null.")
 
 
 class MergeConfig(_FilesConfig):

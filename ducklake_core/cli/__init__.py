@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+from typing import NoReturn
 
 
 def main() -> None:
-    """Run the command with the arguments of the process; its packages are an extra of this library."""
+    """Run the command with the arguments of the process; its packages are an extra of this library.
+
+    SIGTERM, by which ``timeout`` and orchestrators end a process, ends it as Ctrl-C does: files that nothing names by then are deleted.
+    """
     try:
         from ducklake_core.cli.app import app
     except ModuleNotFoundError as error:
@@ -14,4 +19,11 @@ def main() -> None:
             raise
         sys.stderr.write("the command needs the package typer: pip install 'ducklake-dagster[cli]'\n")
         sys.exit(2)
+    signal.signal(signal.SIGTERM, _terminate)
     app()
+
+
+def _terminate(number: int, _frame: object) -> NoReturn:
+    # Once is enough, or deleting files would be interrupted too.
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)

@@ -1,6 +1,6 @@
 """The command ``ducklake`` with its subcommands.
 
-A further verb is a function of ``maintaining`` in the list below.
+A further verb is a function in one of the lists below, or in ``PLANNED`` when it has a dry run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ducklake_core import __version__
-from ducklake_core.cli import doctor, maintaining, planning, reading
+from ducklake_core.cli import checking, doctor, maintaining, planning, reading
 from ducklake_core.cli.group import CommandGroup
 from ducklake_core.cli.session import LakeOptions
 
@@ -26,19 +26,7 @@ app = typer.Typer(
 )
 
 _READING = (reading.snapshots, reading.tables, reading.files, reading.info, reading.changes, reading.query, reading.sql)
-_MAINTAINING = (
-    maintaining.expire,
-    maintaining.cleanup,
-    maintaining.orphans,
-    maintaining.merge,
-    maintaining.rewrite,
-    maintaining.flush,
-    maintaining.checkpoint,
-    maintaining.check,
-    maintaining.health,
-    maintaining.migrate,
-    maintaining.restore,
-)
+_MAINTAINING = (*planning.PLANNED, maintaining.restore, checking.check, checking.health)
 
 for _command in (*_READING, *_MAINTAINING, doctor.doctor):
     app.command(_command.__name__)(_command)

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ducklake_core.cli.options import Json
-from ducklake_core.cli.output import print_json
+from ducklake_core.cli.output import print_json, print_lines
 from ducklake_core.cli.session import FOUND, LakeOptions, exit_with
 from ducklake_core.cli.spark_hops import Hop, executor_hops, first_file, java, pyspark, written
 from ducklake_core.engines.spark.probe import installed, written_and_deleted
@@ -37,9 +37,7 @@ def doctor(
         print_json(found)
     else:
         for hop in found:
-            typer.echo(f"{hop.outcome:<8} {hop.name}: {hop.says}")
-            if hop.advice:
-                typer.echo(f"{'':<8} -> {hop.advice}")
+            print_lines([f"{hop.outcome:<8} {hop.name}: {hop.says}", *([f"{'':<8} -> {hop.advice}"] if hop.advice else [])])
     exit_with(FOUND, all(hop.outcome != "failed" for hop in found))
 
 
@@ -52,7 +50,8 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
         yield _catalog(lake, time.perf_counter() - started)
     except DuckLakeError as error:
         reached = not isinstance(error, CatalogUnavailableError)
-        advice = "check --lake or DUCKLAKE_URL" if reached else "check the address, the network, the user and its password"
+        said = "check --lake or DUCKLAKE_URL, and the other options and variables of the lake"
+        advice = said if reached else "check the address, the network, the user and its password"
         yield Hop(name="catalog", outcome="failed", says=str(error), advice=advice)
     if lake is not None:
         opened = lake

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
@@ -25,10 +26,12 @@ from ducklake_core.cli.options import (
 )
 from ducklake_core.cli.output import print_json, print_report
 from ducklake_core.cli.progress import progress_bar
-from ducklake_core.cli.session import FOUND, column_names, exit_with, opened, snapshot_at
+from ducklake_core.cli.session import FOUND, column_names, exit_with, opened, snapshot_at, time_with_zone
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.ages import parse_age
-from ducklake_core.maintenance.check.findings import CheckLevel
+from ducklake_core.lake import DuckLake
+from ducklake_core.maintenance.progress import ProgressCallback
+from ducklake_core.maintenance.steps import MaintenanceResult
 
 _HOUR = "1 hour"
 
@@ -44,14 +47,28 @@ def age(text: str | None) -> str | datetime | None:
 
     >>> age("7 days"), age("2026-01-01T00:00:00+00:00").year
     ('7 days', 2026)
+
+    Raises:
+        UsageError: Neither.
     """
     if text is None:
         return None
     try:
         parse_age(text)
     except UsageError:
-        return cast("datetime", snapshot_at(text)) if not text.isdecimal() else text
+        return time_with_zone(text, "an age ('7 days')")
     return text
+
+
+def carry_out(
+    context: typer.Context, verb: Callable[[DuckLake, ProgressCallback | None], MaintenanceResult], *, dry_run: bool, as_json: bool
+) -> None:
+    """Call a verb of the lake that the command is about, and print what came of it. The exit code is 1 when a step failed."""
+    with opened(context, read_only=dry_run) as lake:
+        with progress_bar(as_json=as_json) as progress:
+            result = verb(lake, progress)
+        print_report(result, as_json=as_json)
+        exit_with(FOUND, not result.failed_steps)
 
 
 def expire(
@@ -65,13 +82,15 @@ def expire(
     as_json: Json = False,
 ) -> None:
     """Forget old snapshots, and schedule the files that only they read for deletion. No file is deleted yet."""
-    with opened(context, read_only=dry_run) as lake:
-        wanted = None if versions is None else [_number(one) for one in versions.split(",")]
-        with progress_bar(as_json=as_json) as progress:
-            result = lake.expire_snapshots(
-                older_than=age(older_than), versions=wanted, keep_last=keep_last, min_age=min_age, progress=progress, dry_run=dry_run
-            )
-        print_report(result, as_json=as_json)
+    wanted = None if versions is None else [_number(one) for one in versions.split(",")]
+    carry_out(
+        context,
+        lambda lake, progress: lake.expire_snapshots(
+            older_than=age(older_than), versions=wanted, keep_last=keep_last, min_age=min_age, progress=progress, dry_run=dry_run
+        ),
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def cleanup(
@@ -86,19 +105,20 @@ def cleanup(
     as_json: Json = False,
 ) -> None:
     """Delete files that were scheduled for deletion long enough ago."""
-    with opened(context, read_only=dry_run) as lake:
-        with progress_bar(as_json=as_json) as progress:
-            result = lake.cleanup_old_files(
-                older_than=age(older_than),
-                cleanup_all=cleanup_all,
-                min_age=min_age,
-                max_files=max_files,
-                max_seconds=max_seconds,
-                progress=progress,
-                dry_run=dry_run,
-            )
-        print_report(result, as_json=as_json)
-        exit_with(FOUND, not result.failed)
+    carry_out(
+        context,
+        lambda lake, progress: lake.cleanup_old_files(
+            older_than=age(older_than),
+            cleanup_all=cleanup_all,
+            min_age=min_age,
+            max_files=max_files,
+            max_seconds=max_seconds,
+            progress=progress,
+            dry_run=dry_run,
+        ),
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def orphans(
@@ -114,20 +134,21 @@ def orphans(
     as_json: Json = False,
 ) -> None:
     """Delete files below the data path that the catalog does not name: what killed writers left behind."""
-    with opened(context, read_only=dry_run) as lake:
-        with progress_bar(as_json=as_json) as progress:
-            result = lake.delete_orphaned_files(
-                older_than=age(older_than),
-                cleanup_all=cleanup_all,
-                min_age=min_age,
-                every_parquet=every_parquet,
-                max_files=max_files,
-                max_seconds=max_seconds,
-                progress=progress,
-                dry_run=dry_run,
-            )
-        print_report(result, as_json=as_json)
-        exit_with(FOUND, not result.failed)
+    carry_out(
+        context,
+        lambda lake, progress: lake.delete_orphaned_files(
+            older_than=age(older_than),
+            cleanup_all=cleanup_all,
+            min_age=min_age,
+            every_parquet=every_parquet,
+            max_files=max_files,
+            max_seconds=max_seconds,
+            progress=progress,
+            dry_run=dry_run,
+        ),
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def merge(  # noqa: PLR0913 - an option each
@@ -153,28 +174,29 @@ def merge(  # noqa: PLR0913 - an option each
     as_json: Json = False,
 ) -> None:
     """Merge small files into larger ones. A table that fails does not stop the others, and makes the exit code 1."""
-    with opened(context, read_only=dry_run) as lake:
-        with progress_bar(as_json=as_json) as progress:
-            result = lake.merge_adjacent_files(
-                schema=schema,
-                tables=tables or None,
-                max_compacted_files=max_compacted_files,
-                min_file_size=min_file_size,
-                max_file_size=max_file_size,
-                cluster_by=column_names(cluster_by) if cluster_by is not None else (),
-                max_input_bytes=max_input_bytes,
-                max_files=max_files,
-                max_seconds=max_seconds,
-                max_concurrency=max_concurrency,
-                partial_progress=partial_progress,
-                progress=progress,
-                dry_run=dry_run,
-                author=author,
-                message=message,
-                extra_info=extra_info,
-            )
-        print_report(result, as_json=as_json)
-        exit_with(FOUND, not result.failures)
+    carry_out(
+        context,
+        lambda lake, progress: lake.merge_adjacent_files(
+            schema=schema,
+            tables=tables or None,
+            max_compacted_files=max_compacted_files,
+            min_file_size=min_file_size,
+            max_file_size=max_file_size,
+            cluster_by=column_names(cluster_by) if cluster_by is not None else (),
+            max_input_bytes=max_input_bytes,
+            max_files=max_files,
+            max_seconds=max_seconds,
+            max_concurrency=max_concurrency,
+            partial_progress=partial_progress,
+            progress=progress,
+            dry_run=dry_run,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+        ),
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def flush(
@@ -192,22 +214,23 @@ def flush(
     as_json: Json = False,
 ) -> None:
     """Move rows and deletes that the catalog itself holds to files. A table that fails does not stop the others: exit code 1."""
-    with opened(context, read_only=dry_run) as lake:
-        with progress_bar(as_json=as_json) as progress:
-            result = lake.flush_inlined_data(
-                schema=schema,
-                tables=tables or None,
-                max_rows=max_rows,
-                max_seconds=max_seconds,
-                max_concurrency=max_concurrency,
-                progress=progress,
-                dry_run=dry_run,
-                author=author,
-                message=message,
-                extra_info=extra_info,
-            )
-        print_report(result, as_json=as_json)
-        exit_with(FOUND, not result.failed_steps)
+    carry_out(
+        context,
+        lambda lake, progress: lake.flush_inlined_data(
+            schema=schema,
+            tables=tables or None,
+            max_rows=max_rows,
+            max_seconds=max_seconds,
+            max_concurrency=max_concurrency,
+            progress=progress,
+            dry_run=dry_run,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+        ),
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def rewrite(  # noqa: PLR0913 - an option each
@@ -232,27 +255,28 @@ def rewrite(  # noqa: PLR0913 - an option each
     as_json: Json = False,
 ) -> None:
     """Write files anew of which many rows are deleted. A table that fails does not stop the others: exit code 1."""
-    with opened(context, read_only=dry_run) as lake:
-        with progress_bar(as_json=as_json) as progress:
-            result = lake.rewrite_data_files(
-                schema=schema,
-                tables=tables or None,
-                delete_threshold=delete_threshold,
-                cluster_by=column_names(cluster_by) if cluster_by is not None else (),
-                max_compacted_files=max_compacted_files,
-                max_input_bytes=max_input_bytes,
-                max_files=max_files,
-                max_seconds=max_seconds,
-                max_concurrency=max_concurrency,
-                partial_progress=partial_progress,
-                progress=progress,
-                dry_run=dry_run,
-                author=author,
-                message=message,
-                extra_info=extra_info,
-            )
-        print_report(result, as_json=as_json)
-        exit_with(FOUND, not result.failed_steps)
+    carry_out(
+        context,
+        lambda lake, progress: lake.rewrite_data_files(
+            schema=schema,
+            tables=tables or None,
+            delete_threshold=delete_threshold,
+            cluster_by=column_names(cluster_by) if cluster_by is not None else (),
+            max_compacted_files=max_compacted_files,
+            max_input_bytes=max_input_bytes,
+            max_files=max_files,
+            max_seconds=max_seconds,
+            max_concurrency=max_concurrency,
+            partial_progress=partial_progress,
+            progress=progress,
+            dry_run=dry_run,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+        ),
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def checkpoint(  # noqa: PLR0913 - an option each
@@ -273,74 +297,26 @@ def checkpoint(  # noqa: PLR0913 - an option each
     as_json: Json = False,
 ) -> None:
     """Run the recommended round: flush, expire, merge, rewrite, cleanup, orphans. What fails does not stop the rest: exit code 1."""
-    with opened(context, read_only=dry_run) as lake:
-        with progress_bar(as_json=as_json) as progress:
-            result = lake.checkpoint(
-                tables=tables or None,
-                max_input_bytes=max_input_bytes,
-                max_files=max_files,
-                max_seconds=max_seconds,
-                keep_last=keep_last,
-                min_age=min_age,
-                max_concurrency=max_concurrency,
-                partial_progress=partial_progress,
-                progress=progress,
-                dry_run=dry_run,
-                author=author,
-                message=message,
-                extra_info=extra_info,
-            )
-        print_report(result, as_json=as_json)
-        exit_with(FOUND, not result.failed_steps)
-
-
-def check(
-    context: typer.Context,
-    *,
-    level: Annotated[str, typer.Option("--level", help="catalog, footers (opens every file) or rows (reads every row).")] = "catalog",
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what is safe to mend.")] = False,
-    author: Author = None,
-    message: Message = None,
-    extra_info: ExtraInfo = None,
-    as_json: Json = False,
-) -> None:
-    """Look for everything that is not as it must be. The exit code is 1 when there is an error or a warning that is not mended."""
-    with opened(context, read_only=not repair) as lake:
-        with progress_bar(as_json=as_json) as progress:
-            result = lake.check(
-                level=cast("CheckLevel", level), repair=repair, author=author, message=message, extra_info=extra_info, progress=progress
-            )
-        if as_json:
-            findings = [{name: getattr(one, name) for name in (*one.__dataclass_fields__, "severity", "mend")} for one in result.findings]
-            print_json({**{name: getattr(result, name) for name in result.__dataclass_fields__}, "findings": findings})
-        else:
-            print_report(result, as_json=False)
-        left = [one for one in result.findings if one.severity != "notice" and not (repair and one.is_repairable)]
-        exit_with(FOUND, not left)
-
-
-def health(
-    context: typer.Context,
-    *,
-    small_file_size: Annotated[int, typer.Option("--small-file-size", min=1, help="Bytes below which a file counts as small.")] = 16 << 20,
-    openmetrics: Annotated[bool, typer.Option("--openmetrics", help="Print OpenMetrics text for Prometheus.")] = False,
-    label: Annotated[list[str] | None, typer.Option("--label", help="name=value for every sample; may be given again.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Count small files, deleted and inlined rows, snapshots, scheduled files and faults. The exit code is 1 when there are faults."""
-    with opened(context) as lake:
-        labels: dict[str, str] = {}
-        for one in label or ():
-            name, equals, value = one.partition("=")
-            if not equals:
-                raise UsageError(f"--label {one} must be name=value")
-            labels[name] = value
-        result = lake.health(small_file_size=small_file_size)
-        if openmetrics:
-            typer.echo(result.to_openmetrics(labels), nl=False)
-        else:
-            print_report(result, as_json=as_json)
-        exit_with(FOUND, not result.faults)
+    carry_out(
+        context,
+        lambda lake, progress: lake.checkpoint(
+            tables=tables or None,
+            max_input_bytes=max_input_bytes,
+            max_files=max_files,
+            max_seconds=max_seconds,
+            keep_last=keep_last,
+            min_age=min_age,
+            max_concurrency=max_concurrency,
+            partial_progress=partial_progress,
+            progress=progress,
+            dry_run=dry_run,
+            author=author,
+            message=message,
+            extra_info=extra_info,
+        ),
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 def migrate(

@@ -15,6 +15,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from ducklake_core.format.types.message_text import visible
 from ducklake_core.maintenance.steps import MaintenanceResult
 
 _SECRET_FIELDS = frozenset({"encryption_key"})
@@ -66,13 +67,18 @@ def print_report(report: Report, *, as_json: bool) -> None:
         steps = {"steps": report.steps} if isinstance(report, MaintenanceResult) else {}
         print_json({**plain(report), **steps})
     else:
-        for line in report.lines():
-            sys.stdout.write(f"{line}\n")
+        print_lines(report.lines())
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Lines for people. Names and paths may hold anything, also what would steer their terminal."""
+    for line in lines:
+        sys.stdout.write(f"{visible(line)}\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Rows for people; numbers to the right."""
-    found = [list(row) for row in rows]
+    columns, found = [*map(visible, columns)], [list(row) for row in rows]
     table = Table(title=title, title_justify="left", header_style="bold")
     for place, name in enumerate(columns):
         numeric = bool(found) and all(isinstance(row[place], int | float | None) for row in found)
@@ -88,7 +94,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
 
 
 def _cell(value: object) -> str:
-    return value.isoformat(sep=" ", timespec="seconds") if isinstance(value, datetime) else str(value)
+    return value.isoformat(sep=" ", timespec="seconds") if isinstance(value, datetime) else visible(str(value))
 
 
 def print_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str], *, as_json: bool) -> int:

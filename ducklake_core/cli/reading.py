@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ducklake_core.cli.options import At, Author, Columns, ExtraInfo, Json, Message, TableName, Where
-from ducklake_core.cli.output import plain, print_json, print_rows, print_table
+from ducklake_core.cli.output import plain, print_json, print_lines, print_rows, print_table
 from ducklake_core.cli.session import column_names, opened, snapshot_at
 from ducklake_core.engines.arrow.readable import first_rows
 from ducklake_core.maintenance.sizes import format_bytes
@@ -112,7 +112,7 @@ def info(
             if isinstance(value, list) and value and isinstance(value[0], dict):
                 print_table(tuple(value[0]), [tuple(item.values()) for item in value], title=name)
             else:
-                typer.echo(f"{name.replace('_', ' ')}: {', '.join(value) if isinstance(value, list) else value}")
+                print_lines([f"{name.replace('_', ' ')}: {', '.join(value) if isinstance(value, list) else value}"])
 
 
 def query(

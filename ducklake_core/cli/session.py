@@ -98,12 +98,24 @@ def snapshot_at(text: str | None) -> int | datetime | None:
         return None
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
+    return time_with_zone(text, "the id of a snapshot")
+
+
+def time_with_zone(text: str, otherwise: str) -> datetime:
+    """A point in time.
+
+    Args:
+        otherwise: What might be meant instead, for the error.
+
+    Raises:
+        UsageError: It is none, or has no zone.
+    """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise UsageError(f"{shown(text)} is neither the id of a snapshot nor a time (2026-01-31 12:00:00+00:00)") from None
+        raise UsageError(f"{shown(text)} is neither {otherwise} nor a time (2026-01-31 12:00:00+00:00)") from None
     if found.tzinfo is None:
-        raise UsageError(f"the time {text} has no zone: write {text}+00:00 for UTC")
+        raise UsageError(f"the time {text} has no zone: write {found.isoformat(sep=' ')}+00:00 for UTC")
     return found
 
 

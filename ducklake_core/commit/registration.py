@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.running_writes import forget_running_writes, store_running_writes
+from ducklake_core.catalog.writing.running_writes import forget_running_writes, store_running_writes
 from ducklake_core.errors import DuckLakeError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class WriteRegistration:
         self._write_ids: list[str] = []
         self._stored = 0
         self._may_be_stored = False
+        self._has_failed = False
         self._has_ended = False
         self._due = 0.0
         self._lock = threading.Lock()
@@ -67,8 +69,8 @@ class WriteRegistration:
             if self._may_be_stored:
                 with self._database.write() as connection:
                     forget_running_writes(connection, self._database.tables, self._write_ids)
-        except DuckLakeError as error:
-            _log.info("a write that has ended could not be unregistered in %s: %s", self._database.address, error)
+        except Exception as error:  # noqa: BLE001 - the write has ended, well or not, and its caller has to know how
+            _log.info("a write that has ended could not be unregistered in %s: %s", self._database.address, _reason(error))
         finally:
             self._lock.release()
 
@@ -77,10 +79,13 @@ class WriteRegistration:
         if not self._lock.acquire(blocking=False):
             return
         try:
-            if not self._has_ended and self._is_due():
+            if not self._has_ended and self._is_due() and _may_write_beside(self._database):
                 self._store(tuple(self._write_ids))
-        except DuckLakeError as error:
-            _log.warning("a running write could not be registered in %s, and goes on: %s", self._database.address, error)
+        except Exception as error:  # noqa: BLE001 - the thread tells of the other writes too
+            # Said once: it is tried again at each look, for as long as the write takes.
+            level = logging.DEBUG if self._has_failed else logging.WARNING
+            _log.log(level, "a running write could not be registered in %s, and goes on: %s", self._database.address, _reason(error))
+            self._has_failed = True
         finally:
             self._lock.release()
 
@@ -93,6 +98,20 @@ class WriteRegistration:
         with self._database.write() as connection:
             store_running_writes(connection, self._database.tables, write_ids, self._database.now(connection))
         self._stored, self._due = len(write_ids), time.monotonic() + RENEW_AFTER
+
+
+def _may_write_beside(database: Database) -> bool:
+    """Whether a thread may write to a catalog at any moment, whatever else this process does.
+
+    DuckDB brings a SQLite of its own, and two of them in one process do not see each other's locks: a write of one beside a
+    transaction of the other may break the file. Whoever uses both one after the other knows nothing of this thread.
+    """
+    return not (database.address.url.get_backend_name() == "sqlite" and "duckdb" in sys.modules)
+
+
+def _reason(error: Exception) -> str:
+    """What may be logged of an error: the texts of others may hold secrets."""
+    return str(error) if isinstance(error, DuckLakeError) else type(error).__name__
 
 
 @contextmanager

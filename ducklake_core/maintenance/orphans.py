@@ -6,16 +6,18 @@ that a commit brings into the lake in between is kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.reading.running_writes import FilesOfWrites, forget_running_writes, read_running_writes
+from ducklake_core.catalog.reading.running_writes import FilesOfWrites, read_running_writes
+from ducklake_core.catalog.writing.running_writes import forget_lost_writes
 from ducklake_core.catalog.writing.scheduled import every_file_name
-from ducklake_core.errors import StorageError
+from ducklake_core.errors import DuckLakeError, StorageError
 from ducklake_core.format.files.locations import is_below
 from ducklake_core.format.files.paths import file_name, has_writers_name
 from ducklake_core.format.options import Options
@@ -32,6 +34,7 @@ from ducklake_core.storage.unfinished import UnfinishedUpload, abort_upload, unf
 
 _BATCH = 500
 _VERB = "delete_orphaned_files"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,21 +234,39 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
         deleted += [_printable(file) for file in doomed if file.path not in failures]
         failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
         progress.advance(len(batch), size=sum(file.size for file in doomed if file.path not in failures))
-    aborts = [
-        (upload, abort_upload(storage, upload)) for place, upload in enumerate(plan.uploads) if not (budget.is_out_of_time and place > 0)
-    ]
-    late += len(plan.uploads) - len(aborts)
-    failed += [LeftFile(path=printable(upload.path), reason=reason) for upload, reason in aborts if reason]
+    aborted, unaborted, running = _abort(plan.uploads, storage, names, budget)
+    late += len(plan.uploads) - len(aborted) - len(unaborted) - len(running)
     return OrphansResult(
         dry_run=False,
         files=tuple(deleted),
-        failed=tuple(failed),
-        kept=(*plan.kept, *named),
+        failed=(*failed, *unaborted),
+        kept=(*plan.kept, *named, *running),
         too_young=plan.too_young,
-        uploads=tuple(upload for upload, reason in aborts if not reason),
+        uploads=tuple(aborted),
         uploads_unknown=plan.uploads_unknown,
         left=also_left(plan.left, {OUT_OF_TIME: late}) if late else plan.left,
     )
+
+
+def _abort(
+    uploads: Sequence[UnfinishedUpload], storage: Storage, names: _Names, budget: BudgetMeter
+) -> tuple[list[UnfinishedUpload], list[LeftFile], list[LeftFile]]:
+    """Abort uploads, the first whatever the time: those that were aborted, those that could not be, and those of running writes."""
+    aborted: list[UnfinishedUpload] = []
+    failed: list[LeftFile] = []
+    running: list[LeftFile] = []
+    if uploads:
+        names.refresh()
+    for place, upload in enumerate(uploads):
+        if budget.is_out_of_time and place > 0:
+            break
+        if writer := names.writer(upload.path):
+            running.append(LeftFile(path=printable(upload.path), reason=writer))
+        elif reason := abort_upload(storage, upload):
+            failed.append(LeftFile(path=printable(upload.path), reason=reason))
+        else:
+            aborted.append(upload)
+    return aborted, failed, running
 
 
 def _uploads(storage: Storage, data_path: str, limit: datetime, *, every_parquet: bool) -> tuple[tuple[UnfinishedUpload, ...], str | None]:
@@ -269,15 +290,15 @@ class _Names:
         self._snapshot: Snapshot | None = None
         self._hashes: frozenset[int] = frozenset()
         self._running = FilesOfWrites(())
-        self._lost: list[str] = []
+        self._has_lost_writes = False
 
     def refresh(self) -> None:
         """Read them again, the names if anybody has committed since."""
         with self._database.read() as connection:
             check_same_lake(self._info, stored_options(connection, self._database.tables))
             now, writes = self._database.now(connection), read_running_writes(connection, self._database.tables)
-            self._running = FilesOfWrites(write for write in writes if not write.is_lost(now))
-            self._lost = [write.write_id for write in writes if write.is_lost(now)]
+            running = [write for write in writes if not write.is_lost(now)]
+            self._running, self._has_lost_writes = FilesOfWrites(running), len(running) < len(writes)
             newest = CatalogReader(connection, self._info, self._database.tables).latest_snapshot()
             # An id alone is given out again when a backup of the catalog is put back.
             if self._snapshot is None or not is_same_snapshot(newest, self._snapshot):
@@ -298,10 +319,14 @@ class _Names:
         return "the catalog names it by now" if self.has(path) else self.writer(path)
 
     def forget_lost_writes(self) -> None:
-        """Remove the rows of writes that were killed."""
-        if self._lost:
+        """Remove the rows of writes that were killed. They are in nobody's way: a later sweep tries again where it fails."""
+        if not self._has_lost_writes:
+            return
+        try:
             with self._database.write() as connection:
-                forget_running_writes(connection, self._database.tables, self._lost)
+                forget_lost_writes(connection, self._database.tables, self._database.now(connection))
+        except DuckLakeError as error:
+            _log.info("writes that were killed could not be forgotten in %s: %s", self._database.address, error)
 
 
 def _is_candidate(path: str, *, every_parquet: bool) -> bool:

@@ -127,9 +127,9 @@ class RemovalVerbs(LakeVerbs):
         On S3 uploads that are as old and that nobody finished are aborted, so that the store deletes the parts that it has of them.
 
         A file is kept when any data file, delete file or scheduled file of the catalog has its name, in whatever directory, so
-        that another spelling of the data path cannot make live files look orphaned. **Files of a write that is still running
-        look like orphans**, and so do those of another lake with the same data path: only age tells the first apart, nothing
-        the second.
+        that another spelling of the data path cannot make live files look orphaned. Files of a write that has said that it runs stay too.
+        **Those of a write that has just begun, or of DuckDB's, look like orphans**, and so do those of another lake with the same data
+        path: only age tells the first apart, nothing the second.
 
         Args:
             older_than: Time since a file was last changed (a timedelta, or a text such as ``"7 days"``), or a point in time (aware),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from ducklake_core.format.types.message_text import short_repr
 from ducklake_core.maintenance.sizes import format_bytes
@@ -72,8 +73,10 @@ class MaintenanceResult:
         return tuple(step for step in self.steps if step.outcome == "failed")
 
     def lines(self) -> list[str]:
-        """The plan or outcome in words."""
-        return [str(step) for step in self.steps]
+        """The plan or outcome in words: a line for each step, then how many of them there are by outcome."""
+        counts = Counter(step.outcome for step in self.steps)
+        parts = [f"{counts[outcome]} {outcome}" for outcome in get_args(StepOutcome) if counts[outcome]]
+        return [*map(str, self.steps), f"steps: {', '.join(parts)}" if parts else "nothing to do"]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

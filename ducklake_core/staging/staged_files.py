@@ -32,6 +32,7 @@ class StagedFiles:
         self._data: list[str] = []
         self._deletes: list[str] = []
         self._rewritten: dict[str, str] = {}
+        self._opened = time.monotonic()
         self._began = time.time()
 
     def check_there(self) -> None:
@@ -40,7 +41,8 @@ class StagedFiles:
         Raises:
             StorageError: One is not there any more.
         """
-        if time.time() - self._began < LONG_SECONDS:
+        # One clock stands still while the machine sleeps, the other may be set anew, or be that of another machine.
+        if max(time.monotonic() - self._opened, abs(time.time() - self._began)) < LONG_SECONDS:
             return
         files = [*self._data, *self._deletes]
         with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="there") as pool:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
-from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix
+from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix, parse_time
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.types.names import folded
 
@@ -87,10 +87,8 @@ def parse_hold(key: str, text: str) -> Hold:
     try:
         value = json.loads(text)
         until = value.get("until")
-        return Hold(
-            name=str(value["name"]), snapshot_id=int(value["snapshot"]), until=None if until is None else datetime.fromisoformat(until)
-        )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return Hold(name=str(value["name"]), snapshot_id=int(value["snapshot"]), until=None if until is None else parse_time(until))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise CatalogCorruptError(
             f"cannot read the hold {key.removeprefix(HOLD_PREFIX)!r}, so nothing is expired: its value in ducklake_metadata is {text!r}. "
             "Delete that row, or write it anew",

@@ -6,6 +6,7 @@ a scope which it does not know.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement
@@ -23,3 +24,18 @@ def has_prefix(metadata: Any, prefix: str) -> ColumnElement[bool]:
     """True for the rows of ``ducklake_metadata`` whose key begins with a text."""
     found: ColumnElement[bool] = metadata.c.key.startswith(prefix, autoescape=True)
     return found
+
+
+def parse_time(text: str) -> datetime:
+    """A point in time of such a row, in UTC.
+
+    Raises:
+        ValueError: It is none, is beyond the calendar, or has no zone, so that it cannot be compared with others.
+    """
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError("no zone")
+    try:
+        return found.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("beyond the calendar") from error

@@ -6,14 +6,14 @@ heard of lately; a write that was killed is heard of no more.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
-from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix
+from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix, parse_time
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format.files.paths import mark_of_file, mark_of_write
 
@@ -50,21 +50,6 @@ def read_running_writes(connection: Connection, tables: CatalogTables) -> list[R
     return [parse_running_write(row.key, row.value) for row in rows]
 
 
-def store_running_writes(connection: Connection, tables: CatalogTables, write_ids: Sequence[str], now: datetime) -> None:
-    """Store that writes were heard of. Makes no snapshot."""
-    forget_running_writes(connection, tables, write_ids)
-    heard = now.astimezone(UTC).isoformat()
-    rows = [{"key": WRITE_PREFIX + write_id, "value": heard, "scope": None, "scope_id": None} for write_id in write_ids]
-    connection.execute(insert(tables["metadata"]), rows)
-
-
-def forget_running_writes(connection: Connection, tables: CatalogTables, write_ids: Iterable[str]) -> None:
-    """Forget writes that have ended."""
-    metadata = tables["metadata"]
-    for write_id in write_ids:
-        connection.execute(delete(metadata).where(metadata.c.key == WRITE_PREFIX + write_id))
-
-
 def parse_running_write(key: str, text: str | None) -> RunningWrite:
     """The write that a row stands for.
 
@@ -77,16 +62,14 @@ def parse_running_write(key: str, text: str | None) -> RunningWrite:
     write_id = key.removeprefix(WRITE_PREFIX)
     try:
         mark_of_write(write_id)
-        heard = datetime.fromisoformat(text or "")
-        if heard.tzinfo is None:
-            raise ValueError("no zone")
+        heard = parse_time(text or "")
     except (UsageError, ValueError) as error:
         raise CatalogCorruptError(
             f"cannot read which files a running write is still to commit, so no orphan is deleted: the value of {key!r} in "
             f"ducklake_metadata is {text!r}. Delete that row",
             key=key,
         ) from error
-    return RunningWrite(write_id=write_id, heard=heard.astimezone(UTC))
+    return RunningWrite(write_id=write_id, heard=heard)
 
 
 class FilesOfWrites:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ducklake_core.catalog.reading.holds import HOLD_PREFIX, parse_hold
 from ducklake_core.catalog.reading.running_writes import WRITE_PREFIX, parse_running_write
@@ -12,34 +12,29 @@ from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, is_live
 
 _COMMENTS = {"tag": ("object_id", "key"), "column_tag": ("table_id", "column_id", "key")}
+_OWN_ROWS: tuple[tuple[str, Callable[[str, str], object], str], ...] = (
+    (HOLD_PREFIX, parse_hold, "hold-invalid"),
+    (WRITE_PREFIX, parse_running_write, "running-write-invalid"),
+)
 
 
 def check_objects(facts: Facts) -> None:
     """Everything about them, but names and lifetimes."""
-    _holds(facts)
-    _running_writes(facts)
+    _own_rows(facts)
     _paths(facts)
     _comments(facts)
     _views(facts)
     _macros(facts)
 
 
-def _holds(facts: Facts) -> None:
+def _own_rows(facts: Facts) -> None:
     for row in facts.every.rows("metadata"):
-        if row.key.startswith(HOLD_PREFIX):
-            try:
-                parse_hold(row.key, row.value)
-            except CatalogCorruptError as error:
-                facts.report("hold-invalid", error.message)
-
-
-def _running_writes(facts: Facts) -> None:
-    for row in facts.every.rows("metadata"):
-        if row.key.startswith(WRITE_PREFIX):
-            try:
-                parse_running_write(row.key, row.value)
-            except CatalogCorruptError as error:
-                facts.report("running-write-invalid", error.message)
+        for prefix, parse, code in _OWN_ROWS:
+            if row.key.startswith(prefix):
+                try:
+                    parse(row.key, row.value)
+                except CatalogCorruptError as error:
+                    facts.report(code, error.message)
 
 
 def _paths(facts: Facts) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +15,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ducklake_core import DuckLake, Table
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.cli import doctor
 from ducklake_core.cli.app import app
 from ducklake_core.cli.session import FAILED, FOUND, USAGE
 from ducklake_core.cli.spark_hops import first_file
@@ -119,6 +123,8 @@ def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     assert (planned["target"], planned["rows"]) == ("main.m", 2)
     assert "done flush_inlined_data main.m" in run("flush --schema main").stdout
     assert "done rewrite_data_files main.m" in run("rewrite m --delete-threshold 0.5").stdout
+    assert run("flush m 'x*'").stdout.splitlines()[-1] == "steps: 2 skipped"
+    assert run("flush --schema other").stdout.splitlines()[-1] == "steps: 1 skipped"
     assert "between 0 and 1" in run("rewrite --delete-threshold 7", code=USAGE).stderr
     verbs = [one["verb"] for one in answer(run("checkpoint --dry-run --json"))["verbs"]]
     assert verbs[0] == "flush_inlined_data"
@@ -128,7 +134,9 @@ def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     lake.table("m").delete("a = 35")
     for file in lake.table("m").list_files():
         next(Path(lake.info.data_path).rglob(Path(file.path).name)).unlink()
-    assert "failed rewrite_data_files main.m" in run("rewrite m --delete-threshold 0", code=FOUND).stdout
+    failed = run("rewrite m --delete-threshold 0", code=FOUND).stdout
+    assert "failed rewrite_data_files main.m" in failed
+    assert failed.splitlines()[-1] == "steps: 1 failed"
 
 
 @pytest.mark.takes_seconds
@@ -163,6 +171,33 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
     assert [outcomes[name] for name in asked] == ["failed", *["skipped"] * 4]
 
 
+def test_doctor_tells_of_clocks_and_variables(
+    lake: DuckLake, run: Run, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def clock() -> tuple[str, str, str]:
+        hop = {hop["name"]: hop for hop in answer(run("doctor --no-write --json"))}["clock"]
+        return hop["outcome"], hop["says"], hop["advice"]
+
+    for seconds, says in ((-60, "this machine is 60 s ahead of"), (60, "this machine is 60 s behind")):
+        there = datetime.now(UTC) + timedelta(seconds=seconds)
+        with monkeypatch.context() as patch:
+            # Commands take a moment to start.
+            patch.setattr(Database, "now", lambda *_, there=there: there)
+            patch.setattr(doctor, "datetime", SimpleNamespace(now=lambda _, there=there, off=seconds: there - timedelta(seconds=off)))
+            outcome, said, advice = clock()
+        assert (outcome, said) == ("warning", f"{says} the catalog's database")
+        assert "by NTP" in advice
+    SpoiledLake(sqlite_address).edit("UPDATE ducklake_snapshot SET snapshot_time = '2099-01-01 00:00:00+00' WHERE snapshot_id = 4")
+    assert clock() == (
+        "warning",
+        "the newest snapshot is of 2099-01-01 00:00:00 UTC, which is in the future",
+        "the clock of a writer is, or was, wrong",
+    )
+    found = run("doctor", code=FOUND, DUCKLAKE_STORAGE_OPTIONS="{").stdout
+    assert "DUCKLAKE_STORAGE_OPTIONS is not JSON" in found
+    assert "-> check --lake or DUCKLAKE_URL, and the other options and variables of the lake" in found
+
+
 def test_doctor_while_the_files_of_a_table_go(lake: DuckLake, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Table, "list_files", lambda _: [])
     assert first_file(lake) is None
@@ -177,7 +212,8 @@ def test_doctor_while_the_files_of_a_table_go(lake: DuckLake, run: Run, monkeypa
         ("query t --at yesterday", USAGE, "neither the id of a snapshot nor a time"),
         ("query t --at '2026-01-01 00:00:00'", USAGE, "no zone"),
         ("expire --versions x", USAGE, "must be ids"),
-        ("expire --older-than soon --min-age 0d", USAGE, "soon"),
+        ("expire --older-than soon --min-age 0d", USAGE, "'soon' is neither an age ('7 days') nor a time"),
+        ("expire --older-than 2026-01-01", USAGE, "write 2026-01-01 00:00:00+00:00 for UTC"),
         ("check --level deep", USAGE, "level must be one of"),
         ("health --label x", USAGE, "name=value"),
         ("health --openmetrics --label table=x", USAGE, "have one of that name"),
@@ -240,6 +276,19 @@ def test_which_lake(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytes
     (tmp_path / "ducklake.toml").write_text(f'[lakes.mine]\ncatalog = "{sqlite_address.url}"\n')
     assert len(answer(run("--lake mine tables --json"))) == 2
     assert len(answer(run(f"--lake '{sqlite_address.attach}' tables --json", DUCKLAKE_URL="sqlite:///elsewhere"))) == 2
+
+
+def test_nothing_steers_the_terminal(lake: DuckLake, run: Run) -> None:
+    lake.write('main."new\n\x1b[31m"', pa.table({"a\x1b[2J": ["one\ntwo\x1b[0m"]}), inline=False)
+    lake.table('main."new\n\x1b[31m"').set_comment("so\rit is")
+    for line in ("tables", "health", "merge", "plan checkpoint", "check --level rows", "info 'main.\"new\n\x1b[31m\"'", "doctor"):
+        told = run(line).stdout
+        assert not set(told) & set("\x1b\r"), line
+    assert any(one.startswith("main.new\\n\\x1b[31m: 1 files") for one in run("health").stdout.splitlines())
+    rows = run("query 'main.\"new\n\x1b[31m\"'").stdout
+    assert "one\\ntwo\\x1b[0m" in rows
+    assert "a\\x1b[2J" in rows
+    assert lines(run("query 'main.\"new\n\x1b[31m\"' --json")) == [{"a\x1b[2J": "one\ntwo\x1b[0m"}]
 
 
 def test_names_with_commas(lake: DuckLake, run: Run) -> None:

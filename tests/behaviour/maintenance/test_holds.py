@@ -19,6 +19,7 @@ from tests.support.oracle import LakeAddress, Oracle
 
 OracleOf = Callable[..., AbstractContextManager[Oracle]]
 _ZERO = timedelta(0)
+_NO_TIMES = ("2026-01-01", "soon", "0001-01-01T00:00:00+14:00")
 
 
 @pytest.fixture
@@ -157,14 +158,19 @@ def test_holds_end_and_are_moved(lake: DuckLake) -> None:
     assert lake.holds.add("newest").snapshot_id == newest
 
 
-def test_a_hold_that_cannot_be_read_stops_expiry(lake: DuckLake) -> None:
+@pytest.mark.parametrize(
+    "value",
+    ["broken", '{"name": "q", "snapshot": 1e400}', *(f'{{"name": "q", "snapshot": 2, "until": "{time}"}}' for time in _NO_TIMES)],
+)
+def test_a_hold_that_cannot_be_read_stops_expiry(lake: DuckLake, value: str) -> None:
     lake.holds.add("q", 2)
     metadata = lake.database.tables["metadata"]
     with lake.database.write() as connection:
-        connection.execute(update(metadata).where(metadata.c.key == "ducklake_core.hold:q").values(value="broken"))
+        connection.execute(update(metadata).where(metadata.c.key == "ducklake_core.hold:q").values(value=value))
         connection.execute(insert(metadata), {"key": "ducklake_core.hold", "value": "an option", "scope": None, "scope_id": None})
     with pytest.raises(CatalogCorruptError, match=r"'q'.*nothing is expired"):
         lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO)
+    assert [finding.code for finding in lake.check().findings] == ["hold-invalid"]
 
 
 def test_a_hold_and_an_expiry_at_once(lake: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:

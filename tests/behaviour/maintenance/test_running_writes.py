@@ -5,24 +5,30 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import event, insert, select
 
 from ducklake_core import DuckLake
-from ducklake_core.catalog.reading.running_writes import LOST_AFTER, read_running_writes, store_running_writes
+from ducklake_core.catalog.database.connections import Database
+from ducklake_core.catalog.database.url import parse_catalog_url
+from ducklake_core.catalog.reading.running_writes import LOST_AFTER, read_running_writes
+from ducklake_core.catalog.writing.running_writes import forget_running_writes, store_running_writes
 from ducklake_core.commit import registration
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError
 from ducklake_core.format.files.paths import new_file_name, write_id
 from ducklake_core.maintenance import orphans
 from ducklake_core.maintenance.budget import BudgetMeter
+from ducklake_core.maintenance.orphans import OrphansResult
+from ducklake_core.storage.unfinished import UnfinishedUpload
 from tests.behaviour.maintenance.test_orphans import left_behind
 from tests.support.oracle import LakeAddress, Oracle
 
@@ -36,6 +42,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Writes are registered as soon as their first file is begun."""
     for name in ("REGISTER_AFTER", "RENEW_AFTER", "LOOK_EVERY"):
         monkeypatch.setattr(registration, name, 0.02)
+    # DuckDB is loaded by other tests; none of these works with it while a write is running.
+    monkeypatch.setattr(registration, "_may_write_beside", lambda _: True)
     # A thread of an earlier test may wait longer.
     monkeypatch.setattr(registration, "_running", registration._RunningWrites())
 
@@ -87,17 +95,43 @@ def test_a_sweep_keeps_what_a_write_is_to_commit(lake: DuckLake, every_lake_addr
             assert [Path(file.path).name for file in result.files] == [orphan.name]
             assert len(result.kept) >= 2
             assert all("a running write is still to commit it, heard of at" in file.reason for file in result.kept)
-        # Nobody else is troubled, nor finds anything wrong.
+        # Nor does anybody find anything wrong.
         assert lake.check(level="rows").findings == ()
         assert not any("ducklake_core" in name for name in lake.options())
-        if lake.database.dialect.name in ("sqlite", "postgresql"):
-            # A DuckDB file is open in one process at a time, and tables of MySQL are read through a copy.
-            with oracle(every_lake_address) as duck:
-                duck.run("CALL lake.set_option('parquet_compression', 'zstd')", "CREATE TABLE u AS SELECT 1 AS a")
     assert running(lake) == {}
     assert lake.table("t").scan().count() == 60
     with oracle(every_lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 60
+
+
+def test_duckdb_is_not_disturbed(lake_address: LakeAddress, oracle: OracleOf) -> None:
+    """By the rows. Not beside the thread: DuckDB has a SQLite of its own, and a DuckDB file is open in one process at a time."""
+    with DuckLake.create(lake_address.url, data_path=lake_address.data_path) as lake:
+        lake.write("t", ROWS)
+        with lake.database.write() as connection:
+            store_running_writes(connection, lake.database.tables, [write_id()], lake.database.now(connection))
+        with oracle(lake_address) as duck:
+            duck.run("CALL lake.set_option('parquet_compression', 'zstd')", "CREATE TABLE u AS SELECT 1 AS a", "CHECKPOINT lake")
+            assert duck.value("SELECT count(*) FROM t") == 50
+        assert len(running(lake)) == 1
+        assert lake.check(level="rows").findings == ()
+
+
+def test_sqlite_is_not_written_to_beside_duckdb(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("REGISTER_AFTER", "RENEW_AFTER", "LOOK_EVERY"):
+        monkeypatch.setattr(registration, name, 0.02)
+    monkeypatch.setattr(registration, "_running", registration._RunningWrites())
+    with small.transaction() as tx, monkeypatch.context() as patch:
+        tx.append("t", ROWS)
+        patch.setitem(sys.modules, "duckdb", sys)
+        time.sleep(0.3)
+        assert running(small) == {}
+        patch.delitem(sys.modules, "duckdb")
+        until(lambda: running(small))
+    elsewhere = parse_catalog_url("postgresql+psycopg://u@h/d")
+    monkeypatch.setitem(sys.modules, "duckdb", sys)
+    assert registration._may_write_beside(Database(elsewhere))
+    assert not registration._may_write_beside(small.database)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -196,6 +230,102 @@ def test_a_catalog_that_does_not_answer_ends_no_write(
 
 
 @pytest.mark.usefixtures("at_once")
+def test_whatever_goes_wrong_with_one_write_others_are_registered(
+    small: DuckLake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[object] = []
+
+    def fail(*_: object) -> None:
+        failures.append(None)
+        raise RuntimeError("password=geheim")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(registration, "store_running_writes", fail)
+        with small.transaction() as tx:
+            tx.append("t", ROWS)
+            until(lambda: len(failures) > 3)
+        patch.setattr(registration, "forget_running_writes", fail)
+        with small.transaction() as tx:
+            tx.append("t", ROWS)
+            until(lambda: len(failures) > 6)
+    # Once for each write, however often it is tried.
+    assert caplog.text.count("could not be registered") == 2
+    assert "geheim" not in caplog.text
+    with small.transaction() as tx:
+        tx.append("t", ROWS)
+        until(lambda: running(small))
+    assert small.table("t").scan().count() == 200
+
+
+def test_any_number_of_writes_is_a_fixed_number_of_statements(small: DuckLake) -> None:
+    counts = []
+    for number in (1, 200):
+        write_ids = [write_id() for _ in range(number)]
+        with small.database.write() as connection:
+            statements: list[str] = []
+            event.listen(connection, "before_cursor_execute", lambda *call, seen=statements: seen.append(call[2]))
+            store_running_writes(connection, small.database.tables, write_ids, small.database.now(connection))
+        assert len(running(small)) == number
+        with small.database.write() as connection:
+            event.listen(connection, "before_cursor_execute", lambda *call, seen=statements: seen.append(call[2]))
+            forget_running_writes(connection, small.database.tables, write_ids)
+        assert running(small) == {}
+        counts.append(len(statements))
+    assert counts == [3, 3]
+
+
+def test_a_sweep_says_what_it_did_though_nothing_can_be_forgotten(
+    small: DuckLake, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doomed, killed, revived = write_id(), write_id(), write_id()
+    left_behind(Path(sqlite_address.data_path) / "main" / "t", new_file_name(doomed))
+
+    def store(write_ids: list[str], age: timedelta) -> None:
+        with small.database.write() as connection:
+            store_running_writes(connection, small.database.tables, write_ids, small.database.now(connection) - age)
+
+    def unavailable(*_: object) -> None:
+        raise CatalogUnavailableError("the catalog does not answer")
+
+    store([killed, revived], LOST_AFTER)
+    forget = orphans.forget_lost_writes
+    with monkeypatch.context() as patch:
+        patch.setattr(orphans, "forget_lost_writes", unavailable)
+        assert len(small.delete_orphaned_files().files) == 1
+    assert set(running(small)) == {killed, revived}
+
+    def late(*arguments: Any) -> None:
+        store_running_writes(arguments[0], arguments[1], [revived], arguments[2])
+        forget(*arguments)
+
+    # A laptop that slept is heard of again after the sweep has read the rows.
+    monkeypatch.setattr(orphans, "forget_lost_writes", late)
+    small.delete_orphaned_files()
+    assert set(running(small)) == {revived}
+
+
+def test_an_upload_of_a_write_that_is_registered_meanwhile_goes_on(small: DuckLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [write_id(), write_id()]
+    uploads = [
+        UnfinishedUpload(path=f"main/t/{new_file_name(one)}", upload_id=one, started=datetime(2026, 1, 1, tzinfo=UTC)) for one in ids
+    ]
+    aborted: list[str] = []
+    monkeypatch.setattr(orphans, "_uploads", lambda *_, **__: (tuple(uploads), None))
+    monkeypatch.setattr(orphans, "abort_upload", lambda _, upload: aborted.append(upload.upload_id))
+    delete = orphans._delete
+
+    def late(*arguments: Any) -> OrphansResult:
+        with small.database.write() as connection:
+            store_running_writes(connection, small.database.tables, ids[:1], small.database.now(connection))
+        return delete(*arguments)
+
+    monkeypatch.setattr(orphans, "_delete", late)
+    done = small.delete_orphaned_files()
+    assert aborted == ids[1:]
+    assert (done.uploads, [file.path for file in done.kept]) == ((uploads[1],), [uploads[0].path])
+
+
+@pytest.mark.usefixtures("at_once")
 def test_a_forked_child_tells_nothing_of_its_parent(small: DuckLake) -> None:
     with small.transaction() as tx:
         tx.append("t", ROWS)
@@ -209,7 +339,7 @@ def test_a_forked_child_tells_nothing_of_its_parent(small: DuckLake) -> None:
     assert running(small) == {}
 
 
-@pytest.mark.parametrize("value", ["garbage", "2026-11-24T08:00:00", ""])
+@pytest.mark.parametrize("value", ["garbage", "2026-11-24T08:00:00", "", "0001-01-01T00:00:00+14:00"])
 def test_a_row_that_cannot_be_read_ends_the_sweep(small: DuckLake, value: str) -> None:
     metadata = small.database.tables["metadata"]
     with small.database.write() as connection:

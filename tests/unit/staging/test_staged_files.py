@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from ducklake_core.errors import StorageError
 from ducklake_core.format.files.paths import write_id
+from ducklake_core.staging import staged_files
 from ducklake_core.staging.staged_files import StagedFiles
 from ducklake_core.storage.filesystems import Storage
 
@@ -67,6 +70,22 @@ def test_a_new_plan_keeps_data_files(files: Files) -> None:
     files.staged.add_rewritten(files.path("delete"), files.path("again"))
     files.staged.discard_delete_files()
     assert files.left == {"data", "more"}
+
+
+@pytest.mark.parametrize(("slept", "set_by"), [(0, 0), (61, 0), (0, 61), (0, -7200)])
+def test_files_are_asked_for_whichever_clock_says_that_it_took_long(
+    files: Files, monkeypatch: pytest.MonkeyPatch, slept: float, set_by: float
+) -> None:
+    files.staged.check_there()
+    (files.directory / "data").unlink()
+    monotonic, wall = time.monotonic(), time.time()
+    monkeypatch.setattr(staged_files.time, "monotonic", lambda: monotonic + slept)
+    monkeypatch.setattr(staged_files.time, "time", lambda: wall + set_by)
+    if slept or set_by:
+        with pytest.raises(StorageError, match=r"1 files of this transaction, such as .*data, are not there any more"):
+            files.staged.check_there()
+    else:
+        files.staged.check_there()
 
 
 def test_a_new_plan_that_breaks_leaves_nothing(files: Files) -> None:
