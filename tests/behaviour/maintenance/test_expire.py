@@ -148,6 +148,9 @@ def test_keep_last_and_ages(lake_address: LakeAddress, oracle: Callable[..., Any
     assert expire(lake_address, keep_last=2, dry_run=True).snapshot_ids == tuple(ids[:4])
     assert expire(lake_address, keep_last=2, min_age=NOW, dry_run=True).snapshot_ids == tuple(ids[:-2])
     assert expire(lake_address, keep_last=6, older_than=timedelta(days=1), dry_run=True).snapshot_ids == tuple(ids[:2])
+    for as_many in range(len(ids), 2 * len(ids) + 2):
+        assert expire(lake_address, keep_last=as_many, min_age=NOW, dry_run=True).snapshot_ids == ()
+        assert expire(lake_address, keep_last=as_many, older_than=timedelta(days=1), dry_run=True).snapshot_ids == ()
     with oracle(lake_address) as duck:
         duck.run("CALL lake.set_option('expire_older_than', '7 days')")
     assert expire(lake_address, dry_run=True).snapshot_ids == tuple(ids[:4])
