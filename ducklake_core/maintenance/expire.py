@@ -202,7 +202,8 @@ def _by_age(
     else:
         limit = before(now, min_age, "min_age")
         reason = f"not among the last {keep_last}, and older than {age_text(min_age)}"
-    candidates = snapshots[: len(snapshots) - keep_last]
+    # A slice up to a negative place would take what is to be kept, of a lake with fewer snapshots.
+    candidates = snapshots[: max(len(snapshots) - keep_last, 0)]
     # One without a time, in a catalog that was edited, is not known to be so old.
     return [ExpiringSnapshot(id=number, time=time, reason=reason) for number, time in candidates if time is not None and time < limit]
 

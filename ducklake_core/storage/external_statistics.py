@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.statistics import truncate_bounds
-from ducklake_core.format.types.data_types import TIME_NS, TIMESTAMP_NS, DataType, DecimalType, Field
+from ducklake_core.format.types.data_types import DATE, TIME_NS, TIMESTAMP_NS, DataType, DecimalType, Field
 from ducklake_core.format.values.leaf_values import order_key, stat_value, to_text
 from ducklake_core.storage.external_columns import ForeignLeaf, Unit
 
@@ -77,8 +77,10 @@ def _bounds(chunks: list[pq.ColumnChunkMetaData], leaf: ForeignLeaf, wanted: Dat
         highs.append(high)
     if not lows:
         return nothing
+    # DuckDB's rewrite keeps dates of a column that became one of timestamps, whose bounds may be texts of dates.
+    said = DATE if leaf.type == DATE else wanted
     try:
-        return to_text(min(lows, key=order_key), wanted), to_text(max(highs, key=order_key), wanted)
+        return to_text(min(lows, key=order_key), said), to_text(max(highs, key=order_key), said)
     except (SchemaError, UnsupportedFeatureError, ArithmeticError):
         return nothing
 

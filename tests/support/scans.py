@@ -17,6 +17,7 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.scan import Scan
 from ducklake_core.storage.filesystems import Storage
 from tests.support.oracle import LakeAddress, Oracle
+from tests.support.variants import comparable
 
 STORAGE = Storage()
 # DuckDB's EXCEPT ALL loses some NaNs, so floats are compared by their exact text.
@@ -83,9 +84,15 @@ def _comparable(name: str, *, alike: bool) -> str:
 
 
 def counted(rows: pa.Table) -> Counter[str]:
-    """Rows as texts; dates and times as numbers, because Python has no infinite ones."""
-    columns = [column.cast(_countable(column.type)).to_pylist() for column in rows.columns]
+    """Rows as texts; dates and times as numbers, because Python has no infinite ones, and variants however they are encoded."""
+    columns = [
+        comparable(column) if _is_variant(column.type) else column.cast(_countable(column.type)).to_pylist() for column in rows.columns
+    ]
     return Counter(map(repr, zip(*columns, strict=True)))
+
+
+def _is_variant(data_type: Any) -> bool:
+    return pa.types.is_struct(data_type) and [field.name for field in data_type] == ["metadata", "value"]
 
 
 def _countable(data_type: Any) -> Any:

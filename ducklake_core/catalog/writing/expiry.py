@@ -7,6 +7,7 @@ rows look needed, never fewer.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -285,8 +286,10 @@ def _forget(connection: Connection, database: Database, found: Unneeded) -> None
     data_files = tuple(file.id for file in found.files if file.kind == "data")
     delete_files = tuple(file.id for file in found.files if file.kind == "delete")
     dead = tuple(table.id for table in found.tables)
-    if dead:
-        _drop_inlined(connection, database, frozenset(dead))
+    if dead or data_files:
+        present = frozenset(inspect(connection).get_table_names(schema=tables.schema))
+        _drop_inlined(connection, database, frozenset(dead), present)
+        _forget_inlined_deletes(connection, tables, found, present)
     apply_changes(PlainStatements(connection, {}), database, _deletions(data_files, delete_files, dead))
     for name, id_column in _VERSIONED.items():
         lifetimes = [{"b_id": i, "b_begin": b, "b_end": e} for kind, i, b, e in found.ended if kind == name]
@@ -321,13 +324,25 @@ def _forget_orphans(connection: Connection, tables: CatalogTables, found: Unneed
         connection.execute(delete(tables[part]).where(tables[part].c[key].not_in(alive)))
 
 
-def _drop_inlined(connection: Connection, database: Database, dead: AbstractSet[int]) -> None:
+def _forget_inlined_deletes(connection: Connection, tables: CatalogTables, found: Unneeded, present: AbstractSet[str]) -> None:
+    """Deletes of rows of the files that go, which the catalog itself holds for tables that stay."""
+    files: dict[int, list[int]] = defaultdict(list)
+    for file in found.files:
+        if file.kind == "data":
+            files[file.table_id].append(file.id)
+    for table_id in files.keys() - {table.id for table in found.tables}:
+        if inlined_delete_name(table_id) in present:
+            deletes = tables.inlined_delete(table_id)
+            for condition in conditions_of(deletes.c.file_id, files[table_id]):
+                connection.execute(delete(deletes).where(condition))
+
+
+def _drop_inlined(connection: Connection, database: Database, dead: AbstractSet[int], present: AbstractSet[str]) -> None:
     tables = database.tables
     registered = tables["inlined_data_tables"]
     names: set[str] = {inlined_delete_name(table_id) for table_id in dead}
     for condition in conditions_of(registered.c.table_id, sorted(dead)):
         names.update(connection.execute(select(registered.c.table_name).where(condition)).scalars())
-    present = set(inspect(connection).get_table_names(schema=tables.schema))
     # A flush leaves empty tables behind that are not registered any more.
     names.update(name for name in present if (owner := inlined_owner(name)) is not None and owner in dead)
     for name in sorted(names & present):

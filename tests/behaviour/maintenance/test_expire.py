@@ -148,6 +148,9 @@ def test_keep_last_and_ages(lake_address: LakeAddress, oracle: Callable[..., Any
     assert expire(lake_address, keep_last=2, dry_run=True).snapshot_ids == tuple(ids[:4])
     assert expire(lake_address, keep_last=2, min_age=NOW, dry_run=True).snapshot_ids == tuple(ids[:-2])
     assert expire(lake_address, keep_last=6, older_than=timedelta(days=1), dry_run=True).snapshot_ids == tuple(ids[:2])
+    for as_many in range(len(ids), 2 * len(ids) + 2):
+        assert expire(lake_address, keep_last=as_many, min_age=NOW, dry_run=True).snapshot_ids == ()
+        assert expire(lake_address, keep_last=as_many, older_than=timedelta(days=1), dry_run=True).snapshot_ids == ()
     with oracle(lake_address) as duck:
         duck.run("CALL lake.set_option('expire_older_than', '7 days')")
     assert expire(lake_address, dry_run=True).snapshot_ids == tuple(ids[:4])
@@ -313,3 +316,26 @@ def test_expiry_grows_with_the_number_of_snapshots_and_not_with_its_square(tmp_p
     small, large = costs
     assert all(few > 0 for few in small)
     assert all(many < 12 * few for few, many in zip(small, large, strict=True)), costs
+
+
+def test_deletes_in_the_catalog_go_with_their_files(lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 10") as duck:
+        duck.run("CREATE TABLE t (a INT)", "INSERT INTO t FROM range(40)", "DELETE FROM t WHERE a = 3", "INSERT INTO t FROM range(50)")
+        # It leaves them where they are, for the snapshots before; ours writes a delete file.
+        duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)")
+        duck.run("CREATE TABLE u (a INT)", "INSERT INTO u FROM range(40)", "DELETE FROM u WHERE a = 3", "DROP TABLE u")
+    lake = DuckLake.connect(lake_address.url)
+    lake.table("t").delete("a = 7")
+    deletes = lake.database.tables.inlined_delete(lake.table("t").state.id)
+
+    def files_with_deletes() -> set[int]:
+        with lake.database.read() as connection:
+            return set(connection.execute(select(deletes.c.file_id)).scalars())
+
+    assert len(files_with_deletes()) == 3
+    lake.expire_snapshots(older_than=NOW, min_age=NOW)
+    assert len(files_with_deletes()) == 2
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+    with oracle(lake_address) as duck:
+        assert duck.value("SELECT count(*) FROM t") == 87

@@ -8,7 +8,7 @@ from tests.property.histories.sketch import Column, TableSketch
 from tests.property.histories.values import literal
 from tests.support.oracle import quoted
 
-_UNORDERED = ("struct", "list", "map", "json", "interval")
+_UNORDERED = ("struct", "list", "map", "json", "interval", "variant")
 
 
 def condition(draw: Random, table: TableSketch, depth: int = 0) -> str:

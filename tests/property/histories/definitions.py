@@ -187,7 +187,7 @@ def partition(draw: Random, table: TableSketch) -> list[str]:
 
 def _keys(draw: Random, column: Column) -> list[str]:
     match column.kind:
-        case "struct" | "list" | "map" | "json" | "interval" | "blob":
+        case "struct" | "list" | "map" | "json" | "interval" | "blob" | "variant":
             return []
         case "date" | "timestamp" | "timestamp with time zone":
             parts = ("year", "month", "day") if column.kind == "date" else ("year", "month", "day", "hour")
@@ -208,4 +208,4 @@ def free_table_name(draw: Random, lake: LakeSketch, schema: str) -> str | None:
 
 
 def _may_default(data_type: str) -> bool:
-    return not any(mark in data_type for mark in ("STRUCT", "[", "MAP", "JSON", "INTERVAL", "BLOB"))
+    return not any(mark in data_type for mark in ("STRUCT", "[", "MAP", "JSON", "INTERVAL", "BLOB", "VARIANT"))

@@ -19,6 +19,7 @@ import pyarrow as pa
 from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.arrow_types import to_arrow_schema
+from ducklake_core.format.types.names import join_name
 from ducklake_core.maintenance.steps import MaintenanceResult
 from tests.property.histories.actions import FOLDER, Action, Reattach, Sql, Upkeep, Write, script
 from tests.property.histories.comparison import compare_listing, compare_table, differences, remember, tables_at
@@ -250,10 +251,12 @@ def shown(lake: DuckLake, known: Shown | None = None) -> Shown:
         for snapshot in lake.snapshots():
             if snapshot.id in read:
                 continue
-            for info in lake.tables(at=snapshot.id):
-                table = lake.table(info.table, at=snapshot.id)
+            with lake.reader() as reader:
+                names = [join_name(*name) for name in reader.table_names(snapshot.id).values()]
+            for name in names:
+                table = lake.table(name, at=snapshot.id)
                 rows = table.scan(columns=[*table.schema.names, "rowid"]).to_arrow()
-                found[snapshot.id, info.table] = counted(rows)
+                found[snapshot.id, name] = counted(rows)
     return found
 
 

@@ -130,5 +130,7 @@ _SCALARS: dict[str, Callable[[Random], str]] = {
     "time": _one("00:00:00", "10:20:30.000001", "23:59:59.999999", "24:00:00"),
     "uuid": _one("b8888f6d-9c7f-4026-b8e2-722c695e2053", "00000000-0000-0000-0000-000000000000", "ffffffff-0000-4000-8000-000000000000"),
     "blob": lambda draw: draw.choice(("'\\xAA\\x00'::BLOB", "''::BLOB", "'abc'::BLOB", "'\\x27'::BLOB")),
+    # No column has this type unless a history begins with one.
+    "variant": lambda draw: draw.choice(("7", "'text'", "{'a': 1, 'b': [1, NULL]}", "{'a': 'x'}", "DATE '2024-01-31'", "[2.5]")) + "::$",
     "interval": _one("1 month 2 days", "03:00:00.5", "00:00:03", "0 days"),
 }
