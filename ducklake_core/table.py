@@ -180,12 +180,12 @@ class Table(TableRowChanges, TableAlterations, Scanned):
     def row_changes(self, after: int = -1, *, author: str | None = None, limit: int | None = None) -> list[Snapshot]:
         """Snapshots after one, up to the one at hand, that added or deleted rows of this table, newest first; expired ones are left out.
 
-        One statement, which looks through the log of changes from there on.
+        One statement, which looks through the log of changes from there on; with a limit, as :meth:`last_row_change` does.
 
         Args:
             after: Snapshot id.
             author: Only commits of this author.
-            limit: How many are looked for; there may be fewer although older ones are left.
+            limit: How many at most.
         """
         with self._lake.reader() as reader:
             return row_changes(reader, self._state.id, after, resolve_at(reader, self._at).id, author, limit)

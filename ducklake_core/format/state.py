@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from ducklake_core.format.changes import Changes, parse_changes
 from ducklake_core.format.files.locations import check_location
@@ -218,9 +219,10 @@ class TableColumnStatistics:
     max_is_exact: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableListing:
+class TableListing(NamedTuple):
     """A table's row in a listing of the lake: sizes of what is live at the snapshot, from one query for all tables.
+
+    A tuple, as there may be very many.
 
     Attributes:
         record_count: Rows in live data files, deleted ones included.
