@@ -287,6 +287,8 @@ class _Run:
         DuckDB leaves the id of its first attempt in the file, so that rows vanish from other writers' snapshots.
         No lock is held meanwhile except on a file, and this only happens after others have committed.
         """
+        if not any(isinstance(action, AddDeleteFiles) for action in transaction.actions):
+            return transaction
         actions = tuple(self._rewritten(action, snapshot_id) for action in transaction.actions)
         return replace(transaction, actions=actions)
 
