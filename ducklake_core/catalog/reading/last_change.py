@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,6 +12,7 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.state import Snapshot, TableState
 
 _ROW_CHANGES = ("inserted_into_table", "deleted_from_table", "inlined_insert", "inlined_delete")
+_TABLE_CHANGES = (*_ROW_CHANGES, "dropped_table", "altered_table", "inline_flush", "merge_adjacent", "rewrite_delete")
 _MOVES = ("rewrite_delete", "merge_adjacent", "compacted_table")
 _MOST_AT_ONCE = 100
 _FIRST_SPAN = 1000
@@ -36,8 +37,12 @@ def row_changes(reader: CatalogReader, table_id: int, after: int, until: int, au
 
 
 def _changes_rows(snapshot: Snapshot, table_id: int) -> bool:
+    return _is_in(snapshot, table_id, _ROW_CHANGES)
+
+
+def _is_in(snapshot: Snapshot, table_id: int, kinds: Sequence[str]) -> bool:
     changes = snapshot.change_set
-    return any(table_id in getattr(changes, kind) for kind in _ROW_CHANGES)
+    return any(table_id in getattr(changes, kind) for kind in kinds)
 
 
 def _names(reader: CatalogReader, table_id: int) -> ColumnElement[bool]:
@@ -49,18 +54,19 @@ def _names(reader: CatalogReader, table_id: int) -> ColumnElement[bool]:
 
 
 def snapshots_about(reader: CatalogReader, table: TableState) -> list[Snapshot]:
-    """Snapshots, by id ascending, whose changes may be about a table: all that are, and a few that only look so."""
+    """Snapshots, by id ascending, that changed a table, its rows or its files, or gave it a name."""
     number, log, own = reader.catalog["snapshot"].c.snapshot_id, reader.catalog["snapshot_changes"], reader.catalog["table"]
-    begin = reader.connection.execute(select(func.min(own.c.begin_snapshot)).where(own.c.table_id == table.id)).scalar()
-    # The log is looked through by itself: a join takes as long again.
-    named = select(log.c.snapshot_id).where(_names(reader, table.id))
-    if 2 * (begin or 0) > table.snapshot_id:
-        # Nothing names the table before it was there; a range is read by an index, which takes longer than as much of the whole.
-        named = named.where(log.c.snapshot_id >= begin)
     # An entry of what was created has no id: a table has a row for each of its names.
-    created = select(own.c.begin_snapshot).where(own.c.table_id == table.id)
-    query = reader.snapshot_query().where(number.in_(union(named, created))).order_by(number)
-    return reader.snapshots_of(query)
+    names = select(own.c.begin_snapshot).where(own.c.table_id == table.id)
+    named_at = frozenset(reader.connection.execute(names).scalars())
+    # The log is looked through by itself: a join takes as long again.
+    mentioned = select(log.c.snapshot_id).where(_names(reader, table.id))
+    begin = min((one for one in named_at if isinstance(one, int)), default=0)
+    if 2 * begin > table.snapshot_id:
+        # Nothing names the table before it was there; a range is read by an index, which takes longer than as much of the whole.
+        mentioned = mentioned.where(log.c.snapshot_id >= begin)
+    query = reader.snapshot_query().where(number.in_(union(mentioned, names))).order_by(number)
+    return [one for one in reader.snapshots_of(query) if one.id in named_at or _is_in(one, table.id, _TABLE_CHANGES)]
 
 
 def snapshots_that_move(reader: CatalogReader, table_id: int, first: int, last: int) -> list[Snapshot]:
