@@ -287,6 +287,7 @@ def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: La
     assert len(other.snapshots()) == 13
     assert [snapshot.id for snapshot in other.row_changes()] == [snapshot.id for snapshot in reversed(other.snapshots())]
     assert [snapshot.id for snapshot in other.row_changes(14, limit=2)] == [17, 16]
+    assert [[snapshot.id for snapshot in other.row_changes(limit=limit)] for limit in (0, 1, 99)] == [[], [17], [*range(17, 4, -1)]]
     assert other.row_changes(author="nobody") == []
     lake.set_comment("other", "no row")
     assert lake.table("other").row_changes(17) == []
