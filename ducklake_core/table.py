@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.last_change import last_row_change, row_changes, snapshots_about
 from ducklake_core.catalog.reading.tags import column_tags, object_tags
-from ducklake_core.catalog.reading.visibility import same_name
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.files.data_files import DataFile
@@ -38,11 +37,6 @@ if TYPE_CHECKING:
     from ducklake_core.planning.change_plan import FeedKind
     from ducklake_core.scan import ChangeFeed, Scan
     from ducklake_core.staging.adding import Paths
-
-_TABLE_CHANGES = (
-    "dropped_table", "inserted_into_table", "deleted_from_table", "altered_table", "inlined_insert", "inlined_delete", "inline_flush",
-    "merge_adjacent", "rewrite_delete",
-)  # fmt: skip
 
 
 @checked
@@ -161,9 +155,9 @@ class Table(TableRowChanges, TableAlterations, Scanned):
             return column_summaries(reader, self._state)
 
     def snapshots(self) -> list[Snapshot]:
-        """Snapshots whose changes touch this table, by id ascending."""
+        """Snapshots that changed this table, its rows or its files, or gave it a name, by id ascending."""
         with self._lake.reader() as reader:
-            return [snapshot for snapshot in snapshots_about(reader, self._state) if self._touched_by(snapshot)]
+            return snapshots_about(reader, self._state)
 
     def last_row_change(self, *, author: str | None = None) -> Snapshot | None:
         """The newest snapshot, up to the one at hand, that added or deleted rows of this table; None when it was expired, or never was.
@@ -180,22 +174,15 @@ class Table(TableRowChanges, TableAlterations, Scanned):
     def row_changes(self, after: int = -1, *, author: str | None = None, limit: int | None = None) -> list[Snapshot]:
         """Snapshots after one, up to the one at hand, that added or deleted rows of this table, newest first; expired ones are left out.
 
-        One statement, which looks through the log of changes from there on.
+        One statement, which looks through the log of changes from there on; with a limit, as :meth:`last_row_change` does.
 
         Args:
             after: Snapshot id.
             author: Only commits of this author.
-            limit: How many are looked for; there may be fewer although older ones are left.
+            limit: How many at most.
         """
         with self._lake.reader() as reader:
             return row_changes(reader, self._state.id, after, resolve_at(reader, self._at).id, author, limit)
-
-    def _touched_by(self, snapshot: Snapshot) -> bool:
-        changes = snapshot.change_set
-        created = any(
-            same_name(name.schema, self._state.schema_name) and same_name(name.name, self._state.name) for name in changes.created_table
-        )
-        return created or any(self._state.id in getattr(changes, kind) for kind in _TABLE_CHANGES)
 
     def scan(self, columns: Sequence[str] | None = None, where: Where = None, limit: int | None = None) -> Scan:
         """A lazy scan at this object's snapshot: ``.to_arrow()``, ``.to_pandas()``, ``.to_spark(session)``, ``.explain()`` and more.

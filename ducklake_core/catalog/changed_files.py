@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Row, and_, or_, select, true
+from sqlalchemy import ColumnElement, FromClause, Row, and_, or_, select, true, union
 
 from ducklake_core.catalog.inlined.rows import TableVersions
 from ducklake_core.catalog.reading.listed_ids import among
@@ -236,14 +236,15 @@ def changed_data_files(
         file.c.begin_snapshot > edges.after,
         file.c.partial_max > edges.after,
         file.c.end_snapshot.between(edges.after + 1, edges.until),
-        file.c.data_file_id.in_(_hit_by_delete_files(reader, edges)),
     ]
     wanted += [one_of(file.c.table_id, moved)] if moved else []
     wanted += [one_of(file.c.data_file_id, hit)] if hit else []
     wanted += [and_(one_of(file.c.table_id, rewritten), file.c.end_snapshot > edges.until)] if rewritten else []
-    query = select(*(file.c[name] for name in DataFileRow._fields)).where(file.c.begin_snapshot <= edges.until, or_(*wanted))
-    if len(tables) <= _FEW:
-        query = query.where(one_of(file.c.table_id, tables))
+    # Beside the others this condition would have PostgreSQL expect half of all files, and read them by their index one after the other.
+    of_tables = [one_of(file.c.table_id, tables)] if len(tables) <= _FEW else []
+    found = union(select(file.c.data_file_id).where(or_(*wanted), *of_tables), _hit_by_delete_files(reader, edges))
+    query = select(*(file.c[name] for name in DataFileRow._fields))
+    query = query.where(file.c.begin_snapshot <= edges.until, file.c.data_file_id.in_(found), *of_tables)
     return [DataFileRow._make(row) for row in reader.connection.execute(query.order_by(file.c.data_file_id)).all()]
 
 
@@ -282,26 +283,35 @@ def _newer(reader: CatalogReader, edges: Edges) -> ColumnElement[bool]:
     return and_(deletes.c.begin_snapshot <= edges.until, later)
 
 
-def partition_values(reader: CatalogReader, files: Collection[int]) -> dict[int, dict[int, str | None]]:
+def partition_values(reader: CatalogReader, files: Collection[DataFileRow | Row[Any]]) -> dict[int, dict[int, str | None]]:
     """Texts of partition values by file and key index."""
     found: dict[int, dict[int, str | None]] = {}
     if files:
         value = reader.catalog["file_partition_value"]
         query = select(value.c.data_file_id, value.c.partition_key_index, value.c.partition_value)
-        for row in reader.connection.execute(query.where(one_of(value.c.data_file_id, files))):
+        for row in reader.connection.execute(query.where(_belongs_to(value, files))):
             found.setdefault(row.data_file_id, {})[row.partition_key_index] = row.partition_value
     return found
 
 
-def file_bounds(reader: CatalogReader, files: Collection[int], columns: Iterable[int]) -> dict[tuple[int, int], Row[Any]]:
+def file_bounds(
+    reader: CatalogReader, files: Collection[DataFileRow | Row[Any]], columns: Iterable[int]
+) -> dict[tuple[int, int], Row[Any]]:
     """Statistics rows by file and column id, for columns with these ids in whatever table."""
     wanted = sorted(set(columns))
     if not files or not wanted:
         return {}
     stats = reader.catalog["file_column_stats"]
     names = ("data_file_id", "column_id", "value_count", "null_count", "min_value", "max_value", "contains_nan")
-    query = select(*(stats.c[name] for name in names)).where(stats.c.column_id.in_(wanted), one_of(stats.c.data_file_id, files))
+    query = select(*(stats.c[name] for name in names)).where(stats.c.column_id.in_(wanted), _belongs_to(stats, files))
     return {(row.data_file_id, row.column_id): row for row in reader.connection.execute(query)}
+
+
+def _belongs_to(source: FromClause, files: Collection[DataFileRow | Row[Any]]) -> ColumnElement[bool]:
+    """The row is of one of the files. An index that a lake may have begins with the table."""
+    return and_(
+        one_of(source.c.table_id, {file.table_id for file in files}), one_of(source.c.data_file_id, [file.data_file_id for file in files])
+    )
 
 
 def logs_of(reader: CatalogReader, snapshot_ids: Collection[int]) -> dict[int, str]:

@@ -15,7 +15,8 @@ from ducklake_core.catalog.database.failures import waited_in_vain
 from ducklake_core.catalog.database.retries import COMMIT_RETRIES, RetryPolicy
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.writer_queue import Turn
-from ducklake_core.catalog.writing.head import Head, HeadRequest, expired_among, read_head, snapshots_mentioning
+from ducklake_core.catalog.reading.commit_search import expired_among, search_log, snapshots_mentioning
+from ducklake_core.catalog.writing.head import Head, HeadRequest, read_head
 from ducklake_core.catalog.writing.row_locks import wait_for_rows
 from ducklake_core.catalog.writing.writer import apply_changes
 from ducklake_core.commit.actions import (
@@ -113,8 +114,11 @@ class Committer:
             CommitOutcomeUnknownError: It may have been in a snapshot that was expired.
         """
         with self._database.read() as connection:
-            found = _carrying(commit_id, snapshots_mentioning(connection, self._database.tables, search_text(commit_id)))
-            expired = None if found is not None else expired_among(connection, self._database.tables, snapshot_id)
+            tables, text = self._database.tables, search_text(commit_id)
+            log = search_log(connection, tables, text)
+            found = _carrying(commit_id, snapshots_mentioning(connection, tables, text)) if log.is_mentioned else None
+            is_certain = found is not None or log.is_whole
+            expired = None if is_certain else expired_among(connection, tables, snapshot_id)
         if expired is None:
             return found
         raise CommitOutcomeUnknownError(
@@ -283,6 +287,8 @@ class _Run:
         DuckDB leaves the id of its first attempt in the file, so that rows vanish from other writers' snapshots.
         No lock is held meanwhile except on a file, and this only happens after others have committed.
         """
+        if not any(isinstance(action, AddDeleteFiles) for action in transaction.actions):
+            return transaction
         actions = tuple(self._rewritten(action, snapshot_id) for action in transaction.actions)
         return replace(transaction, actions=actions)
 

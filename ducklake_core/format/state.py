@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
+from typing import NamedTuple
 
 from ducklake_core.format.changes import Changes, parse_changes
 from ducklake_core.format.files.locations import check_location
@@ -61,7 +63,10 @@ def is_same_snapshot(one: Snapshot, other: Snapshot) -> bool:
 
     Author and message say nothing more than the commit id in ``extra_info``, or the time in microseconds where there is none.
     """
-    return replace(one, author=None, message=None) == replace(other, author=None, message=None)
+    return one is other or _identity(one) == _identity(other)
+
+
+_identity = attrgetter("id", "time", "schema_version", "next_catalog_id", "next_file_id", "changes", "extra_info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,9 +223,10 @@ class TableColumnStatistics:
     max_is_exact: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableListing:
+class TableListing(NamedTuple):
     """A table's row in a listing of the lake: sizes of what is live at the snapshot, from one query for all tables.
+
+    A tuple, as there may be very many.
 
     Attributes:
         record_count: Rows in live data files, deleted ones included.

@@ -39,9 +39,9 @@ class FileRanges:
         self._known = known
         self._columns = columns
         in_question = [row for row in files if any(columns.get(row.table_id, ()))]
-        self._values = changed_files.partition_values(reader, [row.data_file_id for row in in_question if row.partition_id is not None])
+        self._values = changed_files.partition_values(reader, [row for row in in_question if row.partition_id is not None])
         wanted = {field.id for row in in_question for field in columns[row.table_id] if field is not None}
-        self._bounds = changed_files.file_bounds(reader, [row.data_file_id for row in in_question], wanted)
+        self._bounds = changed_files.file_bounds(reader, in_question, wanted)
         self._files = {row.data_file_id: row for row in files}
 
     def has_columns(self, table_id: int) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
 from ducklake_core.errors import CatalogCorruptError, SchemaError, UnsupportedFeatureError
+from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.state import InlinedCounts, TableListing, TableState
 from ducklake_core.format.types.data_types import DataType, Field
@@ -44,20 +45,30 @@ class Size:
         return replace(self.info, row_count=count_rows(self.plan, storage), deleted_row_count=deleted)
 
 
+_NOTHING_INLINED = InlinedCounts()
+
+
+@paused_collector()
 def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
     """The size of every table at a snapshot, or of those directly in a schema, by schema and name."""
-    listings = reader.tables(snapshot_id)
-    if schema is not None:
-        of = ([one for one in listings if folded(one.schema_name) == folded(name)] for name in schemas_meant(schema))
-        listings = next(filter(None, of), [])
+    listings = reader.tables(snapshot_id) if schema is None else _in_schema(reader, snapshot_id, schema)
     inlined = reader.inlined_counts(listings, snapshot_id)
     return [
         Size(
-            info=_info(listing, inlined.get(listing.id, InlinedCounts()), snapshot_id),
+            info=_info(listing, inlined.get(listing.id, _NOTHING_INLINED), snapshot_id),
             plan=None if listing.is_exact else _count_plan(reader, reader.table_by_id(listing.id, snapshot_id)),
         )
         for listing in listings
     ]
+
+
+def _in_schema(reader: CatalogReader, snapshot_id: int, schema: str) -> list[TableListing]:
+    names = reader.table_names(snapshot_id)
+    of = ({one for one, (owner, _) in names.items() if folded(owner) == folded(path)} for path in schemas_meant(schema))
+    wanted: set[int] = next(filter(None, of), set())
+    if 2 * len(wanted) < len(names):
+        return reader.tables(snapshot_id, wanted)
+    return [one for one in reader.tables(snapshot_id) if one.id in wanted]
 
 
 def table_size(reader: CatalogReader, state: TableState) -> Size:
@@ -73,7 +84,7 @@ def table_size(reader: CatalogReader, state: TableState) -> Size:
     listing, *others = reader.tables(state.snapshot_id, {state.id})
     if others:
         raise CatalogCorruptError(f"table {state.qualified_name} has two live comments", table=state.qualified_name)
-    inlined = reader.inlined_counts([listing], state.snapshot_id).get(state.id, InlinedCounts())
+    inlined = reader.inlined_counts([listing], state.snapshot_id).get(state.id, _NOTHING_INLINED)
     keys = state.partition_spec.fields if state.partition_spec is not None else ()
     info = replace(_info(listing, inlined, state.snapshot_id), partition_by=tuple(key.expression for key in keys))
     return Size(info=info, plan=None if listing.is_exact else _count_plan(reader, state))

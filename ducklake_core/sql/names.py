@@ -16,6 +16,7 @@ from ducklake_core.catalog.reading.views import ViewState, find_view, views
 from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource
 from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
+from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, split_path
 from ducklake_core.planning.table_info import row_counts
 from ducklake_core.scan import Scan
@@ -74,6 +75,7 @@ class Names:
         return [*of_tables, *of_views, *((one.schema_name, one.name) for one in self.macros)]
 
 
+@paused_collector()
 def lake_names(lake: LakeContext, reader: CatalogReader, snapshot_id: int) -> Names:
     """What there is at a snapshot: three statements."""
     return Names(
@@ -109,7 +111,7 @@ def sources(lake: LakeContext, names: Names, sql: str) -> tuple[str, Sources]:
     text, then = without_time_travel(sql)
     objects = names.objects()
     paths = SchemaPaths(objects)
-    _check_lists(text, {folded(split_path(schema)[0]) for schema, _ in objects})
+    _check_lists(text, {folded(split_path(schema)[0]) for schema in {schema for schema, _ in objects}})
     mentioned = identifiers(text)
     if mentioned & TAKE_TEXTS:
         mentioned |= set(re.findall(r"[^\W\d]\w*", folded(text)))

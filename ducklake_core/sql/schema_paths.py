@@ -32,9 +32,10 @@ class SchemaPaths:
     """
 
     def __init__(self, objects: Collection[tuple[str, str]]) -> None:
-        nested = [(tuple(map(folded, parts)), folded(name)) for path, name in objects if len(parts := split_path(path)) > 1]
-        self._schemas = {path for path, _ in nested}
-        self._objects = set(nested)
+        every = {path: split_path(path) for path in {path for path, _ in objects}}
+        nested = {path: tuple(map(folded, parts)) for path, parts in every.items() if len(parts) > 1}
+        self._schemas = set(nested.values())
+        self._objects = {(nested[path], folded(name)) for path, name in objects if path in nested}
 
     def flattened(self, sql: str) -> str:
         """A text in which every name of two parts and more of a schema's path has one for it.

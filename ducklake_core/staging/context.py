@@ -33,6 +33,8 @@ class LakeContext:
 
     def counted(self, size: Size) -> TableInfo:
         """Complete a table's size by counting in its files what the catalog does not know."""
+        if size.plan is None:
+            return size.info
         from ducklake_core.engines.arrow.read import count_rows
 
         return size.counted(self.storage, count_rows)

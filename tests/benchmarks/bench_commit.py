@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ducklake_core import DuckLake
-from tests.benchmarks.harness import Result, compare, report
+from tests.benchmarks.harness import Result, compare, report, servers
 from tests.support.oracle import attached
 from tests.support.postgres import start_server
 
@@ -22,6 +22,7 @@ COMMITS_PER_ROUND = 50
 def run() -> Result:
     """Measure ``COMMITS_PER_ROUND`` commits a round."""
     server = start_server()
+    servers.append(server.handle.get_pid())
     with tempfile.TemporaryDirectory() as folder:
         ours, our_files, inlined, files = (server.lake(Path(folder) / name) for name in ("ours", "our_files", "inlined", "files"))
         row = pa.table({"a": pa.array([1], pa.int32()), "b": ["x"]})

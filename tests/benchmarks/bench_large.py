@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from ducklake_core import DuckLake
+from tests.benchmarks.harness import server_time, servers
 from tests.benchmarks.large_lake import FILES, SNAPSHOTS, TABLES, make_large_lake
 from tests.support.oracle import LakeAddress, attached, sqlite_lake
 from tests.support.postgres import start_server
@@ -31,6 +32,7 @@ _ROW = pa.table({"a": [1], "b": ["x"]})
 def calls(lake: DuckLake, url: str) -> Mapping[str, Callable[[], object]]:
     """What somebody does all day, on a small table of the lake."""
     newest = lake.snapshot().id
+    when = lake.snapshot(newest // 2).time
     return {
         "lake.table": lambda: lake.table("t"),
         "lake.table of a new process": lambda: DuckLake.connect(str(lake.database.address.url.render_as_string(hide_password=False))).table(
@@ -43,6 +45,13 @@ def calls(lake: DuckLake, url: str) -> Mapping[str, Callable[[], object]]:
         "table.snapshots": lambda: lake.table("other7").snapshots(),
         "last_row_change": lambda: lake.table("other7").last_row_change(),
         "changes of the last commit": lambda: lake.table("t").changes(newest).plan(),
+        "table at a time": lambda: lake.table("other7", at=when),
+        "row_changes": lambda: lake.table("other7").row_changes(limit=3),
+        "changed_tables of ten commits": lambda: lake.changed_tables(newest - 10),
+        "statistics": lambda: lake.statistics({"other7": ["a"]}),
+        "scoped_options": lake.scoped_options,
+        "lake.sql": lambda: lake.sql("SELECT count(*) FROM other7").to_arrow(),
+        "list(lake)": lambda: list(lake),
         "find_commit": lambda: lake.find_commit("no-such-commit"),
         "list_files": lambda: lake.table("other7").list_files(),
         "lake.tables": lake.tables,
@@ -50,7 +59,7 @@ def calls(lake: DuckLake, url: str) -> Mapping[str, Callable[[], object]]:
 
 
 def measure(backend: str, address: LakeAddress) -> None:
-    """Median milliseconds of each call, on the clock and of the processor."""
+    """Median milliseconds of each call, on the clock and of the processor, and what a server took for it, on average."""
     seconds = make_large_lake(address)
     print(f"{backend}: {TABLES:,} tables, {SNAPSHOTS:,} snapshots, {FILES:,} files made in {seconds:.0f} s", flush=True)
     lake = DuckLake.connect(address.url)
@@ -58,25 +67,27 @@ def measure(backend: str, address: LakeAddress) -> None:
         lake.create_indexes()
     for name, call in calls(lake, address.url).items():
         times: list[tuple[float, float]] = []
+        served = server_time() - time.process_time()
         for number in range(ROUNDS + 1):
             started, worked = time.perf_counter(), time.process_time()
             call()
             if number:
                 times.append((time.perf_counter() - started, time.process_time() - worked))
+        served = (server_time() - time.process_time() - served) * 1000 / (ROUNDS + 1)
         wall, processor = (statistics.median(column) * 1000 for column in zip(*times, strict=True))
-        tell(backend, name, wall, processor)
+        tell(backend, name, ms=wall, processor_ms=processor, server_ms=served)
     lake.close()
     with attached(address) as duck:
         for name, query in (("count", "SELECT count(*) FROM other7"), ("table_info", "FROM ducklake_table_info('lake')")):
             started = time.perf_counter()
             duck.rows(query)
-            tell(backend, f"DuckDB, {name}", (time.perf_counter() - started) * 1000)
+            tell(backend, f"DuckDB, {name}", ms=(time.perf_counter() - started) * 1000)
 
 
-def tell(backend: str, call: str, wall: float, processor: float | None = None) -> None:
+def tell(backend: str, call: str, **milliseconds: float) -> None:
     """A line for machines."""
-    found = {"benchmark": "large lake", "backend": backend, "call": call, "ms": round(wall, 1)}
-    print(json.dumps(found | ({} if processor is None else {"processor_ms": round(processor, 1)})), flush=True)
+    found = {name: round(value, 1) for name, value in milliseconds.items()}
+    print(json.dumps({"benchmark": "large lake", "backend": backend, "call": call, **found}), flush=True)
 
 
 if __name__ == "__main__":
@@ -88,6 +99,7 @@ if __name__ == "__main__":
                 measure(kind, sqlite_lake(folder))
             elif kind == "postgresql":
                 server = start_server()
+                servers.append(server.handle.get_pid())
                 measure(kind, server.lake(folder))
                 server.stop()
             else:

@@ -28,7 +28,7 @@ def make_large_lake(address: LakeAddress, tables: int = TABLES, snapshots: int =
     started = time.perf_counter()
     engine = sa.create_engine(address.url)
     with engine.begin() as connection:
-        for statement in _statements(_numbers(address.backend), tables, snapshots, files):
+        for statement in _statements(_numbers(address.backend), _minutes_later(address.backend), tables, snapshots, files):
             connection.execute(sa.text(statement))
     if address.backend == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
@@ -44,7 +44,14 @@ def _numbers(backend: str) -> str:
     return "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {}) SELECT n FROM s) s"
 
 
-def _statements(numbers: str, table_count: int, snapshot_count: int, file_count: int) -> list[str]:
+def _minutes_later(backend: str) -> str:
+    """The time of a snapshot, one minute after the one before it."""
+    if backend == "postgresql":
+        return "to_timestamp(1600000000 + 60 * s.n)"
+    return "strftime('%Y-%m-%d %H\\:%M\\:%S', 1600000000 + 60 * s.n, 'unixepoch') || '+00'"
+
+
+def _statements(numbers: str, time: str, table_count: int, snapshot_count: int, file_count: int) -> list[str]:
     tables, snapshots, files = (numbers.format(count - 1) for count in (table_count, snapshot_count, file_count))
     table = f"({_FIRST} + s.n)"
     owner = f"({_FIRST} + 1 + s.n % {table_count - 1})"
@@ -79,7 +86,7 @@ def _statements(numbers: str, table_count: int, snapshot_count: int, file_count:
         ),
     }
     copies = [f"INSERT INTO ducklake_{name} SELECT {columns} FROM ducklake_{name} o, {source}" for name, (columns, source) in rows.items()]
-    newest = f"2 + s.n, o.snapshot_time, o.schema_version, {_FIRST + table_count + 1}, {1000 + file_count + 1}"
+    newest = f"2 + s.n, {time}, o.schema_version, {_FIRST + table_count + 1}, {1000 + file_count + 1}"
     return [
         *copies,
         f"INSERT INTO ducklake_schema_versions SELECT 1, 1, {table} FROM {tables}",

@@ -53,7 +53,8 @@ def in_pipeline(raw: Any) -> Iterator[tuple[Any, Any]]:
         if not raw.closed and not (is_sound and raw.pgconn.pipeline_status == psycopg.pq.PipelineStatus.OFF):
             raw.close()
         if not raw.closed:
-            raw.rollback()
+            if raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                raw.rollback()
             raw.autocommit = False
 
 

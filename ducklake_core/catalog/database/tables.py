@@ -89,6 +89,7 @@ class CatalogTables(Mapping[str, Table]):
         self.version = version
         self.metadata = MetaData(schema=schema)
         self._statements: dict[str, Any] = {}
+        self._later: dict[str, frozenset[str]] = {}
         self._tables = {
             name.rstrip("+"): Table(PREFIX + name.rstrip("+"), self.metadata, *_columns(layout, version))
             for name, layout in _LAYOUT.items()
@@ -125,7 +126,9 @@ class CatalogTables(Mapping[str, Table]):
         """Rows without the columns that later versions have and this one has not."""
         if not rows or self.version.number == NEWEST.number:
             return rows
-        later = set(LATEST_TABLES[table].c.keys()).difference(self[table].c.keys())
+        if table not in self._later:
+            self._later[table] = frozenset(LATEST_TABLES[table].c.keys()).difference(self[table].c.keys())
+        later = self._later[table]
         return [{name: value for name, value in row.items() if name not in later} for row in rows] if later else rows
 
     @property

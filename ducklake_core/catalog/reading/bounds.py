@@ -66,7 +66,7 @@ _MOST_RANGES = 100
 _MOST_TERMS = 60
 _MOST_COLUMNS = 8
 # So many comparisons with bounds take longer than two tests whether they can be read.
-_MANY = 4
+_MANY = 2
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Shorter than any text that could leave the range of BIGINT.
 _INTEGER_DIGITS = 18

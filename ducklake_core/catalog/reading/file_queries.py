@@ -179,10 +179,11 @@ class FileQueries:
         columns, has_places = packed_columns(self.exclusion, wanted)
         exclusion = limited(self.exclusion, columns)
         groups = groups_of(exclusion)
-        has_places = has_places and bool(groups)
+        stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
+        # A view in the table's stead has no places.
+        has_places = has_places and bool(groups) and self._reader.has_table(self._tables["file_column_stats"].name)
         if self._by_partition is not None:
             self._reader.connection.execute(select(func.set_config("work_mem", WORK_MEMORY, True)))
-        stats, file = self._tables["file_column_stats"].alias(), self._tables["data_file"]
         outside = [self._outside(stats, bounds) for bounds in groups]
         places: Places = "none" if not has_places else "all" if exclusion.others else "of rows that exclude nothing"
         rows = packed_rows(stats, self._table.id, columns, outside, places)

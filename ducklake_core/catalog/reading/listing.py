@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Dialect,
     FromClause,
     Select,
     Subquery,
+    UnaryExpression,
     and_,
     case,
     func,
@@ -18,6 +20,7 @@ from sqlalchemy import (
     select,
     text,
 )
+from sqlalchemy.sql import operators
 
 from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import PREFIX, CatalogTables, inlined_delete_name
@@ -31,10 +34,10 @@ _FEW = 1
 """Up to so many tables the database is asked for each; for more, it lists all that it has."""
 
 
-def listing_query(tables: CatalogTables, snapshot_id: int, only: Collection[int] | None = None) -> Select[Any]:
+def listing_query(tables: CatalogTables, dialect: Dialect, snapshot_id: int, only: Collection[int] | None = None) -> Select[Any]:
     """One row for each table live at a snapshot, or for those with some ids: names and sums over its files."""
     table, schema, tag = tables["table"], tables.schemas, tables["tag"]
-    data, deletes = _data_files(tables, snapshot_id, only), _delete_files(tables, snapshot_id, only)
+    data, deletes = _data_files(tables, dialect, snapshot_id, only), _delete_files(tables, snapshot_id, only)
     is_comment = and_(tag.c.object_id == table.c.table_id, tag.c.key == "comment", live(tag, snapshot_id))
     return (
         select(
@@ -62,8 +65,12 @@ def _among(source: FromClause, only: Collection[int] | None) -> Iterator[ColumnE
         yield among(source.c.table_id, only)
 
 
-def _data_files(tables: CatalogTables, snapshot_id: int, only: Collection[int] | None) -> Subquery:
+def _data_files(tables: CatalogTables, dialect: Dialect, snapshot_id: int, only: Collection[int] | None) -> Subquery:
     file = tables["data_file"]
+    group: ColumnElement[int] = file.c.table_id
+    if only is None and dialect.name == "sqlite":
+        # An index of files by table would have SQLite look up the row of each file by itself, which takes longer than sorting.
+        group = UnaryExpression(group, operator=operators.custom_op("+"))
     return (
         select(
             file.c.table_id,
@@ -73,7 +80,7 @@ def _data_files(tables: CatalogTables, snapshot_id: int, only: Collection[int] |
             func.sum(case((file.c.partial_max > snapshot_id, 1), else_=0)).label("partial_files"),
         )
         .where(live(file, snapshot_id), *_among(file, only))
-        .group_by(file.c.table_id)
+        .group_by(group)
         .subquery("data")
     )
 

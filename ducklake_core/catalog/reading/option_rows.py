@@ -81,7 +81,7 @@ class ScopedOption:
 def scoped_options(reader: CatalogReader, snapshot_id: int) -> list[ScopedOption]:
     """Every stored option with the name of what it holds for at a snapshot, by option name; None for what is gone."""
     schemas = {schema.id: schema.name for schema in reader.schemas(snapshot_id)}
-    tables = {table.id: join_name(table.schema_name, table.name) for table in reader.tables(snapshot_id)}
+    tables = {table_id: join_name(*name) for table_id, name in reader.table_names(snapshot_id).items()}
     found: list[ScopedOption] = []
     for name, value, scope, scope_id in stored_options(reader.connection, reader.catalog).rows:
         match scope:

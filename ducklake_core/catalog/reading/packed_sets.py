@@ -29,6 +29,7 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
+    and_,
     any_,
     case,
     cast,
@@ -128,7 +129,9 @@ def packed_rows(
         packed = held.op("||")(place)
     else:
         packed = case((or_(*outside), held), else_=null() if places == "none" else func.int8send(number).op("||")(place))
-    wanted = stats.c.column_id.in_(sorted(columns)), stats.c.table_id == table_id, number >= 0, number < _IDS
+    # Were it a condition of the query, the database would ask it of the rows of all columns, before the equalities.
+    packed = case((and_(number >= 0, number < _IDS), packed))
+    wanted = stats.c.column_id.in_(sorted(columns)), stats.c.table_id == table_id
     return select(_joined(packed).label("statistics")).select_from(stats).where(*wanted)
 
 

@@ -12,7 +12,7 @@ from ducklake_core.catalog.database.existing import existing_query
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
 from ducklake_core.catalog.database.versions import check_same_version
 from ducklake_core.catalog.reading.listing import inlined_counts, listing_query, table_listings
-from ducklake_core.catalog.reading.snapshot_rows import snapshot_of, snapshot_query, snapshots_of
+from ducklake_core.catalog.reading.snapshot_rows import newest_until, snapshot_of, snapshot_query, snapshots_of
 from ducklake_core.catalog.reading.table_rows import (
     COMMENT,
     Among,
@@ -74,10 +74,7 @@ class CatalogReader:
             query = query.where(self.catalog["snapshot"].c.snapshot_id <= until)
         if most is not None:
             query = query.limit(most)
-        rows = self.connection.execute(query).all()
-        if rows:
-            check_same_version(rows[-1].version, self.catalog.version)
-        return snapshots_of(rows)
+        return self.snapshots_of(query)
 
     def snapshot_times(self) -> list[tuple[int, datetime | None]]:
         """Id and time in UTC of every snapshot, by id ascending; None for a time that is missing in a catalog that was edited.
@@ -122,23 +119,27 @@ class CatalogReader:
                 raise NotFoundError(f"there is no snapshot {version}: it was never committed, or it was expired", snapshot_id=version)
             return self.snapshot_of(row)
         assert timestamp is not None
-        return self._snapshot_at(timestamp)
-
-    def _snapshot_at(self, timestamp: datetime) -> Snapshot:
         if timestamp.tzinfo is None:
             raise UsageError(f"the time {timestamp.isoformat()} has no zone; give an aware datetime, for instance with tzinfo=UTC")
-        snapshot = self.catalog["snapshot"]
-        times = select(snapshot.c.snapshot_id, snapshot.c.snapshot_time).order_by(snapshot.c.snapshot_id.desc())
-        # Times are compared here: where they are text, the database would compare letters.
-        with self.connection.execute(times, execution_options={"yield_per": 1000}) as rows:
-            found = next((row.snapshot_id for row in rows if row.snapshot_time <= timestamp), None)
-        if found is None:
+        row = newest_until(self.connection, self.catalog, timestamp)
+        if row is None:
             raise NotFoundError(f"there is no snapshot at or before {timestamp.astimezone(UTC).isoformat()}", timestamp=timestamp)
-        return self.snapshot(version=found)
+        return self.snapshot_of(row)
 
     def snapshot_query(self) -> Select[Any]:
         """See :func:`snapshot_query`; :meth:`snapshot_of` reads the rows."""
         return snapshot_query(self.catalog)
+
+    def snapshots_of(self, query: Select[Any]) -> list[Snapshot]:
+        """The snapshots that a query made of :meth:`snapshot_query` gives.
+
+        Raises:
+            CatalogVersionError: The catalog was migrated since it was opened.
+        """
+        rows = self.connection.execute(query).all()
+        if rows:
+            check_same_version(rows[-1].version, self.catalog.version)
+        return snapshots_of(rows)
 
     def snapshot_of(self, row: Row[Any]) -> Snapshot:
         """A row of :meth:`snapshot_query`.
@@ -185,7 +186,7 @@ class CatalogReader:
 
     def tables(self, snapshot_id: int, only: Collection[int] | None = None) -> list[TableListing]:
         """All tables, or only those with some ids, with their sizes, by schema and name: one query whatever their number."""
-        rows = self.connection.execute(listing_query(self.catalog, snapshot_id, only)).all()
+        rows = self.connection.execute(listing_query(self.catalog, self.connection.dialect, snapshot_id, only)).all()
         return sorted(table_listings(rows), key=lambda item: (item.schema_name, item.name))
 
     def inlined_counts(self, listings: Iterable[TableListing], snapshot_id: int) -> dict[int, InlinedCounts]:
@@ -227,7 +228,7 @@ class CatalogReader:
         table, schema = self.catalog["table"], self.catalog.schemas
         query = select(table.c.table_id, schema.c.schema_name, table.c.table_name).join(schema, schema.c.schema_id == table.c.schema_id)
         rows = self.connection.execute(query.where(live(table, snapshot_id), live(schema, snapshot_id)))
-        found = {row.table_id: (row.schema_name, row.table_name) for row in rows}
+        found = {table_id: (schema_name, name) for table_id, schema_name, name in rows.all()}
         return dict(sorted(found.items(), key=lambda item: item[1]))
 
     def table_by_id(self, table_id: int, snapshot_id: int) -> TableState:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, String, and_, collate, func, literal, not_, or_, select, type_coerce
 
+from ducklake_core.catalog.database.abilities import Abilities, abilities_of
+from ducklake_core.catalog.database.column_types import time_to_text
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.versions import stored_version
 from ducklake_core.format.state import Snapshot
@@ -56,3 +58,26 @@ def snapshots_of(rows: Iterable[Any]) -> list[Snapshot]:
         )
         for number, time, schema_version, next_catalog_id, next_file_id, changes, author, message, extra_info, _version in rows
     ]
+
+
+def newest_until(connection: Connection, tables: CatalogTables, timestamp: datetime) -> Row[Any] | None:
+    """The row of :func:`snapshot_query` of the newest snapshot that was committed at or before a point in time."""
+    number, time = tables["snapshot"].c.snapshot_id, tables["snapshot"].c.snapshot_time
+    abilities, newest_first = abilities_of(connection.dialect), snapshot_query(tables).order_by(number.desc())
+    if not abilities.timestamp_as_text:
+        return connection.execute(newest_first.where(time <= timestamp).limit(1)).first()
+    query = newest_first.where(_may_be_until(time, timestamp, abilities))
+    with connection.execute(query, execution_options={"yield_per": _AT_ONCE}) as rows:
+        return next((row for row in rows if row.snapshot_time <= timestamp), None)
+
+
+_AT_ONCE = 10
+_SECOND = len("2024-07-01 20:00:00")
+
+
+def _may_be_until(time: ColumnElement[datetime], timestamp: datetime, abilities: Abilities) -> ColumnElement[bool]:
+    """The text of a time is of a second that is not after another time's, or is not written as DuckDB writes it."""
+    text = type_coerce(time, String)
+    is_usual = and_(text.like("____-__-__ __:__:__%"), text.like("%+00"))
+    second = collate(func.substr(text, 1, _SECOND), abilities.binary_collation)
+    return or_(second <= literal(time_to_text(timestamp)[:_SECOND]), not_(is_usual))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Executable, Select, Table, and_, bindparam, case, func, select
+from sqlalchemy import ColumnElement, Executable, Select, Table, and_, bindparam, select
 
 from ducklake_core.catalog.database.connections import Database, in_utc
 from ducklake_core.catalog.database.statements import Answer, Statements
@@ -140,26 +140,6 @@ def _added_paths(statements: Statements, tables: CatalogTables, request: HeadReq
     for path in request.added_paths:
         by_name.setdefault(file_name(path), []).append(path)
     return frozenset(mine for row in newer for mine in by_name.get(file_name(row.path), ()) if may_be_same(mine, row.path))
-
-
-def snapshots_mentioning(connection: Connection, tables: CatalogTables, text: str) -> list[Snapshot]:
-    """Snapshots whose ``commit_extra_info`` contains a text, by id ascending."""
-    snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
-    # The log is looked through by itself: a join takes as long again.
-    mentioning = select(changes.c.snapshot_id).where(changes.c.commit_extra_info.contains(text, autoescape=True))
-    return [_snapshot(row) for row in connection.execute(_snapshots(tables).where(snapshot.c.snapshot_id.in_(mentioning)))]
-
-
-def expired_among(connection: Connection, tables: CatalogTables, snapshot_id: int | None = None) -> str | None:
-    """Describe, for a message, which snapshots were expired, or that one was; None when nothing was."""
-    number = tables["snapshot"].c.snapshot_id
-    if snapshot_id is not None:
-        row = connection.execute(select(func.max(number).label("newest"), func.max(case((number == snapshot_id, 1))).label("there"))).one()
-        return f"snapshot {snapshot_id} was expired" if row.newest is not None and snapshot_id <= row.newest and not row.there else None
-    row = connection.execute(select(func.max(number).label("newest"), func.count().label("count")).select_from(tables["snapshot"])).one()
-    # Ids begin at 0, and none is left out.
-    missing = 0 if row.newest is None else row.newest + 1 - row.count
-    return f"{missing} of {row.newest + 1} snapshots were expired" if missing else None
 
 
 def _snapshots(tables: CatalogTables) -> Select[Any]:

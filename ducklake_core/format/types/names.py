@@ -95,6 +95,8 @@ def split_path(name: str) -> tuple[str, ...]:
     Raises:
         UsageError: Text that cannot be read.
     """
+    if name and "." not in name and '"' not in name:
+        return (name,)
     if not _PATH.fullmatch(name):
         raise UsageError(
             f"cannot read the name {name!r} of a column or schema: put double quotes around parts with dots or quotes", column=name
@@ -143,4 +145,4 @@ def _unquoted(part: str) -> str:
 
 
 def _quoted(part: str) -> str:
-    return '"' + part.replace('"', '""') + '"' if re.search(r'[".]', part) else part
+    return '"' + part.replace('"', '""') + '"' if "." in part or '"' in part else part

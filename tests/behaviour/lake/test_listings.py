@@ -261,8 +261,9 @@ def test_listings_ask_as_much_of_ten_tables_as_of_two(sqlite_address: LakeAddres
             lake.write(f'"t:x""{number}"', pa.table({"a": [number]}))
         lake.table("t9").delete("a = 9")
         assert counts() == before
-        assert asked(lambda: list(lake)) <= before[0]
-        assert not [statement for statement in found if "data_file" in statement], "names need no sizes"
+        for call in (lambda: list(lake), lake.scoped_options):
+            assert asked(call) <= before[0]
+            assert not [statement for statement in found if "data_file" in statement], "names need no sizes"
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     assert {info.table: info.row_count for info in lake.tables()}["main.t9"] == 1
@@ -278,19 +279,42 @@ def test_snapshots_of_a_table_are_those_whose_changes_name_it(sqlite_address: La
         lake.write("other", pa.table({"a": [1]}))
     lake.rename_table("t", "u")
     lake.write("u", pa.table({"a": [2]}))
-    for name in [*names[1:], "u"]:
+    for name, expected in {'T"x': [2], "created_table:1": [3], "a,b:2,": [4], "other": [5, *range(6, 18)], "u": [1, 18, 19]}.items():
         table = lake.table(f'"{name.replace(chr(34), chr(34) * 2)}"')
-        expected = [snapshot.id for snapshot in lake.snapshots() if table._touched_by(snapshot)]
         assert [snapshot.id for snapshot in table.snapshots()] == expected
         assert table.last_row_change() == lake.snapshot(expected[-1])
     other = lake.table("other")
     assert len(other.snapshots()) == 13
     assert [snapshot.id for snapshot in other.row_changes()] == [snapshot.id for snapshot in reversed(other.snapshots())]
     assert [snapshot.id for snapshot in other.row_changes(14, limit=2)] == [17, 16]
+    assert [[snapshot.id for snapshot in other.row_changes(limit=limit)] for limit in (0, 1, 99)] == [[], [17], [*range(17, 4, -1)]]
     assert other.row_changes(author="nobody") == []
     lake.set_comment("other", "no row")
     assert lake.table("other").row_changes(17) == []
     assert [snapshot.id for snapshot in lake.table("other", at=16).row_changes(14)] == [16, 15]
+
+
+def test_history_of_a_table_begins_with_the_table(lake_address: LakeAddress, oracle: OracleOf) -> None:
+    with oracle(lake_address) as duck:
+        duck.run("CREATE TABLE t (a INT)", "INSERT INTO t VALUES (1)", "DROP TABLE t", "CREATE TABLE other (a INT)")
+        duck.run('CREATE TABLE "T" (a INT)', "INSERT INTO t VALUES (1)", 'ALTER TABLE t RENAME TO "a "",:2,"', "CREATE TABLE t (b INT)")
+        duck.run('INSERT INTO "a "",:2," VALUES (2)', "CREATE SCHEMA s", "CREATE TABLE s.t (a INT)", "INSERT INTO s.t VALUES (3)")
+    lake = DuckLake.connect(lake_address.url)
+    names = ('"a "",:2,"', "t", "s.t", "other")
+    assert [[snapshot.id for snapshot in lake.table(name).snapshots()] for name in names] == [[5, 6, 7, 9], [8], [11, 12], [4]]
+    assert [snapshot.id for snapshot in lake.table("t", at=2).snapshots()] == [1, 2, 3]
+
+
+def test_tables_of_one_schema_are_those_of_all(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    for number in range(5):
+        lake.write(f"t{number}", pa.table({"a": [number]}), inline=False)
+    lake.create_schema("s")
+    lake.write("s.t0", pa.table({"a": [1, 2]}), inline=False)
+    every = lake.tables()
+    assert lake.tables("main") == [info for info in every if info.table.startswith("main.")]
+    assert lake.tables("S") == [info for info in every if info.table.startswith("s.")] != []
+    assert lake.tables("nothing") == []
 
 
 def test_a_last_change_is_found_behind_many_commits_that_only_look_so(sqlite_address: LakeAddress) -> None:

@@ -277,4 +277,5 @@ def test_statements_do_not_grow_with_files(lake_address: LakeAddress, oracle: Or
             event.listen(reader.connection, "before_cursor_execute", lambda *given, into=statements: into.append(given[2]))
             files = list(data_files(reader, state, parse_predicate("a >= 0", state.schema), frozenset({1})))
         assert [statistics[1].min_value for _, statistics in files] == [str(n) for n in range(12)]
-        assert len(statements) == 5
+        # PostgreSQL is asked whether the statistics are a table, whose rows have places.
+        assert len(statements) == 5 + (lake_address.backend == "postgresql")

@@ -107,3 +107,28 @@ def test_a_file_without_an_id_is_refused(address: LakeAddress) -> None:
     database.close()
     with reading(address) as reader, pytest.raises(CatalogCorruptError, match="has no id"):
         found(reader, "a = 35")
+
+
+def test_statistics_behind_a_view_have_no_places(address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = database_of(address)
+    with database.write() as connection:
+        connection.execute(sa.text("ALTER TABLE ducklake_file_column_stats RENAME TO kept_elsewhere"))
+        connection.execute(sa.text("CREATE VIEW ducklake_file_column_stats AS SELECT * FROM kept_elsewhere"))
+    database.close()
+    with reading(address) as reader:
+        packed = [found(reader, condition, frozenset({1, 2})) for condition in CONDITIONS]
+        monkeypatch.setattr(files, "abilities_of", without_packing)
+        assert packed == [found(reader, condition, frozenset({1, 2})) for condition in CONDITIONS]
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 48])
+def test_statistics_of_files_that_no_place_has_room_for_are_passed_over(address: LakeAddress, number: int) -> None:
+    database = database_of(address)
+    stats = database.tables["file_column_stats"]
+    with reading(address) as reader:
+        before = found(reader, "a = 35")
+    with database.write() as connection:
+        connection.execute(stats.insert().values(data_file_id=number, table_id=2, column_id=1, min_value="0", max_value="1"))
+    database.close()
+    with reading(address) as reader:
+        assert found(reader, "a = 35") == before

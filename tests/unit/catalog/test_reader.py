@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
 
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.files.partitioning import PartitionField, PartitionSpec
@@ -16,7 +16,7 @@ from ducklake_core.format.state import InlinedCounts
 from ducklake_core.format.types.data_types import DATE, FLOAT64, INT32, INT64, VARCHAR, DecimalType, Field, ListType, MapType, StructType
 from ducklake_core.format.types.schema import Schema
 from tests.support.oracle import LakeAddress
-from tests.unit.catalog.places import reading
+from tests.unit.catalog.places import database_of, reading
 
 OracleFactory = Callable[..., Any]
 
@@ -56,6 +56,58 @@ def test_snapshot_at_a_time_is_the_newest_not_after_it(lake_address: LakeAddress
                 else:
                     with pytest.raises(NotFoundError):
                         reader.snapshot(timestamp=at - timedelta(microseconds=1))
+
+
+SECOND = datetime(2024, 1, 1, 12, tzinfo=UTC)
+"""Times of snapshots by their ids, out of order as clocks of several writers may be."""
+TIMES = {0: 0.0, 1: 1.5, 2: 1.25, 3: 9.0, 4: 2.0, 5: 2.000001, 6: 7.0, 7: 3.999999}
+
+
+def snapshots_in_time() -> dict[float, int | None]:
+    """The newest snapshot not after each of many times."""
+    moments = sorted({time + shift for time in TIMES.values() for shift in (-1, -0.000001, 0, 0.000001, 0.3)})
+    return {moment: max((i for i, time in TIMES.items() if time <= moment), default=None) for moment in moments}
+
+
+def found_in_time(address: LakeAddress) -> dict[float, int | None]:
+    """The same, as the lake answers."""
+    answers: dict[float, int | None] = {}
+    with reading(address) as reader:
+        for moment in snapshots_in_time():
+            try:
+                answers[moment] = reader.snapshot(timestamp=SECOND + timedelta(seconds=moment)).id
+            except NotFoundError:
+                answers[moment] = None
+    return answers
+
+
+def test_times_out_of_order(lake_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(lake_address) as duck:
+        duck.run(*(f"CREATE TABLE t{n} (a INT)" for n in range(len(TIMES) - 1)))
+    database = database_of(lake_address)
+    snapshot = database.tables["snapshot"]
+    with database.write() as connection:
+        for number, time in TIMES.items():
+            at = SECOND + timedelta(seconds=time)
+            connection.execute(snapshot.update().where(snapshot.c.snapshot_id == number).values(snapshot_time=at))
+    database.close()
+    assert found_in_time(lake_address) == snapshots_in_time()
+
+
+def test_texts_of_times_as_nobody_writes_them(sqlite_address: LakeAddress, oracle: OracleFactory) -> None:
+    with oracle(sqlite_address) as duck:
+        duck.run(*(f"CREATE TABLE t{n} (a INT)" for n in range(len(TIMES))))
+    forms = ("{0:%Y-%m-%dT%H:%M:%S.%f}Z", "{0:%Y-%m-%d %H:%M:%S.%f}", "{1:%Y-%m-%d %H:%M:%S.%f}+05:30", "{2:%Y-%m-%d %H:%M:%S.%f}-02")
+    database = database_of(sqlite_address)
+    with database.write() as connection:
+        for number, time in TIMES.items():
+            at = SECOND + timedelta(seconds=time)
+            form = forms[number % len(forms)].format(at, at + timedelta(hours=5, minutes=30), at - timedelta(hours=2))
+            values = {"time": form, "number": number}
+            connection.execute(text("UPDATE ducklake_snapshot SET snapshot_time = :time WHERE snapshot_id = :number"), values)
+        connection.execute(text("UPDATE ducklake_snapshot SET snapshot_time = NULL WHERE snapshot_id = :number"), {"number": len(TIMES)})
+    database.close()
+    assert found_in_time(sqlite_address) == snapshots_in_time()
 
 
 def test_snapshot_refusals(lake_address: LakeAddress, oracle: OracleFactory) -> None:
