@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ducklake_core.engines.arrow.text_forms import PLAIN, TextForms, fitting, side_by_side
 from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.storage.filesystems import Storage, printable
@@ -18,10 +19,78 @@ from ducklake_core.storage.parquet_input import open_parquet
 BATCH_ROWS = 65_536
 
 
+class OpenFile:
+    """An open Parquet file for one thread, whose checksums are verified.
+
+    Args:
+        source: The file.
+        metadata: Its footer, when that was read before.
+        pre_buffer: Whether other threads fetch all columns of a row group at once: not worth it where a file answers at once.
+    """
+
+    def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData | None = None, *, pre_buffer: bool = True) -> None:
+        self._source = source
+        self.pre_buffer = pre_buffer
+        self._as_dictionaries: dict[tuple[str, ...], pq.ParquetFile] = {}
+        self._wide: pq.ParquetFile | None = None
+        self._plain = self._opened(metadata)
+
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The footer."""
+        return self._plain.metadata
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema, with texts in their plain form."""
+        return self._plain.schema_arrow
+
+    def batches(self, groups: list[int], columns: list[str] | None, forms: TextForms, rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
+        """The batches of some row groups.
+
+        Args:
+            groups: Numbers of the row groups.
+            columns: Names of the columns; None for all, which come in their plain forms.
+            forms: Of the texts in the batches.
+            rows: How many rows a batch has; the last of a row group may have fewer.
+            threads: Whether to decode columns in parallel.
+        """
+        if columns is None or forms == PLAIN:
+            yield from self._plain.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+            return
+        # pyarrow makes no dictionaries of texts with offsets of 64 bits.
+        encoded = [name for name in columns if name in forms.dictionaries]
+        others = [name for name in columns if name not in forms.dictionaries]
+        parts = [(self._with_dictionaries(forms.dictionaries), encoded)] if encoded else []
+        parts += [(self._with_wide_texts() if forms.wide else self._plain, others)] if others else []
+        read = [parquet.iter_batches(rows, row_groups=groups, columns=names, use_threads=threads) for parquet, names in parts]
+        yield from read[0] if len(read) == 1 else side_by_side(read, columns)
+
+    def _with_dictionaries(self, names: tuple[str, ...]) -> pq.ParquetFile:
+        if names not in self._as_dictionaries:
+            self._as_dictionaries[names] = self._opened(self.metadata, read_dictionary=names)
+        return self._as_dictionaries[names]
+
+    def _with_wide_texts(self) -> pq.ParquetFile:
+        if self._wide is None:
+            self._wide = self._opened(self.metadata, binary_type=pa.large_binary())
+        return self._wide
+
+    def _opened(self, metadata: pq.FileMetaData | None, **forms: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            self._source,
+            metadata=metadata,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+            pre_buffer=self.pre_buffer,
+            **forms,
+        )
+
+
 class Handles:
     """A file that is open several times, as each thread needs it for itself."""
 
-    def __init__(self, first: pq.ParquetFile, file: DataFile, storage: Storage) -> None:
+    def __init__(self, first: OpenFile, file: DataFile, storage: Storage) -> None:
         self._first = first
         self._idle = [first]
         self._file = file
@@ -35,66 +104,55 @@ class Handles:
         self._stack.close()
 
     @contextmanager
-    def one(self) -> Iterator[pq.ParquetFile]:
+    def one(self) -> Iterator[OpenFile]:
         """The file for one thread, until the block ends."""
         try:
-            parquet = self._idle.pop()
+            opened = self._idle.pop()
         except IndexError:
             source = self._stack.enter_context(open_parquet(self._storage, self._file.path, self._file.encryption_key))
-            parquet = parquet_file(source, self._first.metadata)
+            opened = OpenFile(source, self._first.metadata, pre_buffer=self._first.pre_buffer)
         try:
-            yield parquet
+            yield opened
         finally:
-            self._idle.append(parquet)
-
-
-def parquet_file(source: pa.NativeFile, metadata: pq.FileMetaData | None = None, *, pre_buffer: bool = True) -> pq.ParquetFile:
-    """An open Parquet file whose checksums are verified.
-
-    Args:
-        source: The file.
-        metadata: Its footer, when that was read before.
-        pre_buffer: Whether other threads fetch all columns of a row group at once: not worth it for a small file of a disk.
-    """
-    return pq.ParquetFile(
-        source, metadata=metadata, coerce_int96_timestamp_unit="us", page_checksum_verification=True, pre_buffer=pre_buffer
-    )
+            self._idle.append(opened)
 
 
 def decoded(
-    parquet: pq.ParquetFile,
+    opened: OpenFile,
     groups: list[int],
     columns: list[str] | None,
     file: DataFile,
     storage: Storage,
     *,
     threads: bool,
+    forms: TextForms = PLAIN,
     until: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches of some row groups; where they cannot be decoded, the file is opened and read once more from there on.
 
     Args:
-        parquet: The open file.
+        opened: The open file.
         groups: Numbers of the row groups.
         columns: Names of the columns; None for all.
         file: Which file it is.
         storage: How to open it anew.
         threads: Whether to decode columns in parallel.
+        forms: Of the texts in the batches.
         until: How many rows are wanted, if not all. Batches are cut so that one ends there: whoever stops then has no more decoded.
 
     Raises:
         CorruptFileError: It cannot be decoded, twice.
         StorageError: The store does not answer.
     """
-    fresh = [parquet]
+    fresh = [opened]
     batch_rows = BATCH_ROWS if until is None else _even(until)
 
     def decode() -> Iterator[pa.RecordBatch]:
         if fresh:
-            yield from fresh.pop().iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=threads)
+            yield from fresh.pop().batches(groups, columns, forms, batch_rows, threads)
             return
         with open_parquet(storage, file.path, file.encryption_key) as source:
-            yield from parquet_file(source).iter_batches(batch_rows, row_groups=groups, columns=columns, use_threads=threads)
+            yield from OpenFile(source).batches(groups, columns, forms, batch_rows, threads)
 
     batches, count, looked_twice = decode(), 0, False
     while True:
@@ -108,7 +166,7 @@ def decoded(
             continue
         if batch is None:
             return
-        yield batch
+        yield from fitting(batch)
         count += 1
 
 

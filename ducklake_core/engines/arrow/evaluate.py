@@ -3,6 +3,7 @@ text compares by its bytes, numbers exactly."""
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 from uuid import UUID as Uuid
@@ -234,6 +235,8 @@ def compared(left: Any, right: Any, op: Operator) -> pa.BooleanArray:
     if not pa.types.is_floating(left.type):
         return plain
     # Arrow finds every comparison with NaN false (true for <>): say what NaN as the greatest number gives instead.
+    if isinstance(right, pa.Scalar) and right.is_valid and not math.isnan(right.as_py()):
+        return pc.or_(plain, pc.is_nan(left)) if op in (">", ">=") else plain
     first, second = pc.is_nan(left), pc.is_nan(right)
     either = pc.or_(first, second)
     return pc.if_else(either, _with_nan(first, op, second), plain)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -86,7 +87,7 @@ def _fit(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) 
 def _check_text(data: pa.RecordBatch | pa.Table, state: WriteState) -> None:
     """Refuse texts that are no UTF-8: Arrow carries them, and no reader opens the file that holds one."""
     for field, column in zip(data.schema, data.columns, strict=True):
-        if not _has_text(field.type):
+        if not _has_text(field.type) or _is_ascii(column):
             continue
         try:
             column.validate(full=True)
@@ -105,6 +106,31 @@ def _has_text(data_type: pa.DataType) -> bool:
     if pa.types.is_nested(data_type):
         return any(_has_text(data_type.field(place).type) for place in range(data_type.num_fields))
     return bool(pa.types.is_string(data_type) or pa.types.is_large_string(data_type) or pa.types.is_string_view(data_type))
+
+
+def _is_ascii(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> bool:
+    """Whether these are texts of sound offsets and seven bits, which takes a fifth of the time of looking at each; False may mean neither.
+
+    >>> _is_ascii(pa.array(["a", None, "b"])), _is_ascii(pa.array(["a", "é"]).slice(0, 1)), _is_ascii(pa.array(["é"]))
+    (True, True, False)
+    """
+    return all(map(_has_seven_bits, column.chunks if isinstance(column, pa.ChunkedArray) else [column]))
+
+
+def _has_seven_bits(array: pa.Array[Any]) -> bool:
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        return False
+    _, ends, held = array.buffers()
+    if not len(array) or ends is None or held is None:
+        return not len(array)
+    width = np.dtype(np.int32 if pa.types.is_string(array.type) else np.int64)
+    if ends.size < (array.offset + len(array) + 1) * width.itemsize:
+        return False
+    offsets = np.frombuffer(ends, width, len(array) + 1, array.offset * width.itemsize)
+    first, last = int(offsets[0]), int(offsets[-1])
+    if first < 0 or last > held.size or not (offsets[1:] >= offsets[:-1]).all():
+        return False
+    return bool(np.frombuffer(held, np.uint8)[first:last].max(initial=0) < 0x80)
 
 
 def check_row_constraint(data: pa.RecordBatch | pa.Table, state: WriteState, row_constraint: Predicate) -> None:

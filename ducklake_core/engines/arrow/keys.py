@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +17,8 @@ from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.values.arrow_cast import cast_to
 
 _FOUND = "found"
+_MOST_PLACES = 1 << 22
+"""So far apart may the integers of a batch be for a table of all between them, a byte for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class KeySet:
 
     Attributes:
         schema: The key columns, with the table's types.
-        keys: One row per distinct key, in comparable Arrow types.
+        keys: One row per distinct key, in comparable Arrow types; ascending where the key is one column of integers.
     """
 
     schema: Schema
@@ -34,7 +37,7 @@ class KeySet:
         """For each row of a batch that begins with the key columns, whether its key is in the set; a NULL key never is."""
         columns = [_comparable(column) for column in batch.columns[: len(self.schema)]]
         if len(columns) == 1:
-            return pc.is_in(columns[0], value_set=self.keys.column(0).combine_chunks())
+            return _among(columns[0], self.keys.column(0).combine_chunks())
         names = self.keys.column_names
         rows = pa.table([*columns, pa.array(range(batch.num_rows), pa.int64())], names=[*names, _FOUND])
         # Joins of Arrow do not match NULLs with each other, which is what SQL means too.
@@ -74,7 +77,35 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
         raise SchemaError(
             f"the data has {len(keys) - len(distinct)} rows whose key ({', '.join(schema.names)}) occurs more than once", columns=list(on)
         )
-    return KeySet(schema, distinct.select(keys.column_names))
+    found = distinct.select(keys.column_names)
+    return KeySet(schema, found.sort_by("key0") if len(columns) == 1 and _is_small_integer(columns[0].type) else found)
+
+
+def _is_small_integer(data_type: pa.DataType) -> bool:
+    """Whether 64 bits with a sign hold its values."""
+    return bool(pa.types.is_integer(data_type) and data_type != pa.uint64())
+
+
+def _among(values: pa.Array[Any], keys: pa.Array[Any]) -> pa.Array[Any]:
+    """Whether each value is a key; NULL never is. Integers that lie close together are looked up in a table instead of hashed.
+
+    >>> _among(pa.array([5, None, 7]), pa.array([1, 5])).to_pylist()
+    [True, False, False]
+    """
+    if not _is_small_integer(values.type) or values.null_count == len(values):
+        return pc.is_in(values, value_set=keys)
+    bounds = pc.min_max(values).as_py()
+    low, high = bounds["min"], bounds["max"]
+    numbers = keys.to_numpy().astype(np.int64, copy=False)
+    near = numbers[np.searchsorted(numbers, low) : np.searchsorted(numbers, high, side="right")]
+    if not len(near):
+        return pa.repeat(pa.scalar(False), len(values))
+    if high - low > _MOST_PLACES:
+        return pc.is_in(values, value_set=pa.array(near, values.type))
+    is_key = np.zeros(high - low + 1, dtype=bool)
+    is_key[near - low] = True
+    found = is_key[values.fill_null(low).to_numpy().astype(np.int64, copy=False) - low]
+    return pa.array(found) if not values.null_count else pc.and_(pa.array(found), values.is_valid())
 
 
 def _comparable(array: pa.Array[Any]) -> pa.Array[Any]:

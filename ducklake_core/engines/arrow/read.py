@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ducklake_core.engines.arrow.decoding import BATCH_ROWS, parquet_file
+from ducklake_core.engines.arrow.decoding import BATCH_ROWS, OpenFile
 from ducklake_core.engines.arrow.file_reader import ChosenRows, FileReader, readers_of
 from ducklake_core.engines.arrow.in_order import in_order
 from ducklake_core.errors import CorruptFileError, NotFoundError
@@ -87,6 +87,11 @@ def read_tasks(
 
 def _is_small(task: FileTask) -> bool:
     return task.file.record_count <= _SMALL_ROWS and task.file.file_size_bytes <= _SMALL_BYTES
+
+
+def _is_waited_for(task: FileTask) -> bool:
+    """Whether fetching bytes of a file takes time of others than the thread that asks for them: of stores, and of what is decrypted."""
+    return protocol_of(task.file.path) != "file" or (task.file.encryption_key is not None and not _is_small(task))
 
 
 def _parts(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
@@ -161,11 +166,11 @@ def _open_file(stack: ExitStack, task: FileTask, shape: ScanProjection, storage:
         source = stack.enter_context(open_parquet(storage, task.file.path, task.file.encryption_key))
     with storage.reporting("read the footer of", task.file.path):
         try:
-            parquet = parquet_file(source, pre_buffer=not (_is_small(task) and protocol_of(task.file.path) == "file"))
+            opened = OpenFile(source, pre_buffer=_is_waited_for(task))
         except (pa.ArrowInvalid, OSError) as error:
             where = printable(task.file.path)
             raise CorruptFileError(f"{where} of table {shape.table} is not a readable Parquet file: {error}", path=where) from error
-        return FileReader(parquet, task, shape, storage)
+        return FileReader(opened, task, shape, storage)
 
 
 @contextmanager
