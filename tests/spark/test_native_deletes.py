@@ -172,12 +172,6 @@ def test_a_column_of_the_name_that_spark_fills(oracle: OracleFactory, sqlite_add
         assert_same_rows(duck, open_lake(sqlite_address).scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")
 
 
-def test_files_of_very_many_rows_are_joined() -> None:
-    assert position_filter.deleted_bits_of(["a"], [np.array([7])], 1 << 33) is not None
-    assert position_filter.deleted_bits_of(["a"], [np.array([7])], 1 << 38) is None
-    assert position_filter.deleted_bits_of(["a"], [np.array([1, 1 << 32])], 1 << 33) is None
-
-
 def test_delete_files_are_read_once(
     oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
