@@ -78,9 +78,9 @@ def _groups(plan: ScanPlan, tasks: Sequence[FileTask]) -> Iterator[list[FileTask
         placed = [task for task in tasks if task.trusts_bounds is trusted and needs_places(plan, task)]
         plain = [task for task in tasks if task.trusts_bounds is trusted and not needs_places(plan, task)]
         large = [] if plan.shape.read_virtual else [task for task in placed if task.file.record_count >= LARGE_FILE_ROWS]
-        if len(large) <= MOST_ALONE:
+        if 0 < len(large) <= MOST_ALONE:
             yield from ([task] for task in large)
-            placed = [task for task in placed if task not in large]
+            placed = [task for task in placed if task.file.record_count < LARGE_FILE_ROWS]
         # A union costs every row of both sides, a look at their places those of few files little.
         if placed and _rows(plain) * _FEW <= _rows(placed):
             placed, plain = [*placed, *plain], []
