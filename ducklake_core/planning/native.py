@@ -30,6 +30,8 @@ _NATIVE_PROMOTIONS = frozenset({("int8", "int16"), ("int8", "int32"), ("int16", 
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 _HIDDEN = ("_", ".")
 _OWN_NAMES = "_ducklake_"
+ROW_INDEX = "_tmp_metadata_row_index"
+"""Spark's Parquet reader fills a column of this name with the position of each row in its file."""
 _LOCAL = re.compile(r"^(file:|/|\.|[^:]*$)")
 
 REMOTE = "the file is not on a local path, and the JVM may lack the file system"
@@ -175,7 +177,7 @@ def deleted_bytes(file: DataFile) -> int:
 
 def _column_obstacle(column: Field) -> str | None:
     """The reason why Spark's own reader cannot read a column in any file, None when it can."""
-    if folded(column.name).startswith(_OWN_NAMES):
+    if folded(column.name).startswith(_OWN_NAMES) or folded(column.name) == ROW_INDEX:
         return f"column {column.name!r} is called like one that is added to find deleted rows"
     refused = next((r for node in column.walk() if (r := _refused_type(node.type)) is not None), None)
     return f"column {column.name!r} holds {refused}" if refused is not None else None

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from ducklake_core.engines.spark import deletes_here, file_facts, native_read, position_filter
 from ducklake_core.engines.spark.file_facts import deleted_bits
 from ducklake_core.engines.spark.read import read_plan
+from ducklake_core.engines.spark.session_settings import held_settings
 from ducklake_core.errors import NotFoundError
 from ducklake_core.planning import native
 from tests.behaviour.scan.test_deletes_oracle import HISTORIES
@@ -97,6 +98,7 @@ def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory,
 
 
 WAYS = {
+    "alone": (native_read, "LARGE_FILE_ROWS", 1),
     "constants": (position_filter, "MOST_NAMES", 4096),
     "join": (position_filter, "MOST_NAMES", 0),
     "executors": (deletes_here, "MOST_FILES", 0),
@@ -118,15 +120,56 @@ def test_every_way_to_leave_rows_out(
         lake = open_lake(sqlite_address)
         assert {task.native_obstacle for task in lake.scan("t").plan().plan.tasks} == {None}
         plan = str(lake.scan("t").to_spark(spark)._jdf.queryExecution().toString())
-        assert {word for word in ("Subquery", "Join", "MapInArrow") if word in plan} == {
-            "constants": {"Subquery"},
-            "join": {"Join"},
-            "executors": {"Join", "MapInArrow"},
+        assert {word for word in ("Subquery", "Join", "MapInArrow", "file_name") if word in plan} == {
+            "alone": {"Subquery"},
+            "constants": {"Subquery", "file_name"},
+            "join": {"Join", "file_name"},
+            "executors": {"Join", "MapInArrow", "file_name"},
         }[way]
         for condition in ("true", "g = 7 AND i > 15000", "i IN (4, 5, 8)"):
             scan = lake.scan("t", where=condition)
             assert_same_rows(duck, scan.to_spark(spark).toArrow(), f"SELECT * FROM t WHERE {condition}")
             assert scan.to_spark(spark).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
+
+
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_rows_of_one_file(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, vectorized: str) -> None:
+    settings = {"spark.sql.parquet.enableVectorizedReader": vectorized, "spark.sql.files.maxPartitionBytes": "20000"}
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck, held_settings(spark, settings):
+        duck.run("CALL lake.set_option('parquet_row_group_size', '2048')")
+        duck.run("CREATE TABLE t AS SELECT i, nullif(i % 7, 3) AS g, {'a': i, 'b': [i]} AS s FROM range(20000) r(i)")
+        # Neither the first nor the last rows are deleted, nor all bits of any word.
+        duck.run("DELETE FROM t WHERE i BETWEEN 5000 AND 15000 AND hash(i) % 3 = 0", "DELETE FROM t WHERE i IN (6399, 6400, 6463, 6464)")
+        duck.run("ALTER TABLE t RENAME COLUMN g TO h")
+        lake = open_lake(sqlite_address)
+        frame = lake.scan("t").to_spark(spark)
+        plan = str(frame._jdf.queryExecution().toString())
+        assert "Subquery" in plan
+        assert "file_name" not in plan
+        assert_same_rows(duck, frame.toArrow(), "SELECT * FROM t")
+        for condition in ("h IS NULL", "i > 14990", "s.a < 5010 AND h = 1", "i IN (4999, 5000, 6399, 6465)", "i < 0"):
+            assert frame.where(condition).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
+            assert lake.scan("t", where=condition).to_spark(spark).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
+        assert frame.count() == duck.value("SELECT count(*) FROM t")
+
+
+def test_rows_without_positions_stop_the_query(
+    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
+    monkeypatch.setattr(native_read, "ROW_INDEX", "_not_what_spark_fills")
+    with pytest.raises(PySparkException, match="without telling its position"):
+        open_lake(sqlite_address).scan("t").to_spark(spark).count()
+
+
+def test_a_column_of_the_name_that_spark_fills(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i, -i AS _tmp_metadata_row_index FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
+        assert_same_rows(duck, open_lake(sqlite_address).scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")
+        # The file still has it.
+        duck.run("ALTER TABLE t DROP COLUMN _tmp_metadata_row_index")
+        assert_same_rows(duck, open_lake(sqlite_address).scan("t").to_spark(spark).toArrow(), "SELECT * FROM t")
 
 
 def test_delete_files_are_read_once(
@@ -171,7 +214,7 @@ def test_a_file_under_an_unknown_name_stops_the_query(
     oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "INSERT INTO t FROM range(5, 15)", "DELETE FROM t WHERE i < 10")
     plan = open_lake(sqlite_address).scan("t").plan().plan
     for module in (native_read, file_facts):
         monkeypatch.setattr(module, "file_name", lambda path: "elsewhere")

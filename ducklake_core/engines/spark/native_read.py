@@ -1,9 +1,9 @@
 """Spark's own Parquet reader for the files of a plan, with deleted rows left out and virtual columns added.
 
 Both hang on a row's place: ``_metadata`` says the name of a row's file and its position there. The driver reads the delete files
-of a plan unless they are many, and the deleted positions travel as constants of a filter (position_filter.py). Where that does not
-pay, and for virtual columns, rows are joined with a small frame of what is known of each file (file_facts.py), which is broadcast:
-one look-up of a number a row and no shuffle.
+of a plan unless they are many, and the deleted positions travel as constants of a filter (position_filter.py); a large file is read
+by itself then, without its name. Where that does not pay, and for virtual columns, rows are joined with a small frame of what is known
+of each file (file_facts.py), which is broadcast: one look-up of a number a row and no shuffle.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StructField
+from pyspark.sql.types import LongType, StructField, StructType
 
 from ducklake_core.engines.arrow.read import naming_table
 from ducklake_core.engines.spark import file_facts
@@ -22,7 +21,7 @@ from ducklake_core.engines.spark.deletes_here import read_here
 from ducklake_core.engines.spark.field_ids import refusal
 from ducklake_core.engines.spark.file_facts import NAME, POSITION, ROW_ID, SNAPSHOT_ID
 from ducklake_core.engines.spark.hadoop_paths import hadoop_path
-from ducklake_core.engines.spark.position_filter import deleted_bits_of, visible_rows
+from ducklake_core.engines.spark.position_filter import DeletedBits, deleted_bits_of, visible_rows
 from ducklake_core.engines.spark.scan_schema import quoted, spark_schema
 from ducklake_core.engines.spark.session_settings import held_settings, users_setting
 from ducklake_core.engines.spark.sessions import is_connect
@@ -30,6 +29,7 @@ from ducklake_core.errors import NotFoundError
 from ducklake_core.format.expressions.predicate_sql import to_sql
 from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_FIELD_ID
 from ducklake_core.format.files.paths import file_name
+from ducklake_core.planning.native import ROW_INDEX
 from ducklake_core.planning.plan import FileTask, ScanPlan
 from ducklake_core.storage.filesystems import Storage
 
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 
 FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
 LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+MOST_ALONE = 4
+"""So many large files with deletes at most are each a frame of its own, whose rows need no name of their file."""
+LARGE_FILE_ROWS = 500_000
+"""Of fewer rows, what Spark spends for one more frame in each query is more than what the names of rows cost."""
 _FEW = 4
 """Files without deletes that have no more than one row for so many of those with deletes are read together with them."""
 SPARK_LISTS = 32
@@ -73,6 +77,10 @@ def _groups(plan: ScanPlan, tasks: Sequence[FileTask]) -> Iterator[list[FileTask
     for trusted in (True, False):
         placed = [task for task in tasks if task.trusts_bounds is trusted and needs_places(plan, task)]
         plain = [task for task in tasks if task.trusts_bounds is trusted and not needs_places(plan, task)]
+        large = [] if plan.shape.read_virtual else [task for task in placed if task.file.record_count >= LARGE_FILE_ROWS]
+        if 0 < len(large) <= MOST_ALONE:
+            yield from ([task] for task in large)
+            placed = [task for task in placed if task.file.record_count < LARGE_FILE_ROWS]
         # A union costs every row of both sides, a look at their places those of few files little.
         if placed and _rows(plain) * _FEW <= _rows(placed):
             placed, plain = [*placed, *plain], []
@@ -144,29 +152,37 @@ def _listed_by_the_driver(session: SparkSession, count: int) -> Iterator[None]:
 
 def _placed(plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession, schemes: Mapping[str, str]) -> DataFrame:
     """Visible rows of files with the virtual columns that are wanted."""
-    virtual, names = plan.shape.read_virtual, plan.read_schema.names
-    schema = spark_schema(plan.read_schema, field_ids=True)
-    for name, wanted, field_id in ((ROW_ID, "rowid", ROW_ID_FIELD_ID), (SNAPSHOT_ID, "snapshot_id", SNAPSHOT_ID_FIELD_ID)):
-        if wanted in virtual:
-            schema.add(StructField(name, LongType(), True, {"parquet.field.id": field_id}))
-    files = _files(schema, tasks, session, schemes)
-    metadata = files.metadataColumn("_metadata")
-    place = [metadata.getField("file_name").alias(NAME), metadata.getField("row_index").alias(POSITION)]
-    rows = files.select(*(quoted(name) for name in files.columns), *place)
-    visible = _visible(rows, plan, tasks, storage, session)
-    return visible.select(*(quoted(name) for name in names), *(file_facts.virtual(name, plan.table).alias(name) for name in virtual))
-
-
-def _visible(rows: DataFrame, plan: ScanPlan, tasks: Sequence[FileTask], storage: Storage, session: SparkSession) -> DataFrame:
-    """The rows that are not deleted, with what is known of their files where virtual columns are wanted."""
     # A client of Spark Connect need not reach the files.
     with naming_table(plan.shape):
         positions = None if is_connect(session) else read_here(tasks, plan.snapshot_id, storage)
+    schema = spark_schema(plan.read_schema, field_ids=True)
     if positions is not None and not plan.shape.read_virtual:
         if not any(len(one) for one in positions):
-            return rows
+            return _files(schema, tasks, session, schemes)
         names = [file_name(task.file.path) for task in tasks]
-        bits = deleted_bits_of(names, positions, sum(task.file.record_count for task in tasks))
+        bits = deleted_bits_of(names, positions, _rows(tasks))
         if bits is not None:
-            return rows.filter(visible_rows(bits, sf.col(NAME), sf.col(POSITION), session))
-    return file_facts.joined(rows, plan, tasks, positions, storage, session)
+            return _filtered(schema, bits, tasks, session, schemes)
+    virtual = plan.shape.read_virtual
+    for name, wanted, field_id in ((ROW_ID, "rowid", ROW_ID_FIELD_ID), (SNAPSHOT_ID, "snapshot_id", SNAPSHOT_ID_FIELD_ID)):
+        if wanted in virtual:
+            schema.add(StructField(name, LongType(), True, {"parquet.field.id": field_id}))
+    visible = file_facts.joined(_with_places(_files(schema, tasks, session, schemes)), plan, tasks, positions, storage, session)
+    columns = (quoted(name) for name in plan.read_schema.names)
+    return visible.select(*columns, *(file_facts.virtual(name, plan.table).alias(name) for name in virtual))
+
+
+def _filtered(
+    schema: StructType, bits: DeletedBits, tasks: Sequence[FileTask], session: SparkSession, schemes: Mapping[str, str]
+) -> DataFrame:
+    """Rows whose places are not deleted, found without a join."""
+    if len(tasks) > 1:
+        return visible_rows(_with_places(_files(schema, tasks, session, schemes)), bits, session, POSITION, NAME)
+    # Of _metadata Spark makes an object for each row. This is the column that it takes the position from.
+    rows = _files(StructType([*schema, StructField(ROW_INDEX, LongType())]), tasks, session, schemes)
+    return visible_rows(rows, bits, session, ROW_INDEX)
+
+
+def _with_places(files: DataFrame) -> DataFrame:
+    metadata = files.metadataColumn("_metadata")
+    return files.select("*", metadata.getField("file_name").alias(NAME), metadata.getField("row_index").alias(POSITION))

@@ -1,11 +1,11 @@
 """A filter on the places of rows, for files of which the driver knows the deleted positions: constants instead of a join.
 
 Most rows need one look into bits that tell of a position whether it is deleted in any of the files. Only where it is, the bits of
-the row's own file are looked up by its name. Both are constants of the query, and each is named once: Spark runs a subquery for each
-time that a constant is named::
+the row's own file are looked up by its name, unless the rows are of one file alone. Both are constants of the query, and each is named
+once: Spark runs a subquery for each time that a constant is named::
 
     anywhere   W words: bits of the positions that are deleted in any file, from the word ``first`` on
-    by name    for each file W words, without a bit where nothing is deleted
+    by name    for each file W words, without a bit where nothing is deleted, in buckets by the checksum of its name
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as sf
+from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from ducklake_core.engines.spark.local_frames import local_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 MOST_WORDS = 1 << 19
 """Words at most, 4 MB, as they travel with each stage that reads the files."""
 MOST_NAMES = 4096
 SHARE = 0.2
 """Of more rows than this the name would have to be looked at, which takes longer than the join that this saves."""
-_COMPARISONS = 30
-"""So many names are compared for a row on average at most: a name is looked for in a list."""
+_MOST_ROWS = 1 << 37
+"""The numbers of the words of so many rows are integers of 32 bits."""
 
 _ANYWHERE, _BY_NAME = "_ducklake_anywhere", "_ducklake_by_name"
 
@@ -77,18 +78,18 @@ def deleted_bits_of(names: Sequence[str], positions: Sequence[np.ndarray], rows:
     [False, True, False, True, False, False, False, True, False, False]
     """
     changed = [found for found in positions if len(found)]
-    if not changed or len(names) > MOST_NAMES:
+    if not changed or len(names) > MOST_NAMES or rows > _MOST_ROWS:
         return None
     first = min(int(found[0]) for found in changed) >> 6
     words = (max(int(found[-1]) for found in changed) >> 6) + 1 - first
-    if words * (len(names) + 1) > MOST_WORDS:
+    if words * (len(names) + 1 if len(names) > 1 else 1) > MOST_WORDS:
         return None
     flags = np.zeros((len(names), words * 64), dtype=bool)
     for place, found in enumerate(positions):
         flags[place, found - (first << 6)] = True
     anywhere = np.asarray(flags.any(axis=0))
     looked_at = int(np.count_nonzero(anywhere)) * len(names) if len(names) > 1 else 0
-    if looked_at > SHARE * rows or looked_at * len(names) / 2 > _COMPARISONS * rows:
+    if looked_at > SHARE * rows:
         return None
     own = tuple(_packed(one) for one in flags)
     return DeletedBits(names=tuple(names), first=first, anywhere=_packed(anywhere), own=own)
@@ -98,18 +99,50 @@ def _packed(flags: np.ndarray) -> np.ndarray:
     return np.packbits(flags, bitorder="little").view("<i8")
 
 
-def visible_rows(bits: DeletedBits, name: Column, position: Column, session: SparkSession) -> Column:
-    """A condition on the name of a row's file and its position in it; a deleted position of an unknown file stops the query."""
-    words = pa.list_(pa.int64())
-    columns = {
-        _ANYWHERE: pa.array([bits.anywhere], words),
-        _BY_NAME: pa.array([list(zip(bits.names, bits.own, strict=True))], pa.map_(pa.string(), words)),
-    }
-    constants = local_frame(session, pa.table(columns))
-    anywhere, by_name = (constants.select(column).scalar() for column in columns)
-    word, bit = sf.shiftright(position, 6) - bits.first, position.bitwiseAND(63).cast("int")
-    place = sf.when(word < len(bits.anywhere), word.cast("int"))
-    message = sf.concat(sf.lit("Spark read a file under a name that is not in the plan: "), name)
-    stranger = sf.raise_error(message).cast("boolean")
-    own = sf.coalesce(sf.getbit(sf.get(sf.try_element_at(by_name, name), place), bit) == 0, stranger)
-    return sf.when(sf.getbit(sf.get(anywhere, place), bit) == 1, own).otherwise(sf.lit(True))
+def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, position: str, name: str | None = None) -> DataFrame:
+    """Rows that are not deleted, with some columns more; one without a position stops the query, and a deleted one of an unknown file.
+
+    Whatever the filter names Spark evaluates for each row, before the conditions of whoever filters the frame.
+
+    Args:
+        rows: Rows with their places.
+        bits: The deleted positions.
+        session: The session of the rows.
+        position: Column of the position of a row in its file.
+        name: Column of the name of the row's file; None where all rows are of the only file of ``bits``.
+    """
+    words = ArrayType(LongType(), False)
+    constants = {_ANYWHERE: (pa.array([bits.anywhere], pa.list_(pa.int64())), words)}
+    hidden = "false"
+    if name is not None:
+        by_name = pa.array([_buckets(bits)], pa.list_(pa.map_(pa.string(), pa.list_(pa.int64()))))
+        constants[_BY_NAME] = (by_name, ArrayType(MapType(StringType(), words, False), False))
+        # Spark looks for a key of a map in all of it.
+        bucket = f"get({_BY_NAME}, CAST(pmod(crc32({name}), {len(bits.names)}) AS INT))"
+        own = _bit(f"try_element_at({bucket}, {name})", position, bits.first)
+        stranger = _stop(f"concat('Spark read a file under a name that is not in the plan: ', {name})")
+        hidden = f"coalesce({own} = 0, {stranger})"
+    lost = _stop("'Spark read a row without telling its position in its file, by which deleted rows are left out'")
+    # A comparison as the whole of the condition Spark would take for one that leaves few rows, and make filters for joins of it.
+    deleted = f"{_bit(_ANYWHERE, position, bits.first)} = 1"
+    visible = f"CASE WHEN {deleted} THEN {hidden} WHEN {position} IS NULL THEN {lost} ELSE true END"
+    schema = StructType([StructField(column, data_type, False) for column, (_, data_type) in constants.items()])
+    frame = local_frame(session, pa.table({column: values for column, (values, _) in constants.items()}), schema)
+    return rows.select("*", *(frame.select(column).scalar().alias(column) for column in constants)).filter(visible)
+
+
+def _buckets(bits: DeletedBits) -> list[list[tuple[str, np.ndarray]]]:
+    """As many buckets as names, each with the words of its names."""
+    buckets: list[list[tuple[str, np.ndarray]]] = [[] for _ in bits.names]
+    for name, words in zip(bits.names, bits.own, strict=True):
+        buckets[crc32(name.encode()) % len(buckets)].append((name, words))
+    return buckets
+
+
+def _bit(words: str, position: str, first: int) -> str:
+    """The bit of a position; NULL outside of the words."""
+    return f"shiftright(get({words}, CAST(shiftright({position}, 6) AS INT) - {first}), CAST({position} & 63 AS INT)) & 1"
+
+
+def _stop(message: str) -> str:
+    return f"CAST(raise_error({message}) AS BOOLEAN)"
