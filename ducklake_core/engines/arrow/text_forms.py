@@ -1,7 +1,7 @@
 """In which forms texts and blobs leave pyarrow's decoder: those that take the least time to make, until rows have been left out.
 
 Texts with offsets of 64 bits are decoded in 0.85 of the time of those of 32, and texts that the file has in dictionaries, as such, in a
-third of it (docs/decisions/0092-texts-are-decoded-in-cheap-forms.md). They are made plain when the rows that nobody wants are gone.
+third of it (docs/decisions/0090-texts-are-decoded-in-cheap-forms.md). They are made plain when the rows that nobody wants are gone.
 """
 
 from __future__ import annotations
