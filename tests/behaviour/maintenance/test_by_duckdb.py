@@ -64,6 +64,32 @@ def test_flushed_deletes_of_a_rewritten_file_leave_the_past_alone(sqlite_address
     assert lake.table("t", at=at).scan().count() == 29
 
 
+@pytest.mark.parametrize("flushed_by", ["us", "DuckDB"])
+def test_the_reference_tells_inlined_deletes_again_at_its_rewrite_until_a_flush(
+    sqlite_address: LakeAddress, oracle: Callable[..., Any], flushed_by: str
+) -> None:
+    """The day that this fails before the flush DuckDB is mended; what is left after it is the same whoever flushes."""
+    told = "SELECT snapshot_id, k FROM ducklake_table_deletions('lake', 'main', 't', {0}, {0}) WHERE k IN (1, 2) ORDER BY ALL"
+    with oracle(sqlite_address) as duck:
+        duck.run("CALL lake.set_option('data_inlining_row_limit', 10)", "CREATE TABLE t (k BIGINT)", "INSERT INTO t FROM range(40)")
+        ends: list[int] = []
+        for statement in ("DELETE FROM t WHERE k = 1", "DELETE FROM t WHERE k = 2", _REWRITE):
+            duck.run(statement)
+            ends.append(int(str(duck.value("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')"))))
+        first, second, rewrite = ends
+        before = [duck.rows(told.format(at)) for at in ends]
+    assert before == [[(first, 1)], [(second, 2)], [(rewrite, 1), (rewrite, 2)]]
+    lake = DuckLake.connect(sqlite_address.url)
+    if flushed_by == "us":
+        assert lake.flush_inlined_data().failures == ()
+    with oracle(sqlite_address) as duck:
+        if flushed_by == "DuckDB":
+            duck.run(_FLUSH)
+        assert [duck.rows(told.format(at)) for at in ends] == [[(first, 1)], [(second, 2)], []]
+    ours = lake.table("t").changes(first).to_arrow().select(["snapshot_id", "k", "change_type"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in ours) == [(first, 1, "delete"), (second, 2, "delete")]
+
+
 @pytest.mark.parametrize(
     ("key", "texts", "few"),
     [
