@@ -21,6 +21,12 @@ VERBS: dict[str, Callable[[DuckLake], MaintenanceResult]] = {
     "checkpoint": lambda lake: lake.checkpoint(dry_run=True),
 }
 
+# What a checkpoint plans besides; no table is a step of these.
+REMOVALS: tuple[Callable[[DuckLake], MaintenanceResult], ...] = (
+    lambda lake: lake.cleanup_old_files(dry_run=True),
+    lambda lake: lake.delete_orphaned_files(dry_run=True),
+)
+
 
 @contextmanager
 def counted() -> Iterator[list[str]]:
@@ -80,7 +86,11 @@ def test_thirty_tables_take_as_many_statements_as_three(lake_address: LakeAddres
             numbers.append((name, len(statements)))
     assert numbers[:4] == numbers[4:]
     of_verb = dict(numbers)
-    assert of_verb["checkpoint"] < of_verb["merge"] + of_verb["rewrite"] + of_verb["flush"], "they share what they read"
+    with counted() as of_removals:
+        for verb in REMOVALS:
+            verb(lake)
+    apart = of_verb["merge"] + of_verb["rewrite"] + of_verb["flush"] + len(of_removals)
+    assert of_verb["checkpoint"] < apart, "they share what they read"
     assert all(count < 30 for name, count in numbers if name != "checkpoint")
     lake.close()
 
