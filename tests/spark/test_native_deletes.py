@@ -270,3 +270,23 @@ def test_bits_are_where_spark_looks_for_them(positions: list[int]) -> None:
         for place, word in enumerate([] if words is None else words.tolist()):
             found += [number * native.DELETED_BITS + place * 64 + bit for bit in range(64) if word >> bit & 1]
     assert found == positions
+
+
+def test_constants_do_not_count_as_part_of_rows(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    # Spark broadcasts what it thinks small: a filter with a correlated subquery keeps it from putting columns in their place.
+    query = "SELECT k FROM {s} WHERE v > (SELECT 0.5 * sum(q) FROM {b} WHERE {b}.k = {s}.k)"
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run(
+            "CREATE TABLE s AS SELECT i AS k, i AS v FROM range(500) r(i)",
+            "INSERT INTO s SELECT i, i FROM range(500, 900) r(i)",
+            "CREATE TABLE b AS SELECT i % 900 AS k, i % 7 AS q FROM range(2000) r(i)",
+            "DELETE FROM s WHERE k % 90 = 0",
+        )
+        lake = open_lake(sqlite_address)
+        for name in ("s", "b"):
+            lake.scan(name).to_spark(spark).createOrReplaceTempView(f"of_rows_{name}")
+        frame = spark.sql(query.format(s="of_rows_s", b="of_rows_b"))
+        plan = frame._jdf.queryExecution().optimizedPlan().toString()
+        assert "_ducklake_anywhere" in plan
+        assert " AS _ducklake_anywhere" not in plan
+        assert_same_rows(duck, frame.toArrow(), query.format(s="s", b="b"))

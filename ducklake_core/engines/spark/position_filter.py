@@ -17,12 +17,13 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
 
 from ducklake_core.engines.spark.local_frames import local_frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 MOST_WORDS = 1 << 19
 """Words at most, 4 MB, as they travel with each stage that reads the files."""
@@ -100,7 +101,7 @@ def _packed(flags: np.ndarray) -> np.ndarray:
 
 
 def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, position: str, name: str | None = None) -> DataFrame:
-    """Rows that are not deleted, with some columns more; one without a position stops the query, and a deleted one of an unknown file.
+    """Rows that are not deleted; one without a position stops the query, and a deleted one of an unknown file.
 
     Whatever the filter names Spark evaluates for each row, before the conditions of whoever filters the frame.
 
@@ -112,23 +113,26 @@ def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, posi
         name: Column of the name of the row's file; None where all rows are of the only file of ``bits``.
     """
     words = ArrayType(LongType(), False)
-    constants = {_ANYWHERE: (pa.array([bits.anywhere], pa.list_(pa.int64())), words)}
-    hidden = "false"
+    columns = {_ANYWHERE: pa.array([bits.anywhere], pa.list_(pa.int64()))}
+    fields = [StructField(_ANYWHERE, words, False)]
     if name is not None:
-        by_name = pa.array([_buckets(bits)], pa.list_(pa.map_(pa.string(), pa.list_(pa.int64()))))
-        constants[_BY_NAME] = (by_name, ArrayType(MapType(StringType(), words, False), False))
+        columns[_BY_NAME] = pa.array([_buckets(bits)], pa.list_(pa.map_(pa.string(), pa.list_(pa.int64()))))
+        fields.append(StructField(_BY_NAME, ArrayType(MapType(StringType(), words, False), False), False))
+    frame = local_frame(session, pa.table(columns), StructType(fields))
+    # As columns of the rows they would count as part of each row where Spark keeps them apart, which a correlated subquery in a user's
+    # filter makes it do: small tables would then be too large to broadcast.
+    anywhere, *by_name = (frame.select(column).scalar() for column in columns)
+    hidden = sf.lit(False)
+    if name is not None:
         # Spark looks for a key of a map in all of it.
-        bucket = f"get({_BY_NAME}, CAST(pmod(crc32({name}), {len(bits.names)}) AS INT))"
-        own = _bit(f"try_element_at({bucket}, {name})", position, bits.first)
+        bucket = sf.expr(f"CAST(pmod(crc32({name}), {len(bits.names)}) AS INT)")
+        own = _bit(sf.try_element_at(sf.get(by_name[0], bucket), sf.col(name)), position, bits.first)
         stranger = _stop(f"concat('Spark read a file under a name that is not in the plan: ', {name})")
-        hidden = f"coalesce({own} = 0, {stranger})"
+        hidden = sf.coalesce(own == 0, stranger)
     lost = _stop("'Spark read a row without telling its position in its file, by which deleted rows are left out'")
     # A comparison as the whole of the condition Spark would take for one that leaves few rows, and make filters for joins of it.
-    deleted = f"{_bit(_ANYWHERE, position, bits.first)} = 1"
-    visible = f"CASE WHEN {deleted} THEN {hidden} WHEN {position} IS NULL THEN {lost} ELSE true END"
-    schema = StructType([StructField(column, data_type, False) for column, (_, data_type) in constants.items()])
-    frame = local_frame(session, pa.table({column: values for column, (values, _) in constants.items()}), schema)
-    return rows.select("*", *(frame.select(column).scalar().alias(column) for column in constants)).filter(visible)
+    is_deleted = _bit(anywhere, position, bits.first) == 1
+    return rows.filter(sf.when(is_deleted, hidden).when(sf.expr(f"{position} IS NULL"), lost).otherwise(sf.lit(True)))
 
 
 def _buckets(bits: DeletedBits) -> list[list[tuple[str, np.ndarray]]]:
@@ -139,10 +143,11 @@ def _buckets(bits: DeletedBits) -> list[list[tuple[str, np.ndarray]]]:
     return buckets
 
 
-def _bit(words: str, position: str, first: int) -> str:
+def _bit(words: Column, position: str, first: int) -> Column:
     """The bit of a position; NULL outside of the words."""
-    return f"shiftright(get({words}, CAST(shiftright({position}, 6) AS INT) - {first}), CAST({position} & 63 AS INT)) & 1"
+    word = sf.get(words, sf.expr(f"CAST(shiftright({position}, 6) AS INT) - {first}"))
+    return sf.call_function("shiftright", word, sf.expr(f"CAST({position} & 63 AS INT)")).bitwiseAND(1)
 
 
-def _stop(message: str) -> str:
-    return f"CAST(raise_error({message}) AS BOOLEAN)"
+def _stop(message: str) -> Column:
+    return sf.expr(f"CAST(raise_error({message}) AS BOOLEAN)")
