@@ -117,7 +117,8 @@ class Committer:
             tables, text = self._database.tables, search_text(commit_id)
             log = search_log(connection, tables, text)
             found = _carrying(commit_id, snapshots_mentioning(connection, tables, text)) if log.is_mentioned else None
-            is_certain = found is not None or log.is_whole
+            # An entry that mentions the id may have outlived its snapshot, and says then that nobody knows.
+            is_certain = found is not None or (log.is_whole and not log.is_mentioned)
             expired = None if is_certain else expired_among(connection, tables, snapshot_id)
         if expired is None:
             return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pyarrow as pa
@@ -281,3 +283,14 @@ def test_an_unanswered_commit_that_was_expired(
     with pytest.raises(CommitOutcomeUnknownError):
         lake.find_commit("step", snapshot_id=int(str(caught.value.details["snapshot_id"])))
     assert sorted(lake.table("t").scan().to_arrow()["a"].to_pylist()) == [1, 5, 5]
+
+
+def test_an_entry_that_outlived_its_snapshot(tables: DuckLake, sqlite_address: LakeAddress) -> None:
+    """Its mention of the id was taken for nothing, and a retried step would have written its rows twice."""
+    written = tables.write("a", ROW, commit_id="step")
+    tables.write("a", FIVE)
+    with closing(sqlite3.connect(sqlite_address.url.removeprefix("sqlite:///"))) as catalog, catalog:
+        catalog.execute("DELETE FROM ducklake_snapshot WHERE snapshot_id = ?", (written.snapshot_id,))
+    with pytest.raises(CommitOutcomeUnknownError, match="expired"):
+        tables.find_commit("step")
+    assert tables.find_commit("step", snapshot_id=written.snapshot_id + 1) is None
