@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from ducklake_core.engines.spark import deletes_here, file_facts, native_read, position_filter
 from ducklake_core.engines.spark.file_facts import deleted_bits
@@ -98,7 +99,6 @@ def test_positions_are_exact_in_every_row_group_and_split(oracle: OracleFactory,
 
 
 WAYS = {
-    "alone": (native_read, "LARGE_FILE_ROWS", 1),
     "constants": (position_filter, "MOST_NAMES", 4096),
     "join": (position_filter, "MOST_NAMES", 0),
     "executors": (deletes_here, "MOST_FILES", 0),
@@ -121,7 +121,6 @@ def test_every_way_to_leave_rows_out(
         assert {task.native_obstacle for task in lake.scan("t").plan().plan.tasks} == {None}
         plan = str(lake.scan("t").to_spark(spark)._jdf.queryExecution().toString())
         assert {word for word in ("Subquery", "Join", "MapInArrow", "file_name") if word in plan} == {
-            "alone": {"Subquery"},
             "constants": {"Subquery", "file_name"},
             "join": {"Join", "file_name"},
             "executors": {"Join", "MapInArrow", "file_name"},
@@ -130,6 +129,21 @@ def test_every_way_to_leave_rows_out(
             scan = lake.scan("t", where=condition)
             assert_same_rows(duck, scan.to_spark(spark).toArrow(), f"SELECT * FROM t WHERE {condition}")
             assert scan.to_spark(spark).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
+
+
+def test_rows_of_the_only_file_with_deletes(oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    """As a DELETE and UPDATEs leave a table. Spark would repeat a semi join, sorts and all, for each side of a union."""
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i, i % 7 AS g FROM range(20000) r(i)", "DELETE FROM t WHERE hash(i) % 50 = 0")
+        duck.run("UPDATE t SET g = -1 WHERE hash(i) % 50 = 1", "INSERT INTO t SELECT i, -2 FROM range(200) r(i)")
+        lake = open_lake(sqlite_address)
+        frame = lake.scan("t").to_spark(spark)
+        assert_same_rows(duck, frame.toArrow(), "SELECT * FROM t")
+        for condition in ("g = -1", "i < 300", "g = -2 AND i > 100"):
+            assert frame.where(condition).count() == duck.value(f"SELECT count(*) FROM t WHERE {condition}")
+        joined = frame.join(spark.range(100).hint("merge"), frame.i == sf.col("id"), "leftsemi")
+        assert str(joined._jdf.queryExecution().optimizedPlan().toString()).count("Join LeftSemi") == 1
+        assert joined.count() == duck.value("SELECT count(*) FROM t WHERE i < 100")
 
 
 @pytest.mark.parametrize("vectorized", ["true", "false"])
@@ -210,11 +224,13 @@ def test_paths_that_spark_spells_otherwise(oracle: OracleFactory, tmp_path: Path
         check(duck, lake, spark, lake.snapshots()[-1], "i")
 
 
+@pytest.mark.parametrize("files_with_deletes", [1, 2])
 def test_a_file_under_an_unknown_name_stops_the_query(
-    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    oracle: OracleFactory, sqlite_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, files_with_deletes: int
 ) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "INSERT INTO t FROM range(5, 15)", "DELETE FROM t WHERE i < 10")
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "INSERT INTO t FROM range(5, 15)")
+        duck.run(f"DELETE FROM t WHERE i < {5 * files_with_deletes}")
     plan = open_lake(sqlite_address).scan("t").plan().plan
     for module in (native_read, file_facts):
         monkeypatch.setattr(module, "file_name", lambda path: "elsewhere")

@@ -1,9 +1,9 @@
 """Spark's own Parquet reader for the files of a plan, with deleted rows left out and virtual columns added.
 
-Both hang on a row's place: ``_metadata`` says the name of a row's file and its position there. The driver reads the delete files
-of a plan unless they are many, and the deleted positions travel as constants of a filter (position_filter.py); a large file is read
-by itself then, without its name. Where that does not pay, and for virtual columns, rows are joined with a small frame of what is known
-of each file (file_facts.py), which is broadcast: one look-up of a number a row and no shuffle.
+Both hang on a row's place: the name of its file and its position there, which Spark tells. The driver reads the delete files
+of a plan unless they are many, and the deleted positions travel as constants of a filter (position_filter.py). Where that does not pay,
+and for virtual columns, rows are joined with a small frame of what is known of each file (file_facts.py), which is broadcast: one
+look-up of a number a row and no shuffle.
 """
 
 from __future__ import annotations
@@ -38,10 +38,6 @@ if TYPE_CHECKING:
 
 FIELD_ID_CONF = "spark.sql.parquet.fieldId.read.enabled"
 LISTING_CONF = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-MOST_ALONE = 4
-"""So many large files with deletes at most are each a frame of its own, whose rows need no name of their file."""
-LARGE_FILE_ROWS = 500_000
-"""Of fewer rows, what Spark spends for one more frame in each query is more than what the names of rows cost."""
 _FEW = 4
 """Files without deletes that have no more than one row for so many of those with deletes are read together with them."""
 SPARK_LISTS = 32
@@ -77,11 +73,7 @@ def _groups(plan: ScanPlan, tasks: Sequence[FileTask]) -> Iterator[list[FileTask
     for trusted in (True, False):
         placed = [task for task in tasks if task.trusts_bounds is trusted and needs_places(plan, task)]
         plain = [task for task in tasks if task.trusts_bounds is trusted and not needs_places(plan, task)]
-        large = [] if plan.shape.read_virtual else [task for task in placed if task.file.record_count >= LARGE_FILE_ROWS]
-        if 0 < len(large) <= MOST_ALONE:
-            yield from ([task] for task in large)
-            placed = [task for task in placed if task.file.record_count < LARGE_FILE_ROWS]
-        # A union costs every row of both sides, a look at their places those of few files little.
+        # Spark repeats semi and anti joins for each side of a union, and it costs every row of both; places of few rows cost little.
         if placed and _rows(plain) * _FEW <= _rows(placed):
             placed, plain = [*placed, *plain], []
         yield from (group for group in (plain, placed) if group)
@@ -176,11 +168,12 @@ def _filtered(
     schema: StructType, bits: DeletedBits, tasks: Sequence[FileTask], session: SparkSession, schemes: Mapping[str, str]
 ) -> DataFrame:
     """Rows whose places are not deleted, found without a join."""
-    if len(tasks) > 1:
-        return visible_rows(_with_places(_files(schema, tasks, session, schemes)), bits, session, POSITION, NAME)
     # Of _metadata Spark makes an object for each row. This is the column that it takes the position from.
     rows = _files(StructType([*schema, StructField(ROW_INDEX, LongType())]), tasks, session, schemes)
-    return visible_rows(rows, bits, session, ROW_INDEX)
+    if len(tasks) == 1:
+        return visible_rows(rows, bits, session, ROW_INDEX)
+    named = rows.select("*", rows.metadataColumn("_metadata").getField("file_name").alias(NAME))
+    return visible_rows(named, bits, session, ROW_INDEX, NAME)
 
 
 def _with_places(files: DataFrame) -> DataFrame:

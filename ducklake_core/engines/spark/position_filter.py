@@ -1,8 +1,8 @@
 """A filter on the places of rows, for files of which the driver knows the deleted positions: constants instead of a join.
 
-Most rows need one look into bits that tell of a position whether it is deleted in any of the files. Only where it is, the bits of
-the row's own file are looked up by its name, unless the rows are of one file alone. Both are constants of the query, and each is named
-once: Spark runs a subquery for each time that a constant is named::
+Most rows need one look into bits that tell of a position whether it is deleted in any of the files. Only where it is, the name of the
+row's file is looked at, unless the rows are of one file alone: it is compared with that of the only file with deletes, or leads to the
+bits of its own file. Bits are constants of the query, and each is named once: Spark runs a subquery for each time that one is named::
 
     anywhere   W words: bits of the positions that are deleted in any file, from the word ``first`` on
     by name    for each file W words, without a bit where nothing is deleted, in buckets by the checksum of its name
@@ -25,13 +25,16 @@ from ducklake_core.engines.spark.local_frames import local_frame
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-MOST_WORDS = 1 << 19
-"""Words at most, 4 MB, as they travel with each stage that reads the files."""
+MOST_WORDS = 1 << 20
+"""Words at most, 8 MB, as they travel with each stage that reads the files."""
 MOST_NAMES = 4096
 SHARE = 0.2
 """Of more rows than this the name would have to be looked at, which takes longer than the join that this saves."""
 _MOST_ROWS = 1 << 37
 """The numbers of the words of so many rows are integers of 32 bits."""
+
+_MOST_COMPARED = 8
+"""With so many names a row's is compared, which Spark does faster than it looks for it among bits."""
 
 _ANYWHERE, _BY_NAME = "_ducklake_anywhere", "_ducklake_by_name"
 
@@ -44,12 +47,14 @@ class DeletedBits:
         names: The files' names.
         first: The first word of positions that has a bit.
         anywhere: As in the module's picture.
+        only: The name of the only file with deletes, among few files; they have no words of their own.
         own: The words of each file.
     """
 
     names: tuple[str, ...]
     first: int
     anywhere: np.ndarray
+    only: str | None
     own: tuple[np.ndarray, ...]
 
     def is_deleted(self, name: str, position: int) -> bool:
@@ -63,6 +68,8 @@ class DeletedBits:
             return False
         if name not in self.names:
             raise KeyError(name)
+        if self.only is not None:
+            return name == self.only
         return bool(int(self.own[self.names.index(name)][word]) >> bit & 1)
 
 
@@ -83,20 +90,22 @@ def deleted_bits_of(names: Sequence[str], positions: Sequence[np.ndarray], rows:
         return None
     first = min(int(found[0]) for found in changed) >> 6
     words = (max(int(found[-1]) for found in changed) >> 6) + 1 - first
-    if words * (len(names) + 1 if len(names) > 1 else 1) > MOST_WORDS:
+    is_compared = len(changed) == 1 and len(names) <= _MOST_COMPARED
+    if words * (1 if is_compared else len(names) + 1) > MOST_WORDS:
         return None
-    flags = np.zeros((len(names), words * 64), dtype=bool)
-    for place, found in enumerate(positions):
-        flags[place, found - (first << 6)] = True
-    anywhere = np.asarray(flags.any(axis=0))
-    looked_at = int(np.count_nonzero(anywhere)) * len(names) if len(names) > 1 else 0
-    if looked_at > SHARE * rows:
+    own = tuple(_words(found - (first << 6), words) for found in positions)
+    anywhere = np.asarray(np.bitwise_or.reduce(own))
+    if is_compared:
+        only = next(name for name, found in zip(names, positions, strict=True) if len(found))
+        return DeletedBits(names=tuple(names), first=first, anywhere=anywhere, only=only, own=())
+    if int(np.unpackbits(anywhere.view(np.uint8)).sum()) * len(names) > SHARE * rows:
         return None
-    own = tuple(_packed(one) for one in flags)
-    return DeletedBits(names=tuple(names), first=first, anywhere=_packed(anywhere), own=own)
+    return DeletedBits(names=tuple(names), first=first, anywhere=anywhere, only=None, own=own)
 
 
-def _packed(flags: np.ndarray) -> np.ndarray:
+def _words(places: np.ndarray, count: int) -> np.ndarray:
+    flags = np.zeros(count * 64, dtype=bool)
+    flags[places] = True
     return np.packbits(flags, bitorder="little").view("<i8")
 
 
@@ -110,12 +119,12 @@ def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, posi
         bits: The deleted positions.
         session: The session of the rows.
         position: Column of the position of a row in its file.
-        name: Column of the name of the row's file; None where all rows are of the only file of ``bits``.
+        name: Column of the name of the row's file; None where ``bits`` are of one file.
     """
     words = ArrayType(LongType(), False)
     columns = {_ANYWHERE: pa.array([bits.anywhere], pa.list_(pa.int64()))}
     fields = [StructField(_ANYWHERE, words, False)]
-    if name is not None:
+    if bits.own:
         columns[_BY_NAME] = pa.array([_buckets(bits)], pa.list_(pa.map_(pa.string(), pa.list_(pa.int64()))))
         fields.append(StructField(_BY_NAME, ArrayType(MapType(StringType(), words, False), False), False))
     frame = local_frame(session, pa.table(columns), StructType(fields))
@@ -124,11 +133,14 @@ def visible_rows(rows: DataFrame, bits: DeletedBits, session: SparkSession, posi
     anywhere, *by_name = (frame.select(column).scalar() for column in columns)
     hidden = sf.lit(False)
     if name is not None:
-        # Spark looks for a key of a map in all of it.
-        bucket = sf.expr(f"CAST(pmod(crc32({name}), {len(bits.names)}) AS INT)")
-        own = _bit(sf.try_element_at(sf.get(by_name[0], bucket), sf.col(name)), position, bits.first)
-        stranger = _stop(f"concat('Spark read a file under a name that is not in the plan: ', {name})")
-        hidden = sf.coalesce(own == 0, stranger)
+        if bits.only is not None:
+            others = [one for one in bits.names if one != bits.only]
+            is_visible = sf.when(sf.col(name) == bits.only, sf.lit(False)).when(sf.col(name).isin(others), sf.lit(True))
+        else:
+            # Spark looks for a key of a map in all of it.
+            bucket = sf.expr(f"CAST(pmod(crc32({name}), {len(bits.names)}) AS INT)")
+            is_visible = _bit(sf.try_element_at(sf.get(by_name[0], bucket), sf.col(name)), position, bits.first) == 0
+        hidden = sf.coalesce(is_visible, _stop(f"concat('Spark read a file under a name that is not in the plan: ', {name})"))
     lost = _stop("'Spark read a row without telling its position in its file, by which deleted rows are left out'")
     # A comparison as the whole of the condition Spark would take for one that leaves few rows, and make filters for joins of it.
     is_deleted = _bit(anywhere, position, bits.first) == 1

@@ -18,7 +18,9 @@ def files(count: int, changed: int, deletes: int) -> tuple[list[str], list[np.nd
     return names, some
 
 
-@pytest.mark.parametrize(("count", "changed", "deletes"), [(1, 1, 1), (1, 1, 900), (3, 1, 50), (7, 7, 30), (60, 40, 20), (200, 200, 1)])
+@pytest.mark.parametrize(
+    ("count", "changed", "deletes"), [(1, 1, 1), (1, 1, 900), (3, 1, 50), (9, 1, 50), (7, 7, 30), (60, 40, 20), (200, 200, 1)]
+)
 def test_every_position_of_every_file(count: int, changed: int, deletes: int) -> None:
     names, positions = files(count, changed, deletes)
     found = deleted_bits_of(names, positions, count * ROWS)
