@@ -21,6 +21,7 @@ from ducklake_core.cli.app import app
 from ducklake_core.cli.session import FAILED, FOUND, USAGE
 from ducklake_core.cli.spark_hops import first_file
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., Result]
@@ -169,6 +170,17 @@ def test_doctor(lake: DuckLake, run: Run, tmp_path: Path, sqlite_address: LakeAd
     nowhere = run("doctor --spark --json", code=FOUND, DUCKLAKE_URL=f"sqlite:///{tmp_path}/nowhere.sqlite")
     outcomes = {hop["name"]: hop["outcome"] for hop in json.loads(nowhere.stdout)}
     assert [outcomes[name] for name in asked] == ["failed", *["skipped"] * 4]
+
+
+@pytest.mark.takes_seconds
+def test_doctor_with_a_wrong_password(mysql: MySQLServer, tmp_path: Path, run: Run) -> None:
+    address = mysql.lake(tmp_path)
+    mysql.run("DROP USER IF EXISTS etl@localhost", "CREATE USER etl@localhost IDENTIFIED BY 'right'")
+    found = run("doctor", code=FOUND, DUCKLAKE_URL=address.url.replace("//root@", "//etl:wr0ng-gu3ss@")).stdout
+    assert "failed   catalog" in found
+    assert "Access denied for user 'etl'" in found
+    assert "-> check the address, the network, the user and its password" in found
+    assert "wr0ng-gu3ss" not in found
 
 
 def test_doctor_tells_of_clocks_and_variables(
