@@ -34,7 +34,7 @@ _MOST_ROWS = 1 << 37
 """The numbers of the words of so many rows are integers of 32 bits."""
 
 _MOST_COMPARED = 8
-"""With so many names a row's is compared, which Spark does faster than it looks for it among bits."""
+"""Among so many files the only one with deletes is told by its name: a third of the words, and a subquery less."""
 
 _ANYWHERE, _BY_NAME = "_ducklake_anywhere", "_ducklake_by_name"
 
@@ -93,11 +93,11 @@ def deleted_bits_of(names: Sequence[str], positions: Sequence[np.ndarray], rows:
     is_compared = len(changed) == 1 and len(names) <= _MOST_COMPARED
     if words * (1 if is_compared else len(names) + 1) > MOST_WORDS:
         return None
-    own = tuple(_words(found - (first << 6), words) for found in positions)
-    anywhere = np.asarray(np.bitwise_or.reduce(own))
     if is_compared:
         only = next(name for name, found in zip(names, positions, strict=True) if len(found))
-        return DeletedBits(names=tuple(names), first=first, anywhere=anywhere, only=only, own=())
+        return DeletedBits(names=tuple(names), first=first, anywhere=_words(changed[0] - (first << 6), words), only=only, own=())
+    own = tuple(_words(found - (first << 6), words) for found in positions)
+    anywhere = np.asarray(np.bitwise_or.reduce(own))
     if int(np.unpackbits(anywhere.view(np.uint8)).sum()) * len(names) > SHARE * rows:
         return None
     return DeletedBits(names=tuple(names), first=first, anywhere=anywhere, only=None, own=own)
