@@ -8,6 +8,7 @@ for the next time; ``BENCH_CLOCK=processor`` counts processor time.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -214,13 +215,13 @@ def memory(folder: Path) -> list[Result]:
     with attached(sqlite_lake(folder), "DATA_INLINING_ROW_LIMIT 0") as duck:
         small_files(files, ROWS // files)(duck)
     merged = "assert lake.merge_adjacent_files(max_file_size=1 << 40).files_merged"
-    print(f"merge {ROWS:,} rows of {files} files: {grown(folder, merged)} MB more (promised < 1000)")
+    _tell(f"memory while {ROWS:,} rows of {files} files are merged", grown(folder, merged), 1000)
     with attached(sqlite_lake(folder)) as duck:
         duck.run("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")
     for number in range(ORPHANS):
         (folder / "files" / "main" / "t" / f"ducklake-01900000-0000-7000-8000-{number:012x}.parquet").touch()
     listed = "assert len(lake.delete_orphaned_files(cleanup_all=True, min_age='0 seconds', dry_run=True).files) == " + str(ORPHANS)
-    print(f"list {ORPHANS:,} orphans: {grown(folder, listed)} MB more (promised < 200)")
+    _tell(f"memory while {ORPHANS:,} orphans are listed", grown(folder, listed), 200)
     if INLINED:
         duck_folder = folder / "inlined"
         duck_folder.mkdir()
@@ -229,8 +230,12 @@ def memory(folder: Path) -> list[Result]:
                 f"CREATE TABLE t AS SELECT {_COLUMNS} FROM range(0) r(i)", f"INSERT INTO t SELECT {_COLUMNS} FROM range({ROWS // 10}) r(i)"
             )
         flushed = f"assert lake.flush_inlined_data().rows_flushed == {ROWS // 10}"
-        print(f"flush {ROWS // 10:,} inlined rows: {grown(duck_folder, flushed)} MB more")
+        _tell(f"memory while {ROWS // 10:,} inlined rows are flushed", grown(duck_folder, flushed))
     return []
+
+
+def _tell(what: str, megabytes: int, promised: int | None = None) -> None:
+    print(json.dumps({"benchmark": what, "MB more": megabytes} | ({} if promised is None else {"promised": promised})), flush=True)
 
 
 def grown(folder: Path, statement: str) -> int:
@@ -252,16 +257,14 @@ def grown(folder: Path, statement: str) -> int:
 BENCHMARKS = {"merge": merge, "tables": tables, "cleanup": cleanup, "expire": expire, "flush": flush, "spark": spark, "memory": memory}
 
 
-def run(names: Sequence[str] = ()) -> list[Result]:
-    """The rows that are asked for, or all of them."""
-    results: list[Result] = []
+def run(names: Sequence[str] = ()) -> None:
+    """Print the rows that are asked for, or all of them, as they are measured."""
     for name in names or BENCHMARKS:
         with tempfile.TemporaryDirectory() as folder:
             place = Path(folder) / name
             place.mkdir()
-            results += BENCHMARKS[name](place)
-    return results
+            report(*BENCHMARKS[name](place))
 
 
 if __name__ == "__main__":
-    report(*run(sys.argv[1:]))
+    run(sys.argv[1:])

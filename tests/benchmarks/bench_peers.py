@@ -15,9 +15,8 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,8 @@ from rich.table import Table
 
 from ducklake_core import DuckLake
 from tests.benchmarks.bench_maintenance import Twins, small_files
-from tests.benchmarks.bench_selective import made_rows, processor_time
+from tests.benchmarks.bench_selective import made_rows
+from tests.benchmarks.harness import least_processor_time
 from tests.benchmarks.peer_tables import by_call, deltas, duckdbs, ducklakepys, icebergs, installed, made_by_duckdb, ours
 from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
@@ -180,7 +180,7 @@ def changing(folder: Path) -> dict[str, dict[str, float]]:
             "delta-rs": installed(lambda: deltas(folder, rows, one, changed, value("delta-rs"))),
             "pyiceberg": installed(lambda: icebergs(folder, rows, one, value("pyiceberg"))),
         }
-        return {call: least(ways, rounds=3) for call, ways in by_call(sides).items()}
+        return {call: least_processor_time(ways, rounds=3) for call, ways in by_call(sides).items()}
 
 
 def run() -> None:
@@ -192,7 +192,7 @@ def run() -> None:
         found: dict[str, dict[str, float]] = {}
         with attached(address) as duck:
             for call, ways in contenders(address, duck, Path(folder)).items():
-                found[call] = least(ways)
+                found[call] = least_processor_time(ways)
         found |= changing(Path(folder) / "changing")
         found[f"merge {MERGED:,} files of 1,000 rows"] = merges(Path(folder) / "merges")
         (our_rows, our_seconds), (their_rows, their_seconds) = (_in_a_cold_process(address, side) for side in ("ours", "theirs"))
@@ -205,39 +205,42 @@ def run() -> None:
     Console(width=140).print(table)
 
 
-def merges(folder: Path, rounds: int = 5) -> dict[str, float]:
+class _Merged(Twins):
+    """Copies of a lake of small files, open in all three, of which each run leaves one file."""
+
+    peer: Any = None
+
+    def renew(self) -> None:
+        self.close()
+        super().renew()
+        self.peer = theirs(self.address)
+        self.peer.snapshots()
+
+    def close(self) -> None:
+        if self.peer is not None:
+            assert len(self.lake.table("t").scan().plan().plan.tasks) == 1
+            self.peer.close()
+            self.peer = None
+        super().close()
+
+    def by_us(self) -> None:
+        self.lake.merge_adjacent_files()
+
+    def by_ducklakepy(self) -> None:
+        self.peer.merge_adjacent_files()
+
+    def by_duckdb(self) -> None:
+        self.duck.run("CALL ducklake_merge_adjacent_files('lake')")
+
+
+def merges(folder: Path) -> dict[str, float]:
     """The least processor seconds of merging small files, each time of a copy of a lake that DuckDB built."""
     folder.mkdir()
-    twins = Twins(folder, small_files(MERGED, 1000))
-    ways: dict[str, Callable[[Any], object]] = {
-        OURS: lambda _: twins.lake.merge_adjacent_files(),
-        "ducklakepy": lambda peer: peer.merge_adjacent_files(),
-        "DuckDB": lambda _: twins.duck.run("CALL ducklake_merge_adjacent_files('lake')"),
-    }
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
-        for name, way in ways.items():
-            twins.renew()
-            peer = theirs(twins.address)
-            peer.snapshots()
-            taken = processor_time(partial(way, peer), 1)
-            if number:
-                seconds[name].append(taken)
-            peer.close()
-            assert len(twins.lake.table("t").scan().plan().plan.tasks) == 1, name
+    twins = _Merged(folder, small_files(MERGED, 1000))
+    ways = {OURS: twins.by_us, "ducklakepy": twins.by_ducklakepy, "DuckDB": twins.by_duckdb}
+    found = least_processor_time(ways, before_each=twins.renew)
     twins.close()
-    return {name: min(values) for name, values in seconds.items()}
-
-
-def least(ways: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:
-    """The least processor seconds of each way, taken in turn."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds + 1):
-        for name, way in ways.items():
-            taken = processor_time(way, 1)
-            if number:
-                seconds[name].append(taken)
-    return {name: min(values) for name, values in seconds.items()}
+    return found
 
 
 if __name__ == "__main__":

@@ -71,9 +71,11 @@ class Rehearsal:
         lake = DuckLake.connect(self._address.url)
         nothing_is_lost(lake, self._before)
         found = lake.check(level="rows").by_code
-        assert set(found) <= {"orphaned-file"} | self._to_repair(), found
+        assert set(found) <= {"orphaned-file"} | self._to_repair() | self._dropped_later(), found
         result = VERBS[self._verb](lake)
         assert not getattr(result, "failed_steps", ()), result
+        if set(lake.check().by_code) & self._dropped_later():
+            lake.check(repair=True)
         is_sound(lake)
         lake.close()
         assert self._layout() == self._wanted
@@ -88,6 +90,10 @@ class Rehearsal:
             name: rows for (n, name), rows in before.items() if n == then
         }
 
+    def _dropped_later(self) -> set[str]:
+        """Tables that do not vanish with the transaction that forgets them go after its COMMIT, or by the next expiry or repair."""
+        return {"inlined-table-dead"} if self._address.backend == "mysql" else set()
+
     def _to_repair(self) -> set[str]:
         return {"table-bounds-narrow", "table-statistics-stale"} if self._verb == "repair" else set()
 
@@ -98,7 +104,7 @@ class Rehearsal:
         return process.exitcode
 
     def _restore(self) -> None:
-        if self._address.backend != "postgresql":
+        if self._address.backend in ("sqlite", "duckdb"):
             # What a killed transaction has left there would be undone, or done, in the copy.
             for end in ("-journal", "-wal", "-shm", ".wal"):
                 with suppress(FileNotFoundError):
@@ -128,9 +134,10 @@ class Rehearsal:
     def _rows(self) -> list[str]:
         engine = create_engine(self._address.url)
         rows: list[str] = []
+        quoted = engine.dialect.identifier_preparer.quote_identifier
         with engine.connect() as connection:
             for name in sorted(inspect(connection).get_table_names()):
-                rows += [name, *sorted(map(repr, connection.execute(text(f'SELECT * FROM "{name}"')).all()))]
+                rows += [name, *sorted(map(repr, connection.execute(text(f"SELECT * FROM {quoted(name)}")).all()))]
         engine.dispose()
         return rows
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pymysql
 from psycopg import sql
 from sqlalchemy import make_url
 
+from tests.support.mysql import copy_tables, tables_of
 from tests.support.oracle import LakeAddress
 
 _LISTED = "SELECT tablename FROM pg_tables WHERE schemaname = %s"
@@ -31,11 +33,22 @@ class Backup:
     restore: Callable[[], None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.restore = _of_server(self.address) if self.address.backend == "postgresql" else _of_file(self.address, moved=self.moved)
+        match self.address.backend:
+            case "postgresql":
+                self.restore = _of_server(self.address)
+            case "mysql":
+                self.restore = _of_mysql(self.address)
+            case _:
+                self.restore = _of_file(self.address, moved=self.moved)
 
 
 def remove_catalog(address: LakeAddress) -> None:
     """Make room for a new lake at the same address."""
+    if address.backend == "mysql":
+        with _session(address) as session, session.cursor() as cursor:
+            for name in tables_of(session, _database(address)):
+                cursor.execute(f"DROP TABLE {_database(address)}.{name}")
+        return
     if address.backend != "postgresql":
         _file(address).unlink()
         return
@@ -87,3 +100,28 @@ def _copy_all(connection: psycopg.Connection[Any], source: str, target: str) -> 
         names = {"old": sql.Identifier(source, name), "new": sql.Identifier(target, name)}
         connection.execute(sql.SQL("CREATE TABLE {new} (LIKE {old} INCLUDING ALL)").format(**names))
         connection.execute(sql.SQL("INSERT INTO {new} SELECT * FROM {old}").format(**names))
+
+
+def _session(address: LakeAddress) -> pymysql.Connection[Any]:
+    url = make_url(address.url)
+    return pymysql.connect(unix_socket=str(url.query["unix_socket"]), user=str(url.username), autocommit=True, charset="utf8mb4")
+
+
+def _database(address: LakeAddress) -> str:
+    return str(make_url(address.url).database)
+
+
+def _of_mysql(address: LakeAddress) -> Callable[[], None]:
+    """Another database holds the copy."""
+    original, copy = _database(address), f"{_database(address)}_copy"
+    with _session(address) as session, session.cursor() as cursor:
+        cursor.execute(f"DROP DATABASE IF EXISTS {copy}")
+        cursor.execute(f"CREATE DATABASE {copy}")
+        copy_tables(session, original, copy)
+
+    def restore() -> None:
+        remove_catalog(address)
+        with _session(address) as session:
+            copy_tables(session, copy, original)
+
+    return restore

@@ -102,9 +102,9 @@ class MySQLServer:
 
     def copy(self, address: LakeAddress, other: LakeAddress) -> None:
         """Give an empty database the tables of another one."""
-        source, target = (make_url(lake.url).database for lake in (address, other))
-        for (name,) in self.rows("SHOW TABLES", source):
-            self.run(f"CREATE TABLE {target}.{name} LIKE {source}.{name}", f"INSERT INTO {target}.{name} SELECT * FROM {source}.{name}")
+        source, target = (str(make_url(lake.url).database) for lake in (address, other))
+        with self.session() as session:
+            copy_tables(session, source, target)
 
     def lake(self, folder: Path) -> LakeAddress:
         """A lake with a fresh database as catalog and files in a folder."""
@@ -112,6 +112,21 @@ class MySQLServer:
         url = f"mysql+pymysql://root@localhost/{name}?unix_socket={quote(self.socket, safe='')}"
         attach = f"ducklake:mysql:db={name} user=root socket={self.socket}"
         return LakeAddress(url, attach, f"{folder / 'files'}/", "mysql")
+
+
+def tables_of(session: pymysql.Connection, database: str) -> list[str]:
+    """The names of a database's tables."""
+    with session.cursor() as cursor:
+        cursor.execute(f"SHOW TABLES FROM {database}")
+        return [str(name) for (name,) in cursor.fetchall()]
+
+
+def copy_tables(session: pymysql.Connection, source: str, target: str) -> None:
+    """Give an empty database the tables of another one."""
+    with session.cursor() as cursor:
+        for name in tables_of(session, source):
+            cursor.execute(f"CREATE TABLE {target}.{name} LIKE {source}.{name}")
+            cursor.execute(f"INSERT INTO {target}.{name} SELECT * FROM {source}.{name}")
 
 
 @dataclass(frozen=True)

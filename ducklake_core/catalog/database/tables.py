@@ -195,6 +195,33 @@ def inlined_version(name: str) -> int:
     return int(found["version"])
 
 
+def inlined_deletes_owner(name: str) -> int | None:
+    """The id of the table that a physical table of inlined deletes belongs to, by its name; None for any other table.
+
+    >>> inlined_deletes_owner("ducklake_inlined_delete_4"), inlined_deletes_owner("ducklake_inlined_data_4_17")
+    (4, None)
+    """
+    found = _INLINED_DELETES_NAME.fullmatch(name)
+    return None if found is None else int(found["owner"])
+
+
+def may_be_in_the_making(name: str, *, schema_version: int, next_catalog_id: int) -> bool:
+    """Whether a commit that is under way can be making a table of inlined rows or deletes, where tables are seen before the COMMIT.
+
+    Whoever commits next takes the next schema version and ids that were never given out: a name that says less is of no such commit.
+
+    >>> names = ("ducklake_inlined_data_3_7", "ducklake_inlined_data_3_8", "ducklake_inlined_delete_4")
+    >>> [may_be_in_the_making(name, schema_version=7, next_catalog_id=4) for name in names]
+    [False, True, True]
+    """
+    owner = inlined_owner(name)
+    if owner is not None:
+        return owner >= next_catalog_id or inlined_version(name) > schema_version
+    owner = inlined_deletes_owner(name)
+    return owner is not None and owner >= next_catalog_id
+
+
+_INLINED_DELETES_NAME = re.compile(rf"{PREFIX}inlined_delete_(?P<owner>\d+)", re.ASCII)
 _INLINED_NAME = re.compile(rf"{PREFIX}inlined_data_(?P<owner>\d+)_(?P<version>\d+)(?:_[0-9a-f]{{12}})?", re.ASCII)
 """The last part tells apart what several attempts to commit have made, on databases where a table does not vanish with its attempt."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,10 +25,10 @@ from sqlalchemy import (
     union_all,
 )
 
-from ducklake_core.catalog.database.tables import CatalogTables, inlined_owner
+from ducklake_core.catalog.database.abilities import abilities_of
+from ducklake_core.catalog.database.tables import CatalogTables, inlined_deletes_owner, inlined_owner, may_be_in_the_making
 from ducklake_core.catalog.reading.visibility import live
 
-_INLINED_DELETE = re.compile(r"ducklake_inlined_delete_(\d+)", re.ASCII)
 # SQLite allows 500 terms in a compound SELECT, but terms may be compound themselves.
 TERMS = 200
 """Statements that one UNION ALL joins."""
@@ -46,7 +45,8 @@ class InlinedTables:
         deletes: (table id, name) of those with deletes of tables that the catalog knows.
         missing: (table id, name) of those that are registered and not there.
         dead: (table id, name) of those with rows that are there and not registered, or of tables that the catalog does not know.
-            Empty ones of known tables are what a flush leaves to sessions that have seen them.
+            Empty ones of known tables are what a flush leaves to sessions that have seen them; and where tables are seen before the COMMIT
+            (MySQL), those that a commit may be making are not told.
     """
 
     data: tuple[tuple[int, str], ...] = ()
@@ -108,7 +108,7 @@ def read_gauges(connection: Connection, tables: CatalogTables, small_file_bytes:
 
 
 def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterable[int]) -> InlinedTables:
-    """Tables of inlined rows and deletes, those that are missing and those that nothing reads; three statements.
+    """Tables of inlined rows and deletes, those that are missing and those that nothing reads; three statements, or four.
 
     Args:
         connection: An open transaction.
@@ -120,23 +120,28 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     there = set(inspect(connection).get_table_names(schema=tables.schema))
     ids, names = set(known), {name for _, name in wanted}
     own = [(owner, name) for name in there if (owner := inlined_owner(name)) is not None]
-    deletes = [(int(found[1]), name) for name in there if (found := _INLINED_DELETE.fullmatch(name))]
+    deletes = [(owner, name) for name in there if (owner := inlined_deletes_owner(name)) is not None]
+    unknown = [one for one in (*own, *deletes) if one[0] not in ids]
+    kept = in_the_making(connection, tables, (name for _, name in unknown))
     forgotten = [one for one in own if one[1] not in names and one[0] in ids]
     filled = _with_rows(connection, tables, [name for _, name in forgotten])
     return InlinedTables(
         data=tuple(sorted(one for one in wanted.intersection(own) if one[0] in ids)),
         deletes=tuple(sorted(one for one in deletes if one[0] in ids)),
         missing=tuple(sorted(one for one in wanted if one[1] not in there)),
-        dead=tuple(
-            sorted(
-                {
-                    *(one for one in own if one[0] not in ids),
-                    *(one for one in forgotten if one[1] in filled),
-                    *(one for one in deletes if one[0] not in ids),
-                }
-            )
-        ),
+        dead=tuple(sorted({*(one for one in forgotten if one[1] in filled), *(one for one in unknown if one[1] not in kept)})),
     )
+
+
+def in_the_making(connection: Connection, tables: CatalogTables, names: Iterable[str]) -> frozenset[str]:
+    """Those of some tables of inlined rows and deletes that commits under way can be making: none where a COMMIT shows them."""
+    named = frozenset(names)
+    if not named or not abilities_of(connection.dialect).commits_at_ddl:
+        return frozenset()
+    snapshot = tables["snapshot"]
+    counters = select(snapshot.c.schema_version, snapshot.c.next_catalog_id).order_by(snapshot.c.snapshot_id.desc()).limit(1)
+    newest = connection.execute(counters).mappings().one_or_none()
+    return named if newest is None else frozenset(name for name in named if may_be_in_the_making(name, **newest))
 
 
 def _with_rows(connection: Connection, tables: CatalogTables, names: Sequence[str]) -> frozenset[str]:

@@ -7,30 +7,23 @@ registered: whoever commits next takes the next version and the next id. So it i
 
 from __future__ import annotations
 
-import re
-
 from sqlalchemy import Connection, inspect, select
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.database.tables import inlined_owner, inlined_version
-
-_DELETES = re.compile(r"ducklake_inlined_delete_(\d+)", re.ASCII)
+from ducklake_core.catalog.database.tables import inlined_deletes_owner, inlined_owner
+from ducklake_core.catalog.reading.gauges import in_the_making
 
 
 def drop_leftovers(connection: Connection, database: Database) -> None:
     """Drop them once the transaction, which has changed the catalog already, has committed."""
     tables = database.tables
-    snapshot = tables["snapshot"]
-    counters = select(snapshot.c.schema_version, snapshot.c.next_catalog_id).order_by(snapshot.c.snapshot_id.desc()).limit(1)
-    newest = connection.execute(counters).one()
     registered = set(connection.execute(select(tables["inlined_data_tables"].c.table_name)).scalars())
     known = set(connection.execute(select(tables["table"].c.table_id)).scalars())
-    for name in sorted(inspect(connection).get_table_names(schema=tables.schema)):
-        owner, deletes = inlined_owner(name), _DELETES.fullmatch(name)
-        if owner is not None:
-            is_left = name not in registered and (inlined_version(name) <= newest.schema_version and owner < newest.next_catalog_id)
-        else:
-            is_left = deletes is not None and int(deletes[1]) not in known and int(deletes[1]) < newest.next_catalog_id
-        if is_left:
-            database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=True))
+    left = []
+    for name in inspect(connection).get_table_names(schema=tables.schema):
+        owner = inlined_deletes_owner(name)
+        if (inlined_owner(name) is not None and name not in registered) or (owner is not None and owner not in known):
+            left.append(name)
+    for name in sorted({*left} - in_the_making(connection, tables, left)):
+        database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=True))

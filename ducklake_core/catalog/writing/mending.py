@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from ducklake_core.catalog.changes import CatalogChange
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
 from ducklake_core.catalog.writing.scheduled import forget_scheduled, named_by_any_row, scheduled_files
 from ducklake_core.catalog.writing.writer import apply_changes
@@ -27,6 +29,7 @@ class Mending:
         orphans: (metadata table, its owner, key): rows go whose owner is not there.
         record_counts: (table id, rows): the statistics of a table count at least so many.
         inlined: (name, table id) of tables to drop, unless the catalog knows the table by now.
+        inlined_deletes: (table id, data file id): inlined deletes to forget, unless the table has the file by now.
         unscheduled: Stored paths to take out of the schedule, those that the catalog still names.
     """
 
@@ -34,6 +37,7 @@ class Mending:
     orphans: tuple[tuple[str, str, str], ...] = ()
     record_counts: tuple[tuple[int, int], ...] = ()
     inlined: tuple[tuple[str, int], ...] = ()
+    inlined_deletes: tuple[tuple[int, int], ...] = ()
     unscheduled: frozenset[str] = frozenset()
 
 
@@ -68,6 +72,7 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
     for table_id, count in mending.record_counts:
         connection.execute(update(stats).where(stats.c.table_id == table_id, stats.c.record_count < count).values(record_count=count))
     _drop(connection, database, mending.inlined)
+    _forget_inlined_deletes(connection, database, mending.inlined_deletes)
     _unschedule(connection, database, info, mending.unscheduled)
     return newest.id + 1
 
@@ -106,6 +111,18 @@ def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[st
                 connection.execute(DropTable(tables.inlined_data(name)))
     if database.abilities.commits_at_ddl:
         drop_leftovers(connection, database)
+
+
+def _forget_inlined_deletes(connection: Connection, database: Database, forgotten: Sequence[tuple[int, int]]) -> None:
+    files = database.tables["data_file"]
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for table_id, number in forgotten:
+        numbers[table_id].append(number)
+    for table_id, found in numbers.items():
+        deletes = database.tables.inlined_delete(table_id)
+        has_file = select(files.c.data_file_id).where(files.c.data_file_id == deletes.c.file_id, files.c.table_id == table_id).exists()
+        for condition in conditions_of(deletes.c.file_id, found):
+            connection.execute(delete(deletes).where(condition, ~has_file))
 
 
 def _unschedule(connection: Connection, database: Database, info: LakeInfo, stored: frozenset[str]) -> None:

@@ -13,7 +13,7 @@ from ducklake_core.format.files.locations import file_key, printable
 from ducklake_core.format.files.paths import has_writers_name, join
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
 from ducklake_core.maintenance.check.mappings import check_mappings
-from ducklake_core.maintenance.check.repairs import DropInlinedTable, ForgetOrphans, Unschedule
+from ducklake_core.maintenance.check.repairs import DropInlinedTable, ForgetInlinedDeletes, ForgetOrphans, Unschedule
 from ducklake_core.maintenance.check.row_ids import check_row_ids
 
 TRANSIENT_ROW_IDS = 10**18
@@ -232,7 +232,9 @@ def _inlined_deletes(facts: Facts) -> None:
         seen.add((row.file_id, row.row_id))
     for (code, table_id), files in counts.items():
         for number, count in files.items() if files.total() else ():
-            facts.report(code, f"{count} inlined deletes of data file {number}", table=facts.tables[table_id], data_file_id=number)
+            repair = ForgetInlinedDeletes(table_id, number) if code == "inlined-delete-orphaned" and count else None
+            what = f"{count} inlined deletes of data file {number}"
+            facts.report(code, what, table=facts.tables[table_id], data_file_id=number, repair=repair)
 
 
 def check_schedule(facts: Facts) -> None:

@@ -14,6 +14,7 @@ from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.check.repairs import (
     DropInlinedTable,
     ForgetFileStatistics,
+    ForgetInlinedDeletes,
     ForgetOrphans,
     ForgetTableBounds,
     RaiseRecordCount,
@@ -62,7 +63,7 @@ def _without_bounds(repair: Repair) -> Repair:
 
 def _mending(repairs: Iterable[Repair]) -> Mending:
     changes: list[DeleteRows | UpdateRows] = []
-    orphans, counts, inlined, unscheduled = [], [], [], []
+    orphans, counts, inlined, deletes, unscheduled = [], [], [], [], []
     for repair in repairs:
         match repair:
             case ForgetFileStatistics(data_file_id=number, column_id=column):
@@ -81,6 +82,8 @@ def _mending(repairs: Iterable[Repair]) -> Mending:
                 counts.append((number, count))
             case DropInlinedTable(name=name, table_id=number):
                 inlined.append((name, number))
+            case ForgetInlinedDeletes(table_id=number, data_file_id=file):
+                deletes.append((number, file))
             case Unschedule(stored_path=path):
                 unscheduled.append(path)
             case _:
@@ -90,5 +93,6 @@ def _mending(repairs: Iterable[Repair]) -> Mending:
         orphans=tuple(orphans),
         record_counts=tuple(counts),
         inlined=tuple(inlined),
+        inlined_deletes=tuple(deletes),
         unscheduled=frozenset(unscheduled),
     )

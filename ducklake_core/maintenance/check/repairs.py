@@ -79,6 +79,17 @@ class DropInlinedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgetInlinedDeletes:
+    """Delete the inlined deletes of rows of a file that the table does not have: they hide nothing, until a file gets that number."""
+
+    table_id: int
+    data_file_id: int
+
+    def __str__(self) -> str:
+        return f"forgot the inlined deletes of data file {self.data_file_id}, which table {self.table_id} does not have"
+
+
+@dataclass(frozen=True, slots=True)
 class Unschedule:
     """Take a file that the lake needs out of the schedule for deletion."""
 
@@ -90,5 +101,12 @@ class Unschedule:
 
 
 Repair: TypeAlias = (
-    ForgetFileStatistics | ForgetOrphans | RaiseRecordCount | ForgetTableBounds | WidenTableBounds | DropInlinedTable | Unschedule
+    ForgetFileStatistics
+    | ForgetOrphans
+    | RaiseRecordCount
+    | ForgetTableBounds
+    | WidenTableBounds
+    | DropInlinedTable
+    | ForgetInlinedDeletes
+    | Unschedule
 )
