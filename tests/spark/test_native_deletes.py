@@ -20,6 +20,7 @@ from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.engines.spark.session_settings import held_settings
 from ducklake_core.errors import NotFoundError
 from ducklake_core.planning import native
+from ducklake_core.storage import recent_deletes
 from tests.behaviour.scan.test_deletes_oracle import HISTORIES
 from tests.behaviour.scan.test_virtual_columns import CONDITIONS, HISTORY
 from tests.support.oracle import LakeAddress, Oracle
@@ -193,10 +194,11 @@ def test_delete_files_are_read_once(
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "DELETE FROM t WHERE i < 10")
         assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 90
         with monkeypatch.context() as patch:
-            patch.setattr(deletes_here, "read_deletes_of", lambda *_: pytest.fail("read again"))
+            patch.setattr(recent_deletes, "read_deletes_of", lambda *_: pytest.fail("read again"))
             assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 90
+            assert open_lake(sqlite_address).scan("t").count() == open_lake(sqlite_address).scan("t").to_arrow().num_rows == 90
         duck.run("DELETE FROM t WHERE i >= 95")
-        assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == 85
+        assert open_lake(sqlite_address).scan("t").to_spark(spark).count() == open_lake(sqlite_address).scan("t").count() == 85
 
 
 def test_what_is_remembered_of_delete_files_is_bounded(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
@@ -204,7 +206,7 @@ def test_what_is_remembered_of_delete_files_is_bounded(oracle: OracleFactory, sq
         duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "INSERT INTO t FROM range(100, 200)")
         duck.run("DELETE FROM t WHERE i % 10 = 0")
         first, second = (task.file for task in open_lake(sqlite_address).scan("t").plan().plan.tasks)
-    recent = deletes_here.RecentDeleteFiles(most=12)
+    recent = recent_deletes.RecentDeleteFiles(most=12)
     one = recent.read(STORAGE, first.delete_files[0], first)
     assert recent.read(STORAGE, first.delete_files[0], first) is one
     recent.read(STORAGE, second.delete_files[0], second)

@@ -27,6 +27,7 @@ from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
 from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage, printable, protocol_of
 from ducklake_core.storage.parquet_input import open_parquet
+from ducklake_core.storage.recent_deletes import recent_deletes
 from ducklake_core.storage.second_look import read_twice
 
 Opened: TypeAlias = Callable[[FileReader], None]
@@ -136,7 +137,7 @@ def read_task(
         UnsupportedFeatureError: It is encrypted in a foreign form, or the predicate needs a SQL engine.
     """
     with naming_table(shape):
-        deleted = deleted_positions(storage, task.file, shape.snapshot_id)
+        deleted = deleted_positions(storage, task.file, shape.snapshot_id, read=recent_deletes.read)
     yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads, opened=opened)
 
 
@@ -247,5 +248,5 @@ def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int
 
 
 def _visible_count(file: DataFile, snapshot_id: int, storage: Storage) -> int:
-    deleted = deleted_positions(storage, file, snapshot_id)
+    deleted = deleted_positions(storage, file, snapshot_id, read=recent_deletes.read)
     return file.record_count - int(np.searchsorted(deleted, file.record_count))
