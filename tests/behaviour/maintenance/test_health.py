@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from prometheus_client import parser as prometheus_parser
+from prometheus_client.openmetrics import parser as openmetrics_parser
 from sqlalchemy import create_engine, event, literal, select
 
 from ducklake_core import DuckLake
@@ -113,17 +114,26 @@ def test_faults_are_counted(sqlite_address: LakeAddress) -> None:
 def test_health_for_others(tmp_path: Path) -> None:
     lake = DuckLake.create(sqlite_lake(tmp_path).url, data_path=str(tmp_path / "files"))
     lake.write('"we""ird\\"."t ä"', pa.table({"a": range(100)}), inline=False)
+    lake.write('"two\nlines"', pa.table({"a": range(3)}), inline=False)
     found = lake.health()
     rows = found.to_arrow().to_pylist()
-    assert [(row["schema"], row["name"], row["record_count"], row["delete_ratio"]) for row in rows] == [('"we""ird\\"', "t ä", 100, 0.0)]
+    assert [(row["schema"], row["name"], row["record_count"], row["delete_ratio"]) for row in rows] == [
+        ('"we""ird\\"', "t ä", 100, 0.0),
+        ("main", "two\nlines", 3, 0.0),
+    ]
     text = found.to_openmetrics({"lake": "sales"})
     assert text.endswith("# EOF\n")
     assert 'ducklake_table_rows{lake="sales",schema="\\"we\\"\\"ird\\\\\\"",table="t ä"} 100\n' in text
-    assert 'ducklake_snapshots{lake="sales"} 2\n' in text
-    families = re.findall(r"^# TYPE (\S+) gauge$", text, re.MULTILINE)
-    assert len(set(families)) == len(families)
-    for line in text.splitlines()[:-1]:
-        assert re.fullmatch(r"# (TYPE|HELP) \w+ .+|\w+\{.+\} -?\d+(\.\d+)?", line), line
+    # As OpenMetrics, and in Prometheus' older form, which its textfile collector reads.
+    for parser in (openmetrics_parser, prometheus_parser):
+        families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+        assert {(family.type, family.unit) for family in families.values()} == {("gauge", "")}
+        assert len(families) == text.count("# TYPE")
+        (snapshots,) = families["ducklake_snapshots"].samples
+        assert (snapshots.labels, snapshots.value) == ({"lake": "sales"}, 3)
+        rows = {(one.labels["schema"], one.labels["table"]): one.value for one in families["ducklake_table_rows"].samples}
+        assert rows == {('"we""ird\\"', "t ä"): 100, ("main", "two\nlines"): 3}
+        assert sum(one.value for one in families["ducklake_table_files_by_size"].samples) == 2
     with pytest.raises(UsageError, match="cannot be a label"):
         found.to_openmetrics({"la ke": "x"})
     with pytest.raises(UsageError, match="small_file_size"):
