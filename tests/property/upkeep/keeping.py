@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
@@ -25,6 +25,9 @@ from tests.property.upkeep.verbs import Verb, draw_verb
 from tests.property.upkeep.writing import change, open_write
 from tests.support.object_stores import ObjectStore
 from tests.support.oracle import LakeAddress, Oracle, attached
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LEFT_BY_DUCKDB = {"table-bounds-narrow", "table-bounds-unknown", "orphaned-file", "foreign-file", "inlined-delete-orphaned"}
 """Bounds that DuckDB leaves too narrow, files of its statements that failed, files that a history has laid beside those of the lake, and
@@ -52,11 +55,15 @@ class Before:
 
 @dataclass
 class Keeping:
-    """One lake, never open twice, so that its catalog can be in a DuckDB file too; its files are in a store if one is given."""
+    """One lake, never open twice, so that its catalog can be in a DuckDB file too; its files are in a store if one is given.
+
+    With a session half of our verbs are done by executors.
+    """
 
     address: LakeAddress
     options: str
     store: ObjectStore | None = None
+    session: SparkSession | None = None
     done: list[str] = field(default_factory=list)
     verbs: Counter[str] = field(default_factory=Counter)
     readings: int = 0
@@ -144,6 +151,8 @@ class Keeping:
     def _keep(self, lake: DuckLake, draw: Random) -> None:
         self._hold(lake, draw)
         verb = draw_verb(lake, draw)
+        if self.session is not None and draw.random() < 0.5:
+            verb = verb.on(self.session)
         self.done.append(f"ours: {verb}")
         self.verbs[verb.name] += 1
         newest = lake.snapshot().id

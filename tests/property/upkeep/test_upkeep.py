@@ -6,8 +6,10 @@ import os
 from random import Random
 
 import pytest
+from pyspark.sql import SparkSession
 
 from ducklake_core.commit import registration
+from ducklake_core.maintenance import flush
 from tests.property.upkeep.keeping import Keeping
 from tests.support.object_stores import ObjectStore, s3_store
 from tests.support.oracle import LakeAddress
@@ -25,10 +27,10 @@ def _registered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration, "_running", registration._RunningWrites())
 
 
-def _live(address: LakeAddress, seed: int, steps: int, store: ObjectStore | None = None) -> Keeping:
+def _live(address: LakeAddress, seed: int, steps: int, store: ObjectStore | None = None, session: SparkSession | None = None) -> Keeping:
     draw = Random(seed)
     options = f"DATA_INLINING_ROW_LIMIT {draw.choice((10, 10, 0))}{draw.choice(('', '', ', ENCRYPTED'))}"
-    lake = Keeping(address, options, store)
+    lake = Keeping(address, options, store, session)
     lake.live([draw.randrange(2**30) for _ in range(steps)])
     return lake
 
@@ -54,3 +56,12 @@ def test_long_histories_on_s3(every_lake_address: LakeAddress, s3: S3Server, see
     store = s3_store(s3)
     address = store.lake(every_lake_address, f"{every_lake_address.backend}_{seed}/files")
     _live(address, seed=1000 + seed, steps=6, store=store)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_long_histories_by_executors(
+    every_lake_address: LakeAddress, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(flush, "EXECUTOR_ROWS", 1)
+    _live(every_lake_address, seed=2000 + seed, steps=8, session=spark)

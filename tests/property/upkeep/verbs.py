@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ducklake_core import DuckLake
 from ducklake_core.maintenance.steps import MaintenanceResult
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 NOW = timedelta(0)
 EVERYTHING: dict[str, Any] = {"cleanup_all": True, "min_age": NOW}
 _BUDGETS: tuple[dict[str, Any], ...] = ({}, {}, {}, {"max_files": 3}, {"max_input_bytes": 3000}, {"max_seconds": 0})
+_BY_EXECUTORS = ("merge", "rewrite", "flush", "checkpoint", "cluster", "merge cluster")
 _CLUSTERABLE = ("int32", "int64", "varchar", "date", "float64")
 
 
@@ -27,6 +31,10 @@ class Verb:
 
     def __str__(self) -> str:
         return f"{self.name} {self.options}"
+
+    def on(self, session: SparkSession) -> Verb:
+        """The same done by executors, where it writes files of rows."""
+        return replace(self, options={**self.options, "spark": session}) if self.name in _BY_EXECUTORS else self
 
     def __call__(self, *, dry_run: bool = False) -> Any:
         """Run it, or plan it."""
