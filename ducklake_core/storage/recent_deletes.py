@@ -49,6 +49,12 @@ class RecentDeleteFiles:
                 self._held -= len(self._found.popitem(last=False)[1].positions)
         return found
 
+    def clear(self) -> None:
+        """Forget all of them, for who writes a file again under its name, as no writer does."""
+        with self._lock:
+            self._found.clear()
+            self._held = 0
+
 
 recent_deletes = RecentDeleteFiles(_MOST_POSITIONS)
 """Those of this process."""
