@@ -35,7 +35,7 @@ class Options:
         delete_older_than: Least age of a scheduled file before cleanup deletes it, as text: what it means is for :func:`option_age` to
             say when it is needed, so that one that means nothing here is in the way of no write and no read.
         expire_older_than: Age from which snapshots expire, likewise; None for never.
-        auto_compact: Whether maintenance may take the table without being asked for it by name.
+        auto_compact: Whether flushing, merging and rewriting may take the table, even by its name.
         per_thread_output: Whether each writing thread makes its own files.
         write_deletion_vectors: Whether deletes are written as deletion vectors.
         sort_on_insert: Whether inserts are sorted by the table's sort keys.
