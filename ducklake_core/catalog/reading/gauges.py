@@ -12,6 +12,7 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Row,
+    RowMapping,
     Select,
     String,
     and_,
@@ -115,6 +116,7 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
         tables: The metadata tables.
         known: Ids of all tables of the catalog, dropped ones too.
     """
+    counters = newest_counters(connection, tables)
     registered = tables["inlined_data_tables"]
     wanted = {(row.table_id, row.table_name) for row in connection.execute(select(registered.c.table_id, registered.c.table_name))}
     there = set(inspect(connection).get_table_names(schema=tables.schema))
@@ -122,7 +124,7 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     own = [(owner, name) for name in there if (owner := inlined_owner(name)) is not None]
     deletes = [(owner, name) for name in there if (owner := inlined_deletes_owner(name)) is not None]
     unknown = [one for one in (*own, *deletes) if one[0] not in ids]
-    kept = in_the_making(connection, tables, (name for _, name in unknown))
+    kept = in_the_making((name for _, name in unknown), counters)
     forgotten = [one for one in own if one[1] not in names and one[0] in ids]
     filled = _with_rows(connection, tables, [name for _, name in forgotten])
     return InlinedTables(
@@ -133,15 +135,18 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     )
 
 
-def in_the_making(connection: Connection, tables: CatalogTables, names: Iterable[str]) -> frozenset[str]:
-    """Those of some tables of inlined rows and deletes that commits under way can be making: none where a COMMIT shows them."""
-    named = frozenset(names)
-    if not named or not abilities_of(connection.dialect).commits_at_ddl:
-        return frozenset()
+def newest_counters(connection: Connection, tables: CatalogTables) -> RowMapping | None:
+    """The schema version and the next catalog id of the newest snapshot; None where a COMMIT shows tables, or without a snapshot."""
+    if not abilities_of(connection.dialect).commits_at_ddl:
+        return None
     snapshot = tables["snapshot"]
     counters = select(snapshot.c.schema_version, snapshot.c.next_catalog_id).order_by(snapshot.c.snapshot_id.desc()).limit(1)
-    newest = connection.execute(counters).mappings().one_or_none()
-    return named if newest is None else frozenset(name for name in named if may_be_in_the_making(name, **newest))
+    return connection.execute(counters).mappings().one_or_none()
+
+
+def in_the_making(names: Iterable[str], counters: RowMapping | None) -> frozenset[str]:
+    """Those of some tables of inlined rows and deletes that commits under way may have been making when the counters were read."""
+    return frozenset() if counters is None else frozenset(name for name in names if may_be_in_the_making(name, **counters))
 
 
 def _with_rows(connection: Connection, tables: CatalogTables, names: Sequence[str]) -> frozenset[str]:

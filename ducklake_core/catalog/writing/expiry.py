@@ -114,7 +114,7 @@ def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expi
         connection: Of a read or a write transaction.
         expired: Ids that count as gone although their rows may still be there.
     """
-    return _not_needed_by(connection, tables, info, set(_snapshot_ids(connection, tables)).difference(expired))
+    return _not_needed_by(connection, tables, info, expired)
 
 
 def _snapshot_ids(connection: Connection, tables: CatalogTables) -> Sequence[int]:
@@ -122,12 +122,13 @@ def _snapshot_ids(connection: Connection, tables: CatalogTables) -> Sequence[int
     return connection.execute(select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id)).scalars().all()
 
 
-def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo, surviving: Iterable[int]) -> Unneeded:
+def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo, gone: Collection[int]) -> Unneeded:
     versions = connection.execute(_table_versions(tables)).all()
     files = connection.execute(_ended_files(tables)).all()
     deletes = connection.execute(_ended_delete_files(tables)).all()
     ended = {name: connection.execute(_ended(tables, name, column)).all() for name, column in _VERSIONED.items() if name in tables}
-    lifetimes = Lifetimes(surviving)
+    # After the rows: what a commit beside this one has ended by then has its snapshots among those that survive.
+    lifetimes = Lifetimes(set(_snapshot_ids(connection, tables)).difference(gone))
 
     known = {row.table_id: row for row in versions}
     needed = {row.table_id for row in versions if lifetimes.meet(row.begin_snapshot, row.end_snapshot)}
@@ -178,12 +179,12 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     Returns:
         The ids that were still there and are gone now (the newest snapshot never is), and what went with them.
     """
-    *others, last = _snapshot_ids(connection, database.tables)
+    others = _snapshot_ids(connection, database.tables)[:-1]
     wanted = set(snapshot_ids)
     gone = tuple(number for number in others if number in wanted)
     deletions = [DeleteRows(table=name, where={"snapshot_id": gone}) for name in ("snapshot", "snapshot_changes")]
     apply_changes(PlainStatements(connection, {}), database, deletions)
-    found = _not_needed_by(connection, database.tables, info, [last, *(number for number in others if number not in wanted)])
+    found = _not_needed_by(connection, database.tables, info, gone)
     _forget(connection, database, found)
     _schedule(connection, database, info, found.files)
     return gone, found

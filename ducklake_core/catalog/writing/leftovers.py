@@ -12,12 +12,14 @@ from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.tables import inlined_deletes_owner, inlined_owner
-from ducklake_core.catalog.reading.gauges import in_the_making
+from ducklake_core.catalog.reading.gauges import in_the_making, newest_counters
 
 
 def drop_leftovers(connection: Connection, database: Database) -> None:
     """Drop them once the transaction, which has changed the catalog already, has committed."""
     tables = database.tables
+    # First of all: a commit that ends later, and registers a table, has counters beyond these, so that its table is left alone.
+    counters = newest_counters(connection, tables)
     registered = set(connection.execute(select(tables["inlined_data_tables"].c.table_name)).scalars())
     known = set(connection.execute(select(tables["table"].c.table_id)).scalars())
     left = []
@@ -25,5 +27,5 @@ def drop_leftovers(connection: Connection, database: Database) -> None:
         owner = inlined_deletes_owner(name)
         if (inlined_owner(name) is not None and name not in registered) or (owner is not None and owner not in known):
             left.append(name)
-    for name in sorted({*left} - in_the_making(connection, tables, left)):
+    for name in sorted({*left} - in_the_making(left, counters)):
         database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=True))

@@ -12,6 +12,7 @@ from sqlalchemy.schema import DropTable
 from ducklake_core.catalog.changes import CatalogChange
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
+from ducklake_core.catalog.database.tables import inlined_delete_name
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
@@ -118,7 +119,10 @@ def _forget_inlined_deletes(connection: Connection, database: Database, forgotte
     numbers: dict[int, list[int]] = defaultdict(list)
     for table_id, number in forgotten:
         numbers[table_id].append(number)
+    there = set(inspect(connection).get_table_names(schema=database.tables.schema)) if forgotten else set()
     for table_id, found in numbers.items():
+        if inlined_delete_name(table_id) not in there:
+            continue
         deletes = database.tables.inlined_delete(table_id)
         has_file = select(files.c.data_file_id).where(files.c.data_file_id == deletes.c.file_id, files.c.table_id == table_id).exists()
         for condition in conditions_of(deletes.c.file_id, found):

@@ -232,7 +232,7 @@ def _inlined_deletes(facts: Facts) -> None:
         seen.add((row.file_id, row.row_id))
     for (code, table_id), files in counts.items():
         for number, count in files.items() if files.total() else ():
-            repair = ForgetInlinedDeletes(table_id, number) if code == "inlined-delete-orphaned" and count else None
+            repair = ForgetInlinedDeletes(table_id, number) if code == "inlined-delete-orphaned" and not facts.knows_file(number) else None
             what = f"{count} inlined deletes of data file {number}"
             facts.report(code, what, table=facts.tables[table_id], data_file_id=number, repair=repair)
 

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Engine
 
 from ducklake_core import DuckLake
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.catalog.writing import expiry
+from ducklake_core.catalog.writing import expiry, leftovers
 from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.maintenance import expire as expire_module
 from ducklake_core.maintenance.cleanup import cleanup_old_files
@@ -339,3 +339,50 @@ def test_deletes_in_the_catalog_go_with_their_files(lake_address: LakeAddress, o
     lake.close()
     with oracle(lake_address) as duck:
         assert duck.value("SELECT count(*) FROM t") == 87
+
+
+@pytest.mark.parametrize("backend", ["postgresql", "mysql"])
+@pytest.mark.parametrize("moment", ["apply_changes", "drop_leftovers"])
+def test_commits_beside_an_expiry(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, moment: str
+) -> None:
+    """Rows that came and went while snapshots were deleted are read at the snapshot between; tables of inlined rows stay."""
+    address = request.getfixturevalue({"postgresql": "postgres", "mysql": "mysql"}[backend]).lake(tmp_path)
+    lake, other = DuckLake.create(address.url, data_path=address.data_path), DuckLake.connect(address.url)
+    for number in range(3):
+        lake.write("t", pa.table({"a": [number]}), inline=False)
+    taken: list[int] = []
+    real, registered = getattr(expiry, moment), leftovers.inspect
+
+    def commit() -> None:
+        if not taken:
+            taken.append(other.write("t", pa.table({"a": range(10, 30)}), inline=False).snapshot_id)
+            other.table("t").overwrite(pa.table({"a": [5]}), inline=False)
+            other.table("t").add_column("b", "bigint")
+            # Which makes a table of inlined rows with these columns.
+            other.table("t").append(pa.table({"a": [6], "b": [1]}), inline=True)
+
+    def beside(*arguments: Any) -> Any:
+        commit()
+        return real(*arguments)
+
+    def late(connection: Any) -> Any:
+        # What is registered has been read, and the tables that there are have not.
+        commit()
+        return registered(connection)
+
+    if moment == "apply_changes":
+        monkeypatch.setattr(expiry, moment, beside)
+    else:
+        monkeypatch.setattr(leftovers, "inspect", late)
+    lake.expire_snapshots(older_than=timedelta(0), min_age=timedelta(0))
+    if moment == "drop_leftovers" and backend == "postgresql":
+        assert not taken
+        commit()
+    monkeypatch.undo()
+    with DuckLake.connect(address.url) as again:
+        assert sorted(again.table("t").to_arrow()["a"].to_pylist()) == [5, 6]
+        assert set(range(10, 30)) <= set(again.table("t", at=taken[0]).to_arrow()["a"].to_pylist())
+        assert again.check(level="rows").errors == ()
+    lake.close()
+    other.close()
