@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,15 @@ if TYPE_CHECKING:
 _MOST = 32
 _LOCK = threading.Lock()
 _OPEN: OrderedDict[str, DuckLake] = OrderedDict()
+
+
+def _renew_lock() -> None:
+    """A thread of the parent may have held it when this child was forked."""
+    global _LOCK  # noqa: PLW0603
+    _LOCK = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def open_lake(

@@ -7,6 +7,7 @@ and so has the value too. ``dg.EnvVar`` is left alone: Dagster shows the variabl
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Mapping
@@ -32,6 +33,15 @@ _SECRET_NAMES = re.compile(
 _LOCK = threading.Lock()
 _VALUES: dict[str, str] = {}
 _PLACEHOLDERS: dict[tuple[str, str], str] = {}
+
+
+def _renew_lock() -> None:
+    """A thread of the parent may have held it when this child was forked."""
+    global _LOCK  # noqa: PLW0603
+    _LOCK = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def hide(name: str, value: str) -> str:

@@ -10,12 +10,13 @@ from typing import Annotated
 
 import typer
 
+from ducklake_core.catalog.database.failures import is_about_login
 from ducklake_core.cli.options import Json
 from ducklake_core.cli.output import print_json, print_lines
 from ducklake_core.cli.session import FOUND, LakeOptions, exit_with
 from ducklake_core.cli.spark_hops import Hop, executor_hops, first_file, java, pyspark, written
 from ducklake_core.engines.spark.probe import installed, written_and_deleted
-from ducklake_core.errors import CatalogError, CatalogUnavailableError, DuckLakeError
+from ducklake_core.errors import CatalogUnavailableError, DuckLakeError
 from ducklake_core.format.files.locations import printable
 from ducklake_core.lake import DuckLake
 
@@ -50,8 +51,8 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
         yield _catalog(lake, time.perf_counter() - started)
     except DuckLakeError as error:
         said = "check --lake or DUCKLAKE_URL, and the other options and variables of the lake"
-        is_refused = type(error) in (CatalogError, CatalogUnavailableError)
-        advice = "check the address, the network, the user and its password" if is_refused else said
+        is_away = isinstance(error, CatalogUnavailableError) or is_about_login(error)
+        advice = "check the address, the network, the user and its password" if is_away else said
         yield Hop(name="catalog", outcome="failed", says=str(error), advice=advice)
     if lake is not None:
         opened = lake

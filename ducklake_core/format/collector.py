@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _lock = threading.Lock()
 _paused_by = 0
+
+
+def _forget_parent() -> None:
+    """A forked child has none of the threads that may have held the lock, or paused the collector."""
+    global _lock, _paused_by  # noqa: PLW0603
+    _lock = threading.Lock()
+    if _paused_by:
+        _paused_by = 0
+        gc.enable()
+
+
+os.register_at_fork(after_in_child=_forget_parent)
 
 
 @contextmanager
@@ -29,6 +42,6 @@ def paused_collector() -> Iterator[None]:
     finally:
         if ours:
             with _lock:
-                _paused_by -= 1
+                _paused_by = max(0, _paused_by - 1)
                 if not _paused_by:
                     gc.enable()

@@ -37,7 +37,7 @@ def test_the_lake_without_dagster(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert delays[:2] == [["7"], ["12", "-3"]]
     assert sorted(delays[2]) == ["-3", "12", "12", "7"]
     # So few rows are in the catalog.
-    assert not (tmp_path / "lake_files").exists()
+    assert not (tmp_path / "flight_files").exists()
 
 
 def test_the_example_is_short() -> None:

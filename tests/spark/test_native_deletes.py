@@ -19,8 +19,11 @@ from ducklake_core.engines.spark.file_facts import deleted_bits
 from ducklake_core.engines.spark.read import read_plan
 from ducklake_core.engines.spark.session_settings import held_settings
 from ducklake_core.errors import NotFoundError
+from ducklake_core.format.files.data_files import DataFile, DeleteFile
 from ducklake_core.planning import native
 from ducklake_core.storage import recent_deletes
+from ducklake_core.storage.delete_files import DeletedPositions
+from ducklake_core.storage.filesystems import Storage
 from tests.behaviour.scan.test_deletes_oracle import HISTORIES
 from tests.behaviour.scan.test_virtual_columns import CONDITIONS, HISTORY
 from tests.support.oracle import LakeAddress, Oracle
@@ -203,14 +206,41 @@ def test_delete_files_are_read_once(
 
 def test_what_is_remembered_of_delete_files_is_bounded(oracle: OracleFactory, sqlite_address: LakeAddress) -> None:
     with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
-        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", "INSERT INTO t FROM range(100, 200)")
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", *["INSERT INTO t FROM range(100)"] * 4)
         duck.run("DELETE FROM t WHERE i % 10 = 0")
-        first, second = (task.file for task in open_lake(sqlite_address).scan("t").plan().plan.tasks)
-    recent = recent_deletes.RecentDeleteFiles(most=12)
-    one = recent.read(STORAGE, first.delete_files[0], first)
-    assert recent.read(STORAGE, first.delete_files[0], first) is one
-    recent.read(STORAGE, second.delete_files[0], second)
-    assert recent.read(STORAGE, first.delete_files[0], first) is not one
+        files = [task.file for task in open_lake(sqlite_address).scan("t").plan().plan.tasks]
+    recent = recent_deletes.RecentDeleteFiles(most=40)
+    found = [recent.read(STORAGE, file.delete_files[0], file) for file in files]
+    assert [recent.recall(STORAGE, file.delete_files[0], file) for file in files] == [None, *found[1:]]
+    assert recent.read(STORAGE, files[1].delete_files[0], files[1]) is found[1]
+    small = recent_deletes.RecentDeleteFiles(most=39)
+    assert len(small.read(STORAGE, files[0].delete_files[0], files[0]).positions) == 10
+    assert small.recall(STORAGE, files[0].delete_files[0], files[0]) is None
+
+
+def test_what_is_remembered_may_be_pushed_out_while_others_are_read(
+    oracle: OracleFactory, sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each delete file is read once all the same."""
+    with oracle(sqlite_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
+        duck.run("CREATE TABLE t AS SELECT i FROM range(100) r(i)", *["INSERT INTO t FROM range(100)"] * 7)
+        duck.run("DELETE FROM t WHERE i % 10 = 0")
+        tasks = open_lake(sqlite_address).scan("t").plan().plan.tasks
+    monkeypatch.setattr(deletes_here, "process_memory", memory := recent_deletes.RecentDeleteFiles(most=40))
+    for task in tasks[:4]:
+        memory.read(STORAGE, task.file.delete_files[0], task.file)
+    opened: list[str] = []
+    read = recent_deletes.read_deletes_of
+
+    def counted(storage: Storage, delete_file: DeleteFile, file: DataFile) -> DeletedPositions:
+        opened.append(delete_file.path)
+        return read(storage, delete_file, file)
+
+    monkeypatch.setattr(recent_deletes, "read_deletes_of", counted)
+    found = deletes_here.read_here(tasks, 9, STORAGE)
+    assert found is not None
+    assert [len(positions) for positions in found] == [10] * 8
+    assert sorted(opened) == sorted(task.file.delete_files[0].path for task in tasks[4:])
 
 
 def test_paths_that_spark_spells_otherwise(oracle: OracleFactory, tmp_path: Path, spark: SparkSession) -> None:

@@ -44,6 +44,7 @@ _LOST_MYSQL = BUSY_CODES | frozenset(
     | {2002, 2003, 2006, 2013, 2014, 2027, 2055, 3024, 3169, 4031}
 )
 _MISSING_TABLE, _MISSING_TABLE_OF_MYSQL = "42P01", 1146
+_NO_ENTRY_IN_MYSQL = frozenset({1044, 1045, 1698})
 _LOCK_NOT_AVAILABLE, _LOCKED_IN_MYSQL = "55P03", frozenset({1205, 3572})
 
 
@@ -57,6 +58,11 @@ def code_of_mysql(error: BaseException | None) -> int | None:
 def is_about_missing_table(error: DBAPIError) -> bool:
     """Whether a server has no table of the name that a statement names."""
     return getattr(error.orig, "sqlstate", None) == _MISSING_TABLE or code_of_mysql(error.orig) == _MISSING_TABLE_OF_MYSQL
+
+
+def is_about_login(error: DuckLakeError) -> bool:
+    """Whether a server does not let this user in, or not into this database."""
+    return str(error.details.get("sqlstate", "")).startswith("28") or error.details.get("mysql_error") in _NO_ENTRY_IN_MYSQL
 
 
 def waited_in_vain(error: DuckLakeError) -> bool:

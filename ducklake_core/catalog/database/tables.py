@@ -205,6 +205,11 @@ def inlined_deletes_owner(name: str) -> int | None:
     return None if found is None else int(found["owner"])
 
 
+def is_inlined_table(name: str) -> bool:
+    """Whether a table of the database holds inlined rows or deletes, by its name."""
+    return inlined_owner(name) is not None or inlined_deletes_owner(name) is not None
+
+
 def may_be_in_the_making(name: str, *, schema_version: int, next_catalog_id: int) -> bool:
     """Whether a commit that is under way can be making a table of inlined rows or deletes, where tables are seen before the COMMIT.
 

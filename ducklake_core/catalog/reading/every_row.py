@@ -11,7 +11,8 @@ from sqlalchemy import BigInteger, Connection, Row, Select, String, inspect, lit
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.column_types import CatalogBoolean
 from ducklake_core.catalog.database.tables import CatalogTables
-from ducklake_core.catalog.reading.gauges import InlinedTables, all_of, inlined_tables
+from ducklake_core.catalog.reading.inlined_tables import InlinedTables, inlined_tables, tables_that_may_go
+from ducklake_core.catalog.reading.unions import all_of
 from ducklake_core.errors import DuckLakeError
 
 _ROWS_PER_FETCH = 2000
@@ -130,7 +131,7 @@ class EveryRow:
     def _of(self, sources: Sequence[tuple[int, str]], query: Callable[[int, str], Select[Any]]) -> Iterator[Row[Any]]:
         if sources:
             statement = all_of([query(*source) for source in sources]).execution_options(yield_per=_ROWS_PER_FETCH)
-            with self.connection.execute(statement) as rows:
+            with tables_that_may_go(), self.connection.execute(statement) as rows:
                 yield from rows
 
     def _bad_inlined(self, row: Row[Any], says: str) -> None:

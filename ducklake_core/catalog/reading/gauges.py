@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,48 +12,24 @@ from sqlalchemy import (
     Connection,
     FromClause,
     Row,
-    RowMapping,
     Select,
     String,
     and_,
     case,
     cast,
     func,
-    inspect,
     literal,
     or_,
     select,
-    union_all,
 )
 
-from ducklake_core.catalog.database.abilities import abilities_of
-from ducklake_core.catalog.database.tables import CatalogTables, inlined_deletes_owner, inlined_owner, may_be_in_the_making
+from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.inlined_tables import InlinedTables, inlined_tables, tables_that_may_go
+from ducklake_core.catalog.reading.unions import all_of
 from ducklake_core.catalog.reading.visibility import live
 
-# SQLite allows 500 terms in a compound SELECT, but terms may be compound themselves.
-TERMS = 200
-"""Statements that one UNION ALL joins."""
 FILE_SIZE_BANDS = (1 << 20, 16 << 20, 128 << 20, 512 << 20)
 """Upper ends (excluded) in bytes of the bands that files are counted in; the last band has none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InlinedTables:
-    """Tables of inlined rows and deletes as the database has them.
-
-    Attributes:
-        data: (table id, name) of those with rows that are registered and there, for the table that their name is of.
-        deletes: (table id, name) of those with deletes of tables that the catalog knows.
-        missing: (table id, name) of those that are registered and not there.
-        dead: (table id, name) of those with rows that are there and not registered, or of tables that the catalog does not know.
-            Empty ones of known tables are what a flush leaves to sessions that have seen them; and where tables are seen before the COMMIT
-            (MySQL), those that a commit may be making are not told.
-    """
-
-    data: tuple[tuple[int, str], ...] = ()
-    deletes: tuple[tuple[int, str], ...] = ()
-    missing: tuple[tuple[int, str], ...] = ()
-    dead: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,66 +82,6 @@ def read_gauges(connection: Connection, tables: CatalogTables, small_file_bytes:
         },
         oldest_scheduled=min((time for time in (scheduled.oldest, scheduled.oldest_iso) if time is not None), default=None),
     )
-
-
-def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterable[int]) -> InlinedTables:
-    """Tables of inlined rows and deletes, those that are missing and those that nothing reads; three statements, or four.
-
-    Args:
-        connection: An open transaction.
-        tables: The metadata tables.
-        known: Ids of all tables of the catalog, dropped ones too.
-    """
-    counters = newest_counters(connection, tables)
-    registered = tables["inlined_data_tables"]
-    wanted = {(row.table_id, row.table_name) for row in connection.execute(select(registered.c.table_id, registered.c.table_name))}
-    there = set(inspect(connection).get_table_names(schema=tables.schema))
-    ids, names = set(known), {name for _, name in wanted}
-    own = [(owner, name) for name in there if (owner := inlined_owner(name)) is not None]
-    deletes = [(owner, name) for name in there if (owner := inlined_deletes_owner(name)) is not None]
-    unknown = [one for one in (*own, *deletes) if one[0] not in ids]
-    kept = in_the_making((name for _, name in unknown), counters)
-    forgotten = [one for one in own if one[1] not in names and one[0] in ids]
-    filled = _with_rows(connection, tables, [name for _, name in forgotten])
-    return InlinedTables(
-        data=tuple(sorted(one for one in wanted.intersection(own) if one[0] in ids)),
-        deletes=tuple(sorted(one for one in deletes if one[0] in ids)),
-        missing=tuple(sorted(one for one in wanted if one[1] not in there)),
-        dead=tuple(sorted({*(one for one in forgotten if one[1] in filled), *(one for one in unknown if one[1] not in kept)})),
-    )
-
-
-def newest_counters(connection: Connection, tables: CatalogTables) -> RowMapping | None:
-    """The schema version and the next catalog id of the newest snapshot; None where a COMMIT shows tables, or without a snapshot."""
-    if not abilities_of(connection.dialect).commits_at_ddl:
-        return None
-    snapshot = tables["snapshot"]
-    counters = select(snapshot.c.schema_version, snapshot.c.next_catalog_id).order_by(snapshot.c.snapshot_id.desc()).limit(1)
-    return connection.execute(counters).mappings().one_or_none()
-
-
-def in_the_making(names: Iterable[str], counters: RowMapping | None) -> frozenset[str]:
-    """Those of some tables of inlined rows and deletes that commits under way may have been making when the counters were read."""
-    return frozenset() if counters is None else frozenset(name for name in names if may_be_in_the_making(name, **counters))
-
-
-def _with_rows(connection: Connection, tables: CatalogTables, names: Sequence[str]) -> frozenset[str]:
-    """Those of some tables of inlined rows that have any."""
-    if not names:
-        return frozenset()
-    queries = [
-        select(literal(name).label("name")).where(select(literal(1)).select_from(tables.inlined_data(name)).exists()) for name in names
-    ]
-    return frozenset(connection.execute(all_of(queries)).scalars())
-
-
-def all_of(queries: Sequence[Select[Any]]) -> Select[Any]:
-    """One statement for the rows of any number (but none) of statements with the same columns."""
-    level = list(queries)
-    while len(level) > 1:
-        parts = (union_all(*level[start : start + TERMS]).subquery() for start in range(0, len(level), TERMS))
-        level = [select(part) for part in parts]
-    return level[0]
 
 
 def _names(tables: CatalogTables, snapshot_id: int) -> Select[Any]:
@@ -226,8 +142,9 @@ def _inlined(connection: Connection, tables: CatalogTables, there: InlinedTables
         joined = source.join(file, file.c.data_file_id == source.c.file_id)
         queries.append(_number(table_id, "deletes", joined, and_(source.c.begin_snapshot <= snapshot_id, live(file, snapshot_id))))
     counts: dict[tuple[int, str], int] = {}
-    for row in connection.execute(all_of(queries)) if queries else ():
-        counts[row.table_id, row.kind] = counts.get((row.table_id, row.kind), 0) + row.number
+    with tables_that_may_go():
+        for row in connection.execute(all_of(queries)) if queries else ():
+            counts[row.table_id, row.kind] = counts.get((row.table_id, row.kind), 0) + row.number
     return counts
 
 

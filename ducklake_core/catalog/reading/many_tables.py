@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, String, cast, func, inspect, or_, select, text
 
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name
-from ducklake_core.catalog.reading.gauges import TERMS, all_of
 from ducklake_core.catalog.reading.held_files import held_files
 from ducklake_core.catalog.reading.own_rows import is_option
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.table_rows import LAKE_SETTINGS, Among, SettingRow
+from ducklake_core.catalog.reading.unions import TERMS, all_of
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState, is_same_snapshot
 

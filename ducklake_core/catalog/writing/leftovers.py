@@ -12,7 +12,7 @@ from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.tables import inlined_deletes_owner, inlined_owner
-from ducklake_core.catalog.reading.gauges import in_the_making, newest_counters
+from ducklake_core.catalog.reading.inlined_tables import in_the_making, newest_counters
 
 
 def drop_leftovers(connection: Connection, database: Database) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.schema import DropTable
 from ducklake_core.catalog.changes import CatalogChange
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
-from ducklake_core.catalog.database.tables import inlined_delete_name
+from ducklake_core.catalog.database.tables import inlined_delete_name, is_inlined_table
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
@@ -30,7 +30,7 @@ class Mending:
         orphans: (metadata table, its owner, key): rows go whose owner is not there.
         record_counts: (table id, rows): the statistics of a table count at least so many.
         inlined: (name, table id) of tables to drop, unless the catalog knows the table by now.
-        inlined_deletes: (table id, data file id): inlined deletes to forget, unless the table has the file by now.
+        inlined_deletes: (table id, data file id): inlined deletes to forget, unless a table has the file by now.
         unscheduled: Stored paths to take out of the schedule, those that the catalog still names.
     """
 
@@ -39,6 +39,21 @@ class Mending:
     record_counts: tuple[tuple[int, int], ...] = ()
     inlined: tuple[tuple[str, int], ...] = ()
     inlined_deletes: tuple[tuple[int, int], ...] = ()
+    unscheduled: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What is as it was after all, since the catalog needs it by now.
+
+    Attributes:
+        inlined: Names of tables that were not dropped.
+        inlined_deletes: (table id, data file id) of inlined deletes that stay.
+        unscheduled: Stored paths that the schedule has as before, or had no more.
+    """
+
+    inlined: frozenset[str] = frozenset()
+    inlined_deletes: frozenset[tuple[int, int]] = frozenset()
     unscheduled: frozenset[str] = frozenset()
 
 
@@ -56,11 +71,11 @@ def newest_snapshot_id(connection: Connection, database: Database, info: LakeInf
     return CatalogReader(connection, info, database.tables).latest_snapshot().id
 
 
-def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, said: MendingSnapshot) -> int:
+def mend(connection: Connection, database: Database, info: LakeInfo, mending: Mending, said: MendingSnapshot) -> tuple[int, Left]:
     """Change the catalog; another commit at the same time makes this transaction, or the other one, fail and try again.
 
     Returns:
-        Id of the snapshot that holds the changes. Its counters tell other sessions to read statistics anew.
+        Id of the snapshot that holds the changes, whose counters tell other sessions to read statistics anew; and what was left alone.
     """
     newest = CatalogReader(connection, info, database.tables).latest_snapshot()
     _insert_snapshot(connection, database, newest, said)
@@ -72,10 +87,17 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
     stats = tables["table_stats"]
     for table_id, count in mending.record_counts:
         connection.execute(update(stats).where(stats.c.table_id == table_id, stats.c.record_count < count).values(record_count=count))
-    _drop(connection, database, mending.inlined)
-    _forget_inlined_deletes(connection, database, mending.inlined_deletes)
-    _unschedule(connection, database, info, mending.unscheduled)
-    return newest.id + 1
+    left = Left(
+        inlined=_drop(connection, database, mending.inlined),
+        inlined_deletes=_forget_inlined_deletes(connection, database, mending.inlined_deletes),
+        unscheduled=_unschedule(connection, database, info, mending.unscheduled),
+    )
+    return newest.id + 1, left
+
+
+def inlined_tables_there(connection: Connection, database: Database) -> frozenset[str]:
+    """Names of all tables of inlined rows and deletes that the database has."""
+    return frozenset(name for name in inspect(connection).get_table_names(schema=database.tables.schema) if is_inlined_table(name))
 
 
 def _insert_snapshot(connection: Connection, database: Database, newest: Snapshot, said: MendingSnapshot) -> None:
@@ -98,12 +120,13 @@ def _insert_snapshot(connection: Connection, database: Database, newest: Snapsho
     connection.execute(insert(database.tables["snapshot_changes"]), [changes])
 
 
-def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[str, int]]) -> None:
+def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[str, int]]) -> frozenset[str]:
+    """Drop them; the names of those that stay. On MySQL they are dropped after the COMMIT."""
     if not inlined:
-        return
+        return frozenset()
     tables = database.tables
     known = set(connection.execute(select(tables["table"].c.table_id)).scalars())
-    there = set(inspect(connection).get_table_names(schema=tables.schema))
+    there = inlined_tables_there(connection, database)
     registered = tables["inlined_data_tables"]
     for name, table_id in inlined:
         if table_id not in known and name in there:
@@ -112,26 +135,33 @@ def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[st
                 connection.execute(DropTable(tables.inlined_data(name)))
     if database.abilities.commits_at_ddl:
         drop_leftovers(connection, database)
+    return frozenset(name for name, table_id in inlined if table_id in known)
 
 
-def _forget_inlined_deletes(connection: Connection, database: Database, forgotten: Sequence[tuple[int, int]]) -> None:
-    files = database.tables["data_file"]
+def _forget_inlined_deletes(connection: Connection, database: Database, forgotten: Sequence[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Delete them; those that stay, as a table has the file by now."""
+    if not forgotten:
+        return frozenset()
+    files, there = database.tables["data_file"], inlined_tables_there(connection, database)
     numbers: dict[int, list[int]] = defaultdict(list)
     for table_id, number in forgotten:
         numbers[table_id].append(number)
-    there = set(inspect(connection).get_table_names(schema=database.tables.schema)) if forgotten else set()
-    for table_id, found in numbers.items():
-        if inlined_delete_name(table_id) not in there:
-            continue
-        deletes = database.tables.inlined_delete(table_id)
-        has_file = select(files.c.data_file_id).where(files.c.data_file_id == deletes.c.file_id, files.c.table_id == table_id).exists()
-        for condition in conditions_of(deletes.c.file_id, found):
-            connection.execute(delete(deletes).where(condition, ~has_file))
+    found: set[int] = set()
+    for condition in conditions_of(files.c.data_file_id, sorted({number for _, number in forgotten})):
+        found.update(connection.execute(select(files.c.data_file_id).where(condition)).scalars())
+    for table_id, lost in numbers.items():
+        if inlined_delete_name(table_id) in there:
+            deletes = database.tables.inlined_delete(table_id)
+            for condition in conditions_of(deletes.c.file_id, sorted({*lost} - found)):
+                connection.execute(delete(deletes).where(condition))
+    return frozenset(one for one in forgotten if one[1] in found)
 
 
-def _unschedule(connection: Connection, database: Database, info: LakeInfo, stored: frozenset[str]) -> None:
+def _unschedule(connection: Connection, database: Database, info: LakeInfo, stored: frozenset[str]) -> frozenset[str]:
+    """Take them out of the schedule; those that are not taken out: nothing names them any more, or the schedule does not."""
     found = [file for file in scheduled_files(connection, database.tables, info) if file.stored_path in stored] if stored else []
     named = named_by_any_row(connection, database.tables, info, [file.path for file in found])
-    kept = [file for file in found if file.path in named]
-    if kept:
-        forget_scheduled(connection, database.tables, kept)
+    needed = [file for file in found if file.path in named]
+    if needed:
+        forget_scheduled(connection, database.tables, needed)
+    return stored - {file.stored_path for file in needed}

@@ -26,7 +26,7 @@ from ducklake_core.planning.plan import FileTask, ScanPlan, ScanProjection
 from ducklake_core.storage.delete_files import DeletedPositions, DeletionVectors, deleted_positions, read_delete_file, write_delete_file
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_input import open_parquet
-from ducklake_core.storage.recent_deletes import recent_deletes
+from ducklake_core.storage.recent_deletes import process_memory
 
 _POSITION = "file_row_number"
 
@@ -177,7 +177,7 @@ def delete_in_file(
         None when no visible row matches.
     """
     if keys is None and (task.all_rows_match or shape.predicate is None):
-        gone = len(deleted_positions(storage, task.file, shape.snapshot_id, read=recent_deletes.read))
+        gone = len(deleted_positions(storage, task.file, shape.snapshot_id, read=process_memory.read))
         return EndedFile(data_file_id=task.file.id, new_count=task.file.record_count - gone) if gone < task.file.record_count else None
     parts: list[np.ndarray] = []
     for batch in read_task(task, shape, storage, threads=threads):
@@ -212,7 +212,7 @@ def write_position_deletes(
         target: Where to write.
         storage: How to reach the files.
     """
-    hidden = deleted_positions(storage, file, shape.snapshot_id, read=recent_deletes.read)
+    hidden = deleted_positions(storage, file, shape.snapshot_id, read=process_memory.read)
     if len(hidden) + len(positions) >= file.record_count:
         _check_count(file, shape, storage)
         return EndedFile(data_file_id=file.id, new_count=len(positions))
@@ -222,7 +222,7 @@ def write_position_deletes(
     old = _only_delete_file(file, shape.table)
     if old is None:
         return _write(file, positions, None, target, storage)
-    earlier = recent_deletes.read(storage, old, file)
+    earlier = process_memory.read(storage, old, file)
     if old.id < 0 and earlier.snapshots is None:
         # The first delete file of the data file, grown before it is committed.
         grown = _write(file, np.sort(np.concatenate([earlier.positions, positions])), None, target, storage)

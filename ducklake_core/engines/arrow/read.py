@@ -27,7 +27,7 @@ from ducklake_core.planning.virtual import VIRTUAL_SCHEMA, needed_virtual
 from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage, printable, protocol_of
 from ducklake_core.storage.parquet_input import open_parquet
-from ducklake_core.storage.recent_deletes import recent_deletes
+from ducklake_core.storage.recent_deletes import process_memory
 from ducklake_core.storage.second_look import read_twice
 
 Opened: TypeAlias = Callable[[FileReader], None]
@@ -35,8 +35,9 @@ Opened: TypeAlias = Callable[[FileReader], None]
 _SMALL_ROWS = 1 << 18
 _SMALL_BYTES = 8 * 1024 * 1024
 """Files of no more rows and bytes are read as a whole, several at a time."""
+_TINY_ROWS = 2048
 _TINY_BYTES = 32 * 1024
-"""Files of no more bytes on average take as long with two threads as with one, and up to 1.4 times the processor time."""
+"""Files of no more rows and bytes take as long with two threads as with one, and up to 1.4 times the processor time."""
 
 # As in DuckDB, the physical table of an inlined row stands for the file, and its row id for the position in it.
 _STANDS_FOR: dict[str, InlinedColumn] = {
@@ -93,9 +94,12 @@ def _is_small(task: FileTask) -> bool:
 
 
 def _readers(tasks: Sequence[FileTask]) -> int:
-    """How many threads read small files: one where they are tiny files of a disk, as Python works for one thread at a time."""
-    path, size = tasks[0].file.path, sum(task.file.file_size_bytes for task in tasks)
-    return 1 if protocol_of(path) == "file" and size <= len(tasks) * _TINY_BYTES else readers_of(path)
+    """How many threads read small files: one where all are tiny files of a disk, as Python works for one thread at a time."""
+    return 1 if all(map(_is_tiny, tasks)) else max(readers_of(task.file.path) for task in tasks)
+
+
+def _is_tiny(task: FileTask) -> bool:
+    return task.file.record_count <= _TINY_ROWS and task.file.file_size_bytes <= _TINY_BYTES and protocol_of(task.file.path) == "file"
 
 
 def _is_waited_for(task: FileTask) -> bool:
@@ -145,7 +149,7 @@ def read_task(
         UnsupportedFeatureError: It is encrypted in a foreign form, or the predicate needs a SQL engine.
     """
     with naming_table(shape):
-        deleted = deleted_positions(storage, task.file, shape.snapshot_id, read=recent_deletes.read)
+        deleted = deleted_positions(storage, task.file, shape.snapshot_id, read=process_memory.read)
     yield from read_chosen(task, shape, ChosenRows(positions=deleted, wanted=False), storage, threads=threads, opened=opened)
 
 
@@ -256,5 +260,5 @@ def count_rows(plan: ScanPlan, storage: Storage, most: int | None = None) -> int
 
 
 def _visible_count(file: DataFile, snapshot_id: int, storage: Storage) -> int:
-    deleted = deleted_positions(storage, file, snapshot_id, read=recent_deletes.read)
+    deleted = deleted_positions(storage, file, snapshot_id, read=process_memory.read)
     return file.record_count - int(np.searchsorted(deleted, file.record_count))

@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from ducklake_core.engines.arrow.file_reader import readers_of
+from ducklake_core.format.files.data_files import DataFile, DeleteFile
 from ducklake_core.planning.plan import FileTask
-from ducklake_core.storage.delete_files import deleted_positions
+from ducklake_core.storage.delete_files import DeletedPositions, deleted_positions
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.recent_deletes import recent_deletes
+from ducklake_core.storage.recent_deletes import process_memory
 
 MOST_FILES = 4096
 """Data files, and delete files, that the driver looks at for one plan at most: 0.4 ms of processor time for each delete file."""
@@ -31,12 +32,22 @@ def read_here(tasks: Sequence[FileTask], snapshot_id: int, storage: Storage) -> 
     """
     files = [task.file for task in tasks]
     positions = sum(len(file.inlined_deletes) + sum(one.delete_count for one in file.delete_files) for file in files)
-    named = [one for file in files for one in file.delete_files]
-    if max(len(files), len(named)) > MOST_FILES or positions > MOST_POSITIONS:
+    if max(len(files), sum(len(file.delete_files) for file in files)) > MOST_FILES or positions > MOST_POSITIONS:
         return None
-    unread = [(one, file) for file in files for one in file.delete_files if not recent_deletes.has(storage, one, file)]
-    if len(unread) > 1:
+    pairs = [(one, file) for file in files for one in file.delete_files]
+    # Held here meanwhile, as what is read now may push out of the memory what was remembered.
+    found = {(one.path, file.path): process_memory.recall(storage, one, file) for one, file in pairs}
+    unread = [(one, file) for one, file in pairs if found[one.path, file.path] is None]
+    if unread:
         with ThreadPoolExecutor(readers_of(unread[0][0].path), thread_name_prefix="ducklake-deletes") as threads:
-            for _ in threads.map(lambda pair: recent_deletes.read(storage, *pair), unread):
-                pass
-    return [deleted_positions(storage, file, snapshot_id, read=recent_deletes.read) for file in files]
+            for (one, file), positions_of in zip(
+                unread, threads.map(lambda pair: process_memory.read(storage, *pair), unread), strict=True
+            ):
+                found[one.path, file.path] = positions_of
+
+    def read(_: Storage, one: DeleteFile, file: DataFile) -> DeletedPositions:
+        known = found[one.path, file.path]
+        assert known is not None
+        return known
+
+    return [deleted_positions(storage, file, snapshot_id, read=read) for file in files]

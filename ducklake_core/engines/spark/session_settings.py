@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,6 +16,15 @@ _held: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str | None]]] = Weak
 """Of each setting that is held: by how many, and what the user had set, None if nothing."""
 
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """A thread of the parent may have held it when this child was forked."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def users_setting(session: SparkSession, name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 import threading
@@ -122,6 +123,14 @@ def new_delete_file_name(write_id: str, kind: str = "parquet") -> str:
 
 _last_ticks = 0
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    global _lock  # noqa: PLW0603 - a thread of the parent may have held it when this child was forked
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def _marked_uuid(write_id: str) -> uuid.UUID:

@@ -125,7 +125,9 @@ CODES: dict[str, Code] = {
     ),
     "inlined-row-twice": Code("error", "an inlined row is visible twice at a snapshot", _BACKUP),
     "inlined-delete-beyond": Code("error", "the catalog deletes rows that a file does not have", _BACKUP),
-    "inlined-delete-orphaned": Code("warning", "the catalog deletes rows of a file that it does not know", _REPAIR),
+    "inlined-delete-orphaned": Code(
+        "warning", "the catalog deletes rows of a file that the table does not have", _REPAIR + " where no table has it"
+    ),
     "inlined-delete-twice": Code("warning", "the catalog deletes a row twice, so that DuckDB counts one too few", "delete one of the rows"),
     # Schedule and objects in the store
     "scheduled-live": Code("error", "a file that the lake needs is scheduled for deletion", _REPAIR),

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from ducklake_core.catalog.inlined.rows import TableVersions
 from ducklake_core.catalog.reading.every_row import EveryRow, InlinedRow
-from ducklake_core.catalog.reading.gauges import InlinedTables
+from ducklake_core.catalog.reading.inlined_tables import InlinedTables
 from ducklake_core.catalog.reading.table_rows import column_row
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
 from ducklake_core.format.files.paths import join

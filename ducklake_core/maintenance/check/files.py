@@ -220,7 +220,8 @@ def _inlined_deletes(facts: Facts) -> None:
     for row in facts.inlined_deletes:
         data = facts.files.get(row.file_id)
         if data is None or data.table_id != row.table_id:
-            counts["inlined-delete-orphaned", row.table_id][row.file_id] += not facts.knows_file(row.file_id) or data is not None
+            if data is not None or not facts.knows_file(row.file_id):
+                counts["inlined-delete-orphaned", row.table_id][row.file_id] += 1
         elif not 0 <= row.row_id < data.record_count:
             counts["inlined-delete-beyond", row.table_id][row.file_id] += 1
         elif (row.file_id, row.row_id) in seen:
@@ -231,9 +232,13 @@ def _inlined_deletes(facts: Facts) -> None:
             counts["snapshot-unknown", row.table_id][row.file_id] += 1
         seen.add((row.file_id, row.row_id))
     for (code, table_id), files in counts.items():
-        for number, count in files.items() if files.total() else ():
-            repair = ForgetInlinedDeletes(table_id, number) if code == "inlined-delete-orphaned" and not facts.knows_file(number) else None
-            what = f"{count} inlined deletes of data file {number}"
+        for number, count in files.items():
+            what, repair = f"{count} inlined deletes of data file {number}", None
+            if code == "inlined-delete-orphaned" and number in facts.files:
+                # Which of the two is wrong nobody knows: that the file is of the other table, or that its deletes are here.
+                what += f", which is of table {facts.files[number].table_id}"
+            elif code == "inlined-delete-orphaned":
+                repair = ForgetInlinedDeletes(table_id, number)
             facts.report(code, what, table=facts.tables[table_id], data_file_id=number, repair=repair)
 
 

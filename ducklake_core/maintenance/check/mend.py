@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from ducklake_core.catalog.changes import DeleteRows, UpdateRows
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.writing.mending import Mending, MendingSnapshot, mend, newest_snapshot_id
+from ducklake_core.catalog.writing.mending import Left, Mending, MendingSnapshot, inlined_tables_there, mend, newest_snapshot_id
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.attempts import run_write
@@ -51,10 +52,25 @@ def carry_out(
             due = list(dict.fromkeys(_without_bounds(one) if moved else one for one in repairs))
             message = commit.get("message") or f"repaired by a check: {len(due)} repairs"
             said = MendingSnapshot(author=commit.get("author"), message=message, extra_info=stored)
-            number = mend(connection, database, info, _mending(due), said)
-        return tuple(map(str, due)), number
+            number, left = mend(connection, database, info, _mending(due), said)
+        with database.read() as connection:
+            # Where a table cannot be dropped within a transaction it may still be in use.
+            left = replace(left, inlined=left.inlined | inlined_tables_there(connection, database))
+        return tuple(str(one) for one in due if not _is_left(one, left)), number
 
     return run_write(attempt, "mend the catalog")
+
+
+def _is_left(repair: Repair, left: Left) -> bool:
+    match repair:
+        case DropInlinedTable(name=name):
+            return name in left.inlined
+        case ForgetInlinedDeletes(table_id=number, data_file_id=file):
+            return (number, file) in left.inlined_deletes
+        case Unschedule(stored_path=path):
+            return path in left.unscheduled
+        case _:
+            return False
 
 
 def _without_bounds(repair: Repair) -> Repair:

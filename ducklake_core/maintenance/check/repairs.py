@@ -80,13 +80,13 @@ class DropInlinedTable:
 
 @dataclass(frozen=True, slots=True)
 class ForgetInlinedDeletes:
-    """Delete the inlined deletes of rows of a file that the table does not have: they hide nothing, until a file gets that number."""
+    """Delete the inlined deletes of rows of a file that no table has: they hide nothing, until a file gets that number."""
 
     table_id: int
     data_file_id: int
 
     def __str__(self) -> str:
-        return f"forgot the inlined deletes of data file {self.data_file_id}, which table {self.table_id} does not have"
+        return f"forgot the inlined deletes of data file {self.data_file_id} in table {self.table_id}, as no table has that file"
 
 
 @dataclass(frozen=True, slots=True)

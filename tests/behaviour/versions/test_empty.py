@@ -21,7 +21,7 @@ from ducklake_core.errors import CorruptFileError, DuckLakeError
 from ducklake_core.storage.delete_files import write_delete_file
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.puffin import encode_container
-from ducklake_core.storage.recent_deletes import recent_deletes
+from ducklake_core.storage.recent_deletes import process_memory
 from ducklake_core.storage.roaring import encode_deletion_vector
 from tests.support.ducklakepy_lake import faults, rows_of, second_implementation, sorted_rows, stored
 from tests.support.oracle import READS, LakeAddress, Oracle
@@ -194,7 +194,7 @@ def test_vectors_without_deletes_in_one_file(sqlite_address: LakeAddress, oracle
 
     def rewrite(content: bytes) -> None:
         file.write_bytes(content)
-        recent_deletes.clear()
+        process_memory.forget()
 
     if version == "1.1":
         rewrite(_container([(snapshot - 1, nothing), (snapshot, some)], data))

@@ -215,6 +215,7 @@ PLANTS = (
     Plant("row-id-beyond-next", "an inlined id", ("UPDATE {inl} SET row_id = 5000 WHERE a = 200",)),
     Plant("inlined-delete-beyond", "a row that is not there", ("INSERT INTO ducklake_inlined_delete_{t} VALUES ({t0}, 5000, 5)",)),
     Plant("inlined-delete-orphaned", "a file that is not there", ("INSERT INTO ducklake_inlined_delete_{t} VALUES (888, 1, 5)",)),
+    Plant("inlined-delete-orphaned", "a file of another table", ("INSERT INTO ducklake_inlined_delete_{t} VALUES ({n0}, 1, 5)",)),
     Plant("inlined-delete-twice", "a row again", ("INSERT INTO ducklake_inlined_delete_{t} SELECT * FROM ducklake_inlined_delete_{t}",)),
     Plant("inlined-delete-twice", "a row that a delete file deletes", ("INSERT INTO ducklake_inlined_delete_{t} VALUES ({t0}, 5, 6)",)),
     # Schedule and objects in the store

@@ -198,6 +198,31 @@ def test_repairs_are_made_on_every_catalog(every_lake_address: LakeAddress) -> N
         duck.run("INSERT INTO t SELECT i, 'z', 1 FROM range(300, 320) r(i)")
 
 
+def test_what_came_since_the_check_is_left_alone(every_lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file came by the number that deletes were planted for: the repair leaves them, and does not say that it forgot them."""
+    from ducklake_core.maintenance.check import run
+
+    with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
+        table = lake.write("t", pa.table({"a": range(100)}), inline=False).table_id
+        lake.table("t").delete("a = 7")
+        spoiled = SpoiledLake(every_lake_address)
+        coming = int(spoiled.value("SELECT max(next_file_id) FROM ducklake_snapshot"))
+        spoiled.edit(f"INSERT INTO ducklake_inlined_delete_{table} VALUES ({coming}, 3, 3), (999, 0, 3)")
+        carry_out = run.carry_out
+
+        def late(*arguments: object) -> object:
+            with DuckLake.connect(every_lake_address.url) as other:
+                other.write("t", pa.table({"a": range(200, 300)}), inline=False)
+            return carry_out(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(run, "carry_out", late)
+        found = lake.check(repair=True)
+        assert found.by_code == {"inlined-delete-orphaned": 2}
+        assert [line for line in found.repairs if "inlined deletes" in line] == [
+            f"forgot the inlined deletes of data file 999 in table {table}, as no table has that file"
+        ]
+
+
 @pytest.mark.parametrize("name", ["ducklake_inlined_data_888_1", "ducklake_inlined_delete_888"])
 def test_tables_of_numbers_that_were_never_given_out(every_lake_address: LakeAddress, name: str) -> None:
     """A commit may be making them where they are seen before the COMMIT; elsewhere nobody does."""
