@@ -50,10 +50,7 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
         lake = options.connect(read_only=True)
         yield _catalog(lake, time.perf_counter() - started)
     except DuckLakeError as error:
-        said = "check --lake or DUCKLAKE_URL, and the other options and variables of the lake"
-        is_away = isinstance(error, CatalogUnavailableError) or is_about_login(error)
-        advice = "check the address, the network, the user and its password" if is_away else said
-        yield Hop(name="catalog", outcome="failed", says=str(error), advice=advice)
+        yield Hop(name="catalog", outcome="failed", says=str(error), advice=_advice(error))
     if lake is not None:
         opened = lake
         try:
@@ -71,6 +68,16 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
         if spark:
             yield _without_lake("executor")
     yield _versions()
+
+
+def _advice(error: DuckLakeError) -> str:
+    """What to do about a catalog that could not be opened."""
+    is_away = isinstance(error, CatalogUnavailableError)
+    if is_away and ("path" in error.details or error.details.get("sqlite_error") is not None):
+        return "check the path, its permissions, and which processes have the file open"
+    if is_away or is_about_login(error):
+        return "check the address, the network, the user and its password"
+    return "check --lake or DUCKLAKE_URL, and the other options and variables of the lake"
 
 
 def _of_spark(lake: DuckLake | None, *, write: bool) -> Iterator[Hop]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -181,6 +183,19 @@ def test_doctor_with_a_wrong_password(mysql: MySQLServer, tmp_path: Path, run: R
     assert "Access denied for user 'etl'" in found
     assert "-> check the address, the network, the user and its password" in found
     assert "wr0ng-gu3ss" not in found
+
+
+@pytest.mark.takes_seconds
+def test_doctor_with_a_file_that_another_process_has_open(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "lake.ducklake"
+    DuckLake.create(f"ducklake:{path}", data_path=str(tmp_path / "files/")).close()
+    opens = f"import duckdb, time; kept = duckdb.connect({str(path)!r}); print('open', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", opens], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        found = run("doctor", code=FOUND, DUCKLAKE_URL=f"ducklake:{path}").stdout
+        other.kill()
+    assert "-> check the path, its permissions, and which processes have the file open" in found
 
 
 def test_doctor_tells_of_clocks_and_variables(
