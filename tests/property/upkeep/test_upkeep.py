@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from random import Random
+from typing import Literal
 
 import pytest
 from pyspark.sql import SparkSession
 
 from ducklake_core.commit import registration
 from ducklake_core.maintenance import flush
+from tests.property.upkeep.alone import make_keeping
 from tests.property.upkeep.keeping import Keeping
 from tests.support.object_stores import ObjectStore, s3_store
 from tests.support.oracle import LakeAddress
@@ -48,6 +50,16 @@ def test_a_short_history(every_lake_address: LakeAddress) -> None:
 def test_long_histories(every_lake_address: LakeAddress, seed: int) -> None:
     # Every step reads all snapshots that are left: twice as many steps take four times as long, and find less than other seeds do.
     _live(every_lake_address, seed=1000 + seed, steps=10)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_long_histories_by_us_alone(every_lake_address: LakeAddress, version: Literal["1.0", "1.1"], seed: int) -> None:
+    draw = Random(3000 + seed)
+    kept = make_keeping(every_lake_address, version, draw)
+    kept.live([draw.randrange(2**30) for _ in range(10)])
+    assert kept.readings > 10
 
 
 @pytest.mark.slow
