@@ -102,3 +102,20 @@ def _merge(address: LakeAddress) -> None:
     lake = DuckLake.connect(address.url)
     assert lake.merge_adjacent_files().files_merged == 2
     lake.close()
+
+
+def test_clustered_files_with_which_later_rows_were_merged_are_clustered_again(sqlite_address: LakeAddress) -> None:
+    rows = "SELECT (range * 7919) % 1000 AS a, md5(range::VARCHAR) AS s"
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INTEGER, s VARCHAR)", "CALL lake.set_option('target_file_size', '20KB')")
+        duck.run(*(f"INSERT INTO t {rows} FROM range({n}, {n + 450})" for n in (0, 500, 1000, 1500)))
+    lake = DuckLake.connect(sqlite_address.url)
+    assert lake.rewrite_data_files("t", cluster_by=["a"]).files_rewritten == 4
+    assert lake.rewrite_data_files("t", cluster_by=["a"], dry_run=True).files_rewritten == 0
+    lake.close()
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run(*(f"INSERT INTO t {rows} FROM range({n}, {n + 100})" for n in (0, 500, 1000)))
+    lake = DuckLake.connect(sqlite_address.url)
+    assert lake.merge_adjacent_files().files_merged == 4
+    assert lake.rewrite_data_files("t", cluster_by=["a"], dry_run=True).files_rewritten == 2
+    lake.close()
