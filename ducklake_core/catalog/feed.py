@@ -176,7 +176,9 @@ def inserted_files(reader: CatalogReader, table: TableState, covered: FeedRange)
         or_(file.c.begin_snapshot >= covered.start, file.c.partial_max >= covered.start),
     )
     rows = reader.connection.execute(query.order_by(file.c.data_file_id))
-    return [data_file_of(row, table, Streams({}), reader.info.encrypted) for row in rows if row.begin_snapshot not in covered.rewrites]
+    # A merge of what a rewrite made has rows of later snapshots too.
+    added = (row for row in rows if row.begin_snapshot not in covered.rewrites or row.partial_max not in (None, row.begin_snapshot))
+    return [data_file_of(row, table, Streams({}), reader.info.encrypted) for row in added]
 
 
 def deleted_files(reader: CatalogReader, table: TableState, covered: FeedRange) -> list[FileDeletes]:

@@ -249,7 +249,8 @@ def _clustered_groups(reader: CatalogReader, table: TableState, found: _Found, t
     groups = []
     for run in _bins(files, target * CLUSTERED_FILES):
         gain = expected_gain(found.columns, [statistics[file.id] for file in run], -(-int(sum(map(_live_bytes, run))) // target) or 1)
-        is_clustered = all(file.begin_snapshot in marked for file in run)
+        # A merge with later rows leaves a file with the snapshot of the oldest.
+        is_clustered = all(file.begin_snapshot in marked and file.partial_max is None for file in run)
         if gain.is_worth_it and not is_clustered:
             groups.append(RewriteGroup(files=tuple(run), spec=_spec(table, run[0]), gain=gain))
             continue

@@ -133,11 +133,15 @@ class FileChanges:
 
     def _added(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log
-        if _newest(row) <= edges.after or log.only_rewrote(row.table_id, _held(edges, row.begin_snapshot)):
+        first = max(row.begin_snapshot, edges.after + 1)
+        if log.only_rewrote(row.table_id, _held(edges, row.begin_snapshot)):
+            # What a rewrite made may since have been merged with rows of later snapshots.
+            first += 1
+        if _newest(row) < first:
             return
         if edges.holds(row.end_snapshot) and not log.only_rewrote(row.table_id, row.end_snapshot):
             return
-        yield self._change("added", row, max(row.begin_snapshot, edges.after + 1), min(_newest(row), edges.until))
+        yield self._change("added", row, first, min(_newest(row), edges.until))
 
     def _removed(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from ducklake_core.commit.moved_rows import GatheredDeletes
 from ducklake_core.engines.arrow.clustering import sampled_curve
-from ducklake_core.engines.arrow.conform import field_id
 from ducklake_core.engines.arrow.dataset_writer import DatasetWriter
 from ducklake_core.engines.arrow.delete_history import gather_deletes
 from ducklake_core.engines.arrow.file_reader import ChosenRows
@@ -19,14 +18,13 @@ from ducklake_core.engines.arrow.read import read_chosen
 from ducklake_core.engines.arrow.work import Stopped, until_stopped
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.errors import CorruptFileError, UnsupportedFeatureError
-from ducklake_core.format.files.data_files import SNAPSHOT_ID_FIELD_ID, DataFile, WrittenFile
+from ducklake_core.format.files.data_files import DataFile, WrittenFile
 from ducklake_core.format.files.delete_history import DeleteHistory, deleted_count
 from ducklake_core.format.layout.sorting import SortOrder
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import FileTask, ScanProjection
 from ducklake_core.storage.delete_files import deleted_positions
 from ducklake_core.storage.filesystems import Storage, printable
-from ducklake_core.storage.parquet_input import read_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +65,10 @@ class RewrittenFiles:
 
 
 def rewrite_files(task: RewriteTask, *, threads: bool = True, stopped: Stopped | None = None) -> RewrittenFiles:
-    """Write what is visible of the sources, each row with its row id, and with its snapshot where a source stores those.
+    """Write what is visible of the sources, each row with its row id.
 
-    Rows are in the order that the task names, in memory that does not grow with them. There is no output when no row is left.
+    No snapshots are stored with the rows: earlier snapshots read the sources, and all rows are of the snapshot of the rewrite, as
+    DuckDB has it. Rows are in the order that the task names, in memory that does not grow with them. Where no row is left there is no file.
 
     Raises:
         NotFoundError: A source, or a delete file of one, is gone.
@@ -98,13 +97,13 @@ def _in_order(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tupl
 
 
 def _rewrite(task: RewriteTask, threads: bool, stopped: Stopped | None) -> tuple[WrittenFile, ...]:
-    storage, state = task.state.storage, task.state
-    system = SYSTEM_FIELDS if any(_stores_snapshots(file, storage) for file in task.files) else SYSTEM_FIELDS[:1]
+    state = task.state
+    row_id = SYSTEM_FIELDS[0]
     columns = relaxed(state.schema)
-    shape = replace(task.shape, virtual=("rowid", "snapshot_id")[: len(system)])
-    names = [*columns.names, *(field.name for field in system)]
-    live = _LiveRows(task.files, storage, threads, stopped)
-    with DatasetWriter(replace(state, schema=Schema(columns=(*columns.columns, *system)), sort=())) as writer:
+    shape = replace(task.shape, virtual=("rowid",))
+    names = [*columns.names, row_id.name]
+    live = _LiveRows(task.files, state.storage, threads, stopped)
+    with DatasetWriter(replace(state, schema=Schema(columns=(*columns.columns, row_id)), sort=())) as writer:
         rows = (pa.RecordBatch.from_arrays(batch.columns, names=names) for batch in live.read(shape))
         written = 0
         for batch in _ordered(rows, task, columns, live):
@@ -160,10 +159,3 @@ class _LiveRows:
         except (pa.ArrowException, OSError) as error:
             where = printable(file.path)
             raise CorruptFileError(f"{where} of {shape.table} cannot be read: {error}", path=where, table=shape.table) from error
-
-
-def _stores_snapshots(file: DataFile, storage: Storage) -> bool:
-    if file.row_counts:
-        return True
-    schema = read_schema(storage, file.path, file.encryption_key)
-    return any(field_id(field) == SNAPSHOT_ID_FIELD_ID for field in schema)

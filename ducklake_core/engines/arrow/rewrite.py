@@ -163,14 +163,30 @@ def _rows(
     own_schema = pa.schema(list(shape.arrow_schema())[:width])
     is_cast = not is_exact(own_schema, columns)
     opened = _check_row_ids if virtual == ("snapshot_id",) else None
-    for batch in read_tasks((FileTask(file=file) for file in task.files), shape, task.state.storage, ahead=threads, opened=opened):
+    dated = _dated_anew(task.files) if "snapshot_id" in virtual else None
+    if dated is not None:
+        shape = replace(shape, virtual=(*virtual, "file_index"))
+    tasks = (FileTask(file=file, index=index) for index, file in enumerate(task.files))
+    for batch in read_tasks(tasks, shape, task.state.storage, ahead=threads, opened=opened):
         arrays = batch.columns
+        if dated is not None:
+            *arrays, snapshots, indexes = arrays
+            arrays.append(pa.array(np.maximum(snapshots.to_numpy(), dated[indexes.to_numpy()])))
         if system == (_SNAPSHOT_ID,) and opened is None:
             row_id = _row_id_after(arrays[width], row_id)
         own, beside = arrays[:width], arrays[len(arrays) - len(system) :]
         if is_cast:
             own = cast_to(pa.RecordBatch.from_arrays(own, schema=own_schema), columns).columns
         yield pa.RecordBatch.from_arrays([*own, *beside], schema=arrow_schema)
+
+
+def _dated_anew(files: tuple[DataFile, ...]) -> np.ndarray | None:
+    """For each file the earliest snapshot that its rows may be of; None where none can store an earlier one.
+
+    What a rewrite made may store the snapshots that its rows were of before, at which the files that it was made of show them.
+    """
+    dated = [file.begin_snapshot if file.partial_max is None and file.row_id_start is None else 0 for file in files]
+    return np.array(dated, np.int64) if any(dated) else None
 
 
 def _check_row_ids(reader: FileReader) -> None:
