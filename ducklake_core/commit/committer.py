@@ -343,6 +343,7 @@ def head_request(transaction: CommitRequest) -> HeadRequest:
         deletes_from.add(action.table_id)
     existing = [action for action in transaction.actions if getattr(action, "table_id", -1) > 0]
     inlined = {action.table_id for action in existing if isinstance(action, InsertInlined)}
+    gathered = {one.data_file_id for action in transaction.actions if isinstance(action, FlushInlined) for one in action.gathered}
     added = {path for action in transaction.actions if isinstance(action, AddFiles) for path in action.exclusive}
     return HeadRequest(
         base=transaction.base.id,
@@ -356,5 +357,6 @@ def head_request(transaction: CommitRequest) -> HeadRequest:
         inlined_for=frozenset(inlined),
         files=frozenset(files),
         deletes_from=frozenset(deletes_from),
+        gathered_for=frozenset(gathered),
         added_paths=frozenset(added),
     )

@@ -120,7 +120,7 @@ _LOOKED: dict[Lookup, OwnKind] = {"definition": "look_at_definition", "matches":
 
 def find_conflict(transaction: CommitRequest, head: Head) -> Conflict | None:
     """The first reason why the transaction must not be committed on top of the head, None when it may."""
-    obstacle = _find_gap(transaction, head) or _find_file_of_another(transaction, head)
+    obstacle = _find_gap(transaction, head) or _find_file_of_another(transaction, head) or _find_expired_file(head)
     if obstacle is not None:
         return obstacle
     if transaction.takes_all and head.later:
@@ -174,6 +174,17 @@ def _find_file_of_another(transaction: CommitRequest, head: Head) -> Conflict | 
         message=f"Transaction conflict - attempting to add {printable(path)} to table {label} - but another transaction has added it to "
         "the lake meanwhile (a file belongs to one table once). Nothing was changed",
         table=label,
+        snapshot_id=head.snapshot.id,
+    )
+
+
+def _find_expired_file(head: Head) -> Conflict | None:
+    if not head.expired_files:
+        return None
+    return Conflict(
+        rule="file-expired",
+        message=f"Transaction conflict - data file {min(head.expired_files)}, of which this transaction gathers the deletes, has been "
+        "expired. Nothing was changed; run the write again on the newest snapshot",
         snapshot_id=head.snapshot.id,
     )
 

@@ -1,125 +1,191 @@
-"""Others commit between any two statements of a verb that forgets or mends: every snapshot that is left reads as it did."""
+"""Others commit between any two statements of a verb: every snapshot that is left shows and tells what it did, and the lake is sound."""
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
+import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
+from sqlalchemy import update
 
 from ducklake_core import DuckLake
+from tests.faults import others
+from tests.faults.between import IsDue, Memory, Other, before_statement
+from tests.faults.others import OLD, Beside
 from tests.faults.upkeep import NOW
-from tests.support.oracle import LakeAddress
+from tests.support.oracle import LakeAddress, Oracle, attached
+from tests.support.postgres import PostgresServer
 
-PATIENCE = 0.5
-"""Seconds after which a commit is taken for one that waits for the verb."""
-VERBS: dict[str, Callable[[DuckLake], object]] = {
-    "expire": lambda lake: lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=2),
+VERBS: dict[str, Callable[[DuckLake], Any]] = {
+    "expire": lambda lake: lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=3),
+    "merge": lambda lake: lake.merge_adjacent_files(),
+    "rewrite": lambda lake: lake.rewrite_data_files(delete_threshold=0.0),
+    "flush": lambda lake: lake.flush_inlined_data(),
+    "cleanup": lambda lake: lake.cleanup_old_files(),
+    "orphans": lambda lake: lake.delete_orphaned_files(),
     "repair": lambda lake: lake.check(repair=True),
-    "checkpoint": lambda lake: lake.checkpoint(keep_last=2, min_age=NOW),
+    "checkpoint": lambda lake: lake.checkpoint(keep_last=3, min_age=NOW),
+}
+Act = Callable[[Beside], None]
+OURS: tuple[Act, ...] = (
+    others.append,
+    others.change,
+    others.replace,
+    others.redefine,
+    others.recreate,
+    others.hold,
+    others.maintain,
+    others.expire,
+    others.change_and_expire,
+)
+DUCKDB: tuple[Act, ...] = (others.duckdb_changes, others.duckdb_maintains)
+_OF_DUCKDB = ("orphaned-file", "table-bounds-narrow", "table-bounds-unknown", "delete-file-orphaned")
+EXPECTED = {"adopt": ("scheduled-live",), "duckdb_changes": _OF_DUCKDB, "duckdb_maintains": _OF_DUCKDB}
+"""Findings of a check after acts of others, whatever a verb does beside them."""
+OF_VERBS: dict[str, tuple[Act, ...]] = {
+    "orphans": (others.write_for_long,),
+    "checkpoint": (others.write_for_long,),
 }
 
 
-class _Others:
-    """Writes, replaces and redefines a table, and drops another one, when asked for the first time; notes what each snapshot shows."""
+def _expirable(lake: DuckLake, name: str) -> None:
+    """Files that only old snapshots read, and a table that only they show."""
+    lake.table(name).overwrite(others.rows(0, 90), inline=False)
+    prepared = lake.table(name)
+    prepared.delete("n < 30")
+    prepared.append(others.rows(90, 94), inline=True)
+    prepared.delete("n IN (50, 91)")
+    lake.write(f"{name}old", pa.table({"a": [1]}), inline=True)
+    lake.drop_table(f"{name}old")
 
-    def __init__(self, address: LakeAddress, turn: int) -> None:
-        self._lake, self._turn = DuckLake.connect(address.url), turn
-        self.shown: dict[int, Counter[str]] = {}
-        self.thread: threading.Thread | None = None
-        self.failed: list[BaseException] = []
 
-    def begin(self) -> None:
-        self.thread = threading.Thread(target=self._commit)
-        self.thread.start()
-        self.thread.join(PATIENCE)
+def _scheduled(lake: DuckLake, name: str) -> None:
+    """Files that were scheduled for deletion long ago."""
+    _expirable(lake, name)
+    lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=5)
+    schedule = lake.database.tables["files_scheduled_for_deletion"]
+    with lake.database.write() as connection:
+        connection.execute(update(schedule).values(schedule_start=datetime.now(UTC) - OLD))
+
+
+def _spoiled(lake: DuckLake, _name: str) -> None:
+    """Something to mend: statistics of no file."""
+    with lake.database.write() as connection:
+        connection.execute(lake.database.tables["file_column_stats"].insert(), [{"data_file_id": 10**6, "table_id": 1, "column_id": 1}])
+
+
+WORK: dict[str, Callable[[DuckLake, str], None]] = {
+    "expire": _expirable,
+    "cleanup": _scheduled,
+    "checkpoint": _scheduled,
+    "repair": _spoiled,
+}
+
+
+class _Rounds:
+    """A lake on which a verb runs again and again, each time on a new table, while others do something at another place."""
+
+    def __init__(self, address: LakeAddress, verb: str, act: Act) -> None:
+        self._address, self._verb, self._act = address, verb, act
+        self.lake, self.round = DuckLake.create(address.url, data_path=address.data_path), 0
+        self._others = DuckLake.connect(address.url)
+
+    def run(self, is_due: IsDue) -> bool:
+        """Run the verb while others act before a statement of it, and look at the lake; whether the verb has had such a statement."""
+        self.round += 1
+        name = f"t{self.round}"
+        with attached(self._address) if self._act in DUCKDB else nullcontext() as oracle:
+            beside = self._prepared(name, oracle)
+            other = Other(self._others, lambda: self._act(beside))
+            with before_statement(is_due, other.begin) as statements:
+                result = VERBS[self._verb](self.lake)
+            other.end()
+            beside.end_writes()
+        try:
+            self._check(beside.memory, result)
+        except BaseException as error:
+            error.add_note(f"{self._act.__name__} before this statement of {self._verb}: {statements.called_before}")
+            raise
+        self._forget()
+        return statements.called_before is not None
 
     def end(self) -> None:
-        if self.thread is not None:
-            self.thread.join()
-        self._lake.close()
-        assert not self.failed, self.failed
+        self._others.close()
+        self.lake.close()
 
-    def _commit(self) -> None:
-        try:
-            lake, turn = self._lake, self._turn
-            self._note(lake.write("t", pa.table({"a": [turn, turn]}), inline=False).snapshot_id)
-            self._note(lake.table("t").overwrite(pa.table({"a": [-turn]}), inline=False).snapshot_id)
-            lake.table("t").add_column(f"c{turn}", "bigint")
-            # Makes a table of inlined rows with these columns.
-            self._note(lake.table("t").append(pa.table({"a": [turn]}), inline=True).snapshot_id)
-            self._note(lake.table("t").delete(f"a = {-turn}").snapshot_id)
-            lake.write(f"gone{turn}", pa.table({"a": [1]}), inline=True)
-            lake.drop_table(f"gone{turn}")
-        except BaseException as error:  # noqa: BLE001 - told by the thread that joins this one
-            self.failed.append(error)
+    def _prepared(self, name: str, oracle: Oracle | None) -> Beside:
+        others.prepare(self.lake, name)
+        if self._verb in WORK:
+            WORK[self._verb](self.lake, name)
+        self.lake.holds.add("before", self.lake.snapshots()[1].id)
+        beside = Beside(self._others, name, Memory(), oracle)
+        if self._act is others.write_for_long:
+            others.orphan(self.lake, name)
+            beside.running.append(others.running_write(self._others, name, 400))
+        beside.memory.note(self.lake)
+        return beside
 
-    def _note(self, snapshot_id: int) -> None:
-        self.shown[snapshot_id] = shown(self._lake, snapshot_id)
+    def _check(self, memory: Memory, result: Any) -> None:
+        with attached(self._address) if self._address.backend == "postgresql" else nullcontext() as oracle:
+            memory.check(self.lake, oracle)
+        found = self.lake.check(level="rows")
+        assert set(found.by_code) <= {"inlined-table-dead", *EXPECTED.get(self._act.__name__, ())}, found
+        for step in getattr(result, "failed_steps", ()):
+            # A merge gives way at once, the others find out what has changed.
+            assert (step.verb == "merge_adjacent_files" and "Transaction conflict" in step.reason) or "there is no table" in step.reason
+
+    def _forget(self) -> None:
+        for hold in self.lake.holds.list():
+            self.lake.holds.remove(hold.name)
+        for table in self.lake.tables():
+            self.lake.drop_table(table.table)
+        self.lake.expire_snapshots(older_than=NOW, min_age=NOW)
 
 
-def shown(lake: DuckLake, snapshot_id: int) -> Counter[str]:
-    """Rows of ``t`` at a snapshot."""
-    return Counter(map(repr, lake.table("t", at=snapshot_id).to_arrow()["a"].to_pylist()))
-
-
-@contextmanager
-def before_statement(number: int, call: Callable[[], None]) -> Iterator[list[str]]:
-    """Call it before one of the statements of this thread, counted from 0; gives those that were sent."""
-    mine, sent = threading.get_ident(), list[str]()
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if threading.get_ident() == mine:
-            sent.append(statement)
-            if len(sent) == number + 1:
-                call()
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        yield sent
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
+def _cases() -> Iterator[Any]:
+    """Each verb with each act, and the places at which it is tried: all of a verb's places are somebody's, but on MySQL others'."""
+    for backend in ("postgres", "mysql"):
+        for verb in VERBS:
+            acts = [*OURS, *OF_VERBS.get(verb, ()), *(DUCKDB if backend == "postgres" else ())]
+            stride = len(acts) * (7 if verb == "checkpoint" else 1)
+            for number, act in enumerate(acts):
+                first = number if backend == "postgres" else (number + 5) % len(acts)
+                yield pytest.param(backend, verb, act, first, stride, id=f"{backend}-{verb}-{act.__name__}")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(("verb", "stride"), [("expire", 1), ("repair", 4), ("checkpoint", 9)])
-@pytest.mark.parametrize("backend", ["postgres", "mysql"])
-def test_commits_between_any_two_statements(request: pytest.FixtureRequest, tmp_path: Path, backend: str, verb: str, stride: int) -> None:
-    address: LakeAddress = request.getfixturevalue(backend).lake(tmp_path)
-    lake = DuckLake.create(address.url, data_path=address.data_path)
-    lake.write("t", pa.table({"a": [0]}), inline=False)
-    place, was_last = 0, False
-    while not was_last:
-        lake.write("t", pa.table({"a": [1000 + place]}), inline=place % 2 == 0)
-        if verb == "repair":
-            _spoil(lake)
-        others = _Others(address, place + 1)
-        before = {snapshot.id: shown(lake, snapshot.id) for snapshot in lake.snapshots() if snapshot.id}
-        with before_statement(place, others.begin) as sent:
-            VERBS[verb](lake)
-        others.end()
-        was_last = others.thread is None
-        before |= others.shown
-        statement = f"commits before statement {place}: {sent[place] if place < len(sent) else 'none'}"
-        for snapshot in lake.snapshots():
-            if snapshot.id in before:
-                assert shown(lake, snapshot.id) == before[snapshot.id], f"snapshot {snapshot.id}, {statement}"
-        found = lake.check(level="rows")
-        assert set(found.by_code) <= {"inlined-table-dead"}, f"{found}\n{statement}"
-        place += stride
-    assert place > 10
-    lake.close()
+@pytest.mark.parametrize(("backend", "verb", "act", "first", "stride"), list(_cases()))
+def test_commits_between_any_two_statements(
+    request: pytest.FixtureRequest, tmp_path: Path, backend: str, verb: str, act: Act, first: int, stride: int
+) -> None:
+    rounds = _Rounds(request.getfixturevalue(backend).lake(tmp_path), verb, act)
+    for place in itertools.count(first, stride):
+        if not rounds.run(lambda number, _, place=place: number == place):  # type: ignore[misc]
+            break
+    rounds.end()
 
 
-def _spoil(lake: DuckLake) -> None:
-    """Something to mend: statistics of no file."""
-    with lake.database.write() as connection:
-        connection.execute(lake.database.tables["file_column_stats"].insert(), [{"data_file_id": 10**6, "table_id": 1, "column_id": 1}])
+@pytest.mark.parametrize(
+    ("verb", "act", "statement"),
+    [
+        ("expire", others.replace, "SELECT public.ducklake_data_file"),
+        ("expire", others.hold, "FOR UPDATE"),
+        ("merge", others.change, "pg_advisory_xact_lock"),
+        pytest.param("rewrite", others.duckdb_changes, "pg_advisory_xact_lock", marks=pytest.mark.slow),
+        ("flush", others.expire, "pg_advisory_xact_lock"),
+        pytest.param("flush", others.change, "pg_advisory_xact_lock", marks=pytest.mark.slow),
+        ("orphans", others.write_for_long, "SELECT public.ducklake_delete_file"),
+        # Between the plan and the last look, not after it: files that are added although they are scheduled are for experiments only.
+        pytest.param("cleanup", others.adopt, "COMMIT", marks=pytest.mark.slow),
+    ],
+)
+def test_commits_before_a_statement(postgres: PostgresServer, tmp_path: Path, verb: str, act: Act, statement: str) -> None:
+    rounds = _Rounds(postgres.lake(tmp_path), verb, act)
+    assert rounds.run(lambda _, text: statement in text)
+    rounds.end()

@@ -10,10 +10,10 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from sqlalchemy import Connection, Row, Select, bindparam, delete, func, insert, inspect, or_, select
+from sqlalchemy import Connection, Row, Select, bindparam, delete, exists, func, insert, inspect, or_, select
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.changes import DeleteRows
@@ -114,7 +114,10 @@ def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expi
         connection: Of a read or a write transaction.
         expired: Ids that count as gone although their rows may still be there.
     """
-    return _not_needed_by(connection, tables, info, expired)
+    found = _not_needed_by(connection, tables, info, expired)
+    known = {file.id for file in found.files if file.kind == "delete"}
+    strays = (file for file in _stray_delete_files(connection, tables, info) if file.id not in known)
+    return replace(found, files=(*found.files, *strays))
 
 
 def _snapshot_ids(connection: Connection, tables: CatalogTables) -> Sequence[int]:
@@ -161,6 +164,18 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
     )
 
 
+def _stray_delete_files(connection: Connection, tables: CatalogTables, info: LakeInfo) -> tuple[UnneededFile, ...]:
+    """Delete files of data files that are not there."""
+    file, deletes = tables["data_file"], tables["delete_file"]
+    query = _file_columns(tables, "delete_file").where(~exists().where(file.c.data_file_id == deletes.c.data_file_id))
+    rows = connection.execute(query).all()
+    if not rows:
+        return ()
+    describe = _Describer(info, {row.table_id: row for row in connection.execute(_table_versions(tables))}, set())
+    reason = "the catalog does not know its data file"
+    return tuple(replace(describe.file(row, "delete", row.delete_file_id), reason=reason) for row in rows)
+
+
 def lock_snapshots(connection: Connection, database: Database, snapshot_ids: Sequence[int]) -> set[int]:
     """Keep others from expiring or holding some snapshots until the transaction ends: those that are still there."""
     snapshot = database.tables["snapshot"]
@@ -186,6 +201,10 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     apply_changes(PlainStatements(connection, {}), database, deletions)
     found = _not_needed_by(connection, database.tables, info, gone)
     _forget(connection, database, found)
+    # After the data files are gone: a flush beside this may have given one of them another delete file.
+    strays = _stray_delete_files(connection, database.tables, info)
+    apply_changes(PlainStatements(connection, {}), database, _deletions((), tuple(file.id for file in strays), ()))
+    found = replace(found, files=(*found.files, *strays))
     _schedule(connection, database, info, found.files)
     return gone, found
 

@@ -41,6 +41,7 @@ class HeadRequest:
         views: Existing views, likewise.
         statistics_for: Those of the tables that get rows; ``inlined_for`` are those that get rows in the catalog.
         files: Data files that it deletes rows of; ``deletes_from`` are their tables.
+        gathered_for: Data files, ended ones too, that get a delete file with all of their deletes.
         added_paths: Paths of files that it adds and nobody else may have added.
     """
 
@@ -53,6 +54,7 @@ class HeadRequest:
     inlined_for: frozenset[int] = frozenset()
     files: frozenset[int] = frozenset()
     deletes_from: frozenset[int] = frozenset()
+    gathered_for: frozenset[int] = frozenset()
     added_paths: frozenset[str] = frozenset()
 
 
@@ -85,6 +87,7 @@ class Head:
         inlined_tables: The newest table of inlined rows (None: there is none) of the tables that get such rows. Only looked for
             when the schema version has moved, as it does with every new one.
         files: Requested data files that are still live, likewise; a missing file was ended or compacted away.
+        expired_files: Those of ``gathered_for`` that are not there any more; the others stay until the transaction ends.
         added_paths: Requested paths that files of later snapshots may have.
     """
 
@@ -99,6 +102,7 @@ class Head:
     replaced_views: frozenset[int] = frozenset()
     inlined_tables: Mapping[int, InlinedTable | None] = field(default_factory=dict)
     files: Mapping[int, FileState] = field(default_factory=dict)
+    expired_files: frozenset[int] = frozenset()
     added_paths: frozenset[str] = frozenset()
 
 
@@ -128,8 +132,19 @@ def read_head(statements: Statements, database: Database, request: HeadRequest) 
         replaced_views=_replaced(statements, tables["view"], "view_id", request.views, request.base) if redefined else frozenset(),
         inlined_tables=_inlined_tables(statements, tables, request) if redefined else {},
         files=_files(statements, database, request, later) if later and request.files else {},
+        expired_files=_expired_files(statements, database, request),
         added_paths=_added_paths(statements, tables, request) if later and request.added_paths else frozenset(),
     )
+
+
+def _expired_files(statements: Statements, database: Database, request: HeadRequest) -> frozenset[int]:
+    """An expiry makes no snapshot, so it is the rows that tell, and their locks that have it wait."""
+    file, there = database.tables["data_file"], set[int]()
+    for chunk in chunks(sorted(request.gathered_for)):
+        query = select(file.c.data_file_id).where(file.c.data_file_id.in_(chunk))
+        locking = query.with_for_update(read=True) if database.abilities.concurrent_writers else query
+        there.update(row.data_file_id for row in _rows(statements, locking))
+    return request.gathered_for - there
 
 
 def _added_paths(statements: Statements, tables: CatalogTables, request: HeadRequest) -> frozenset[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 
 from ducklake_core.catalog.inlined import rows
 from ducklake_core.engines.arrow import external_sort
@@ -209,6 +210,46 @@ def test_rows_that_are_inlined_meanwhile_stay(lake_address: LakeAddress, monkeyp
 
 
 @pytest.mark.takes_seconds
+def test_a_file_that_expires_meanwhile_gets_no_delete_file(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _ended_file(lake_address) as lake:
+        commit = flush.commit_table
+
+        def expire_first(*arguments: Any) -> Any:
+            monkeypatch.setattr(flush, "commit_table", commit)
+            lake.expire_snapshots(older_than=timedelta(0), min_age=timedelta(0))
+            return commit(*arguments)
+
+        monkeypatch.setattr(flush, "commit_table", expire_first)
+        assert lake.flush_inlined_data().failures == ()
+        assert lake.check(level="rows").findings == ()
+
+
+def test_an_expiry_takes_delete_files_of_no_data_file_along(sqlite_address: LakeAddress) -> None:
+    """Nobody reads them, and nothing else would remove them."""
+    with _ended_file(sqlite_address) as lake:
+        lake.flush_inlined_data()
+        with lake.database.write() as connection:
+            for name in ("data_file", "file_column_stats"):
+                connection.execute(delete(lake.database.tables[name]))
+            connection.execute(update(lake.database.tables["delete_file"]).values(end_snapshot=None))
+        assert list(lake.check().by_code) == ["delete-file-orphaned"]
+        expiry: dict[str, Any] = {"older_than": timedelta(0), "min_age": timedelta(0)}
+        (planned,) = lake.expire_snapshots(**expiry, dry_run=True).files
+        assert lake.expire_snapshots(**expiry).files == (planned,)
+        assert (planned.kind, planned.reason) == ("delete", "the catalog does not know its data file")
+        assert [file.path for file in lake.cleanup_old_files(cleanup_all=True, min_age=timedelta(0)).files] == [planned.path]
+        assert lake.check().findings == ()
+
+
+def _ended_file(address: LakeAddress) -> DuckLake:
+    """A table with one file, which has ended after the catalog has deleted a row of it."""
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake.write("t", pa.table({"n": range(20)}), inline=False)
+    lake.table("t").delete("n = 5")
+    lake.table("t").delete("n >= 0")
+    return lake
+
+
 def test_a_table_that_cannot_be_flushed_does_not_stop_the_others(sqlite_address: LakeAddress) -> None:
     write_inlined(sqlite_address)
     lake = DuckLake.connect(sqlite_address.url)
