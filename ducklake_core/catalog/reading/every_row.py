@@ -194,7 +194,7 @@ def statistics_of_files(connection: Connection, tables: CatalogTables, ids: Sequ
 
 
 def still_there(connection: Connection, tables: CatalogTables, name: str, ids: Sequence[int]) -> set[int]:
-    """Those of some ids of data files, or of delete files, that the catalog still has."""
+    """Those of some ids of data files, of delete files or of snapshots that the catalog still has."""
     files = tables[name]
     number = files.c[f"{name}_id"]
     found: set[int] = set()

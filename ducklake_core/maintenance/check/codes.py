@@ -69,7 +69,7 @@ CODES: dict[str, Code] = {
         "warning", "no schema version of the table is known for a file, by which DuckDB's compaction crashes", _BACKUP
     ),
     # Files as the catalog has them
-    "table-unknown": Code("error", "a file is of a table that the catalog does not know", _BACKUP),
+    "table-unknown": Code("error", "a file or column is of a table that the catalog does not know", _BACKUP),
     "file-numbers": Code("error", "counts, sizes or snapshots of a file cannot be", _BACKUP),
     "file-named-twice": Code("error", "a file that a writer of DuckLake made is in the lake twice", "delete one of the rows"),
     "file-added-twice": Code("warning", "a file that was added is in the lake twice, so are its rows", "delete the rows of one of them"),

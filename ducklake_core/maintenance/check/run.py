@@ -6,6 +6,7 @@ from typing import get_args
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.every_row import EveryRow
+from ducklake_core.catalog.reading.inlined_tables import registered_names
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
 from ducklake_core.errors import UsageError
 from ducklake_core.format.state import LakeInfo
@@ -55,6 +56,10 @@ def check_lake(
             unreadable = unreadable or any(cell.column is None for cell in facts.every.bad)
         check_cells(facts, facts.every.bad)
         files = len(facts.files) + len(facts.every.rows("delete_file"))
+    if facts.inlined.missing and database.abilities.commits_at_ddl:
+        with database.read() as connection:
+            still = registered_names(connection, database.tables)
+        facts.findings = [one for one in facts.findings if one.code != "inlined-table-missing" or one.what in still]
     if level != "catalog" and not unreadable:
         footers = FooterChecks(facts, database, storage, meter)
         footers.run()

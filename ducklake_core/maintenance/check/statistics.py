@@ -201,7 +201,7 @@ def _table_statistics(facts: Facts) -> None:
         known[row.table_id].append(row)
     broken = {cell.table_id for cell in facts.every.bad if cell.table == "table_stats"}
     for name in ("table_stats", "table_column_stats"):
-        lost = {row.table_id for row in facts.every.rows(name)} - facts.tables.keys()
+        lost = {row.table_id for row in facts.every.rows(name)} - facts.tables.keys() - facts.lost_tables
         if lost:
             says = f"rows of ducklake_{name} of tables {', '.join(map(str, sorted(lost)))}"
             facts.report("table-statistics-orphaned", says, repair=ForgetOrphans(name, "table", "table_id"))
@@ -287,6 +287,10 @@ def _widened(table: TableFacts, row: CatalogRow, leaf: Field, span: _Span, unite
     """Statistics that enclose all files, where they are known of every file and no row is in the catalog."""
     is_complete = span.is_known and span.files == len(table.files) and not table.inlined
     if not is_complete or row.min_value is None or row.max_value is None or leaf.type == BLOB:
+        return None
+    types = {one.column_type.lower() for one, _ in table.history if one.column_id == leaf.id}
+    if leaf.type in FLOATS and len(types) > 1:
+        # The short text of a FLOAT is no bound of a DOUBLE: 1.1 leaves out 1.10000002.
         return None
     low, high = row.min_value, row.max_value
     if united is not None:
