@@ -88,6 +88,9 @@ CODES: dict[str, Code] = {
         "error", "rows have ids that the table will give out again", "set next_row_id of ducklake_table_stats above them"
     ),
     "delete-files-two": Code("error", "a data file has two live delete files: DuckDB reads its rows twice", "delete one of the rows"),
+    "delete-files-of-the-past": Code(
+        "warning", "a data file has two delete files at an earlier snapshot, at which DuckDB reads its rows twice", "expire the snapshot"
+    ),
     "delete-file-orphaned": Code("warning", "a delete file is of a data file that the catalog does not know", "delete the row"),
     "delete-file-of-other-table": Code("error", "a delete file and its data file are of different tables", _BACKUP),
     "delete-format-unknown": Code("error", "a delete file has a format that nobody reads", _BACKUP),

@@ -127,10 +127,10 @@ def _two_delete_files(facts: Facts) -> None:
             ends = [row.end_snapshot for row in (one, other, data) if row.end_snapshot is not None]
             seen = facts.first_between(max(other.begin_snapshot, data.begin_snapshot), min((*ends, facts.newest + 1)))
             if seen is not None:
-                at = "" if is_live(other, facts.newest) and is_live(one, facts.newest) else f" at snapshot {seen}"
-                what = f"delete files {one.delete_file_id}, {other.delete_file_id} of data file {number}{at}"
-                path = printable(facts.path_of(other))
-                facts.report("delete-files-two", what, table=facts.table_of(one), path=path, data_file_id=number)
+                code, what = "delete-files-two", f"delete files {one.delete_file_id} and {other.delete_file_id} of data file {number}"
+                if not all(is_live(row, facts.newest) for row in (one, other, data)):
+                    code, what = "delete-files-of-the-past", f"{what} at snapshot {seen}"
+                facts.report(code, what, table=facts.table_of(one), path=printable(facts.path_of(other)), data_file_id=number)
                 break
 
 

@@ -189,7 +189,7 @@ PLANTS = (
     Plant("lifetime-backwards", "inlined deletes before their file", ("UPDATE ducklake_inlined_delete_{t} SET begin_snapshot = 0",)),
     Plant("row-id-beyond-next", "ids that come again", (_set("table_stats", "next_row_id = 3", "table_id = {n}"),)),
     Plant("delete-files-two", "two for one file", change=_copied("delete_file", where="delete_file_id = {del}", delete_file_id="0")),
-    Plant("delete-files-two", "two at an earlier snapshot", change=_two_in_the_past),
+    Plant("delete-files-of-the-past", "two at an earlier snapshot", change=_two_in_the_past),
     Plant("delete-file-orphaned", "of no data file", change=_copied("delete_file", where="delete_file_id = {del}", delete_file_id="0", data_file_id="888")),
     Plant("delete-file-of-other-table", "of a file of another table", (_set("delete_file", "table_id = {n}, path = '../t/' || path", "delete_file_id = {del}"),)),
     Plant("delete-format-unknown", "a format of nobody", (_set("delete_file", "format = 'word'", "delete_file_id = {del}"),)),

@@ -1,4 +1,4 @@
-"""Repairs of bounds beside faults of files: what is wrong is trusted by nobody."""
+"""Faults that DuckDB makes, and repairs beside other faults: what is wrong is trusted by nobody."""
 
 from __future__ import annotations
 
@@ -51,3 +51,16 @@ def test_bounds_of_floats_that_duckdb_rewrites_after_they_became_doubles(sqlite_
         assert lake.check(level="rows").is_sound
     with attached(sqlite_address) as duck:
         assert duck.value("SELECT count(*) FROM t WHERE a = 1.1::FLOAT::DOUBLE") == 1
+
+
+def test_deletes_that_duckdb_flushes_after_it_rewrote_their_file(sqlite_address: LakeAddress) -> None:
+    """It adds a delete file to the earlier one, and reads rows twice at snapshots before the rewrite; one row of each is what there is."""
+    with attached(sqlite_address) as duck:
+        duck.run("CREATE TABLE t AS SELECT i AS a FROM range(100) r(i)", "DELETE FROM t WHERE a = 5", "DELETE FROM t WHERE a < 50")
+        at = int(str(duck.value("SELECT max(snapshot_id) FROM ducklake_snapshots('lake')")))
+        duck.run("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0.0)", "CALL ducklake_flush_inlined_data('lake')")
+        twice = duck.value(f"SELECT count(*) FROM t AT (VERSION => {at})") != 50
+    with DuckLake.connect(sqlite_address.url) as lake:
+        assert ("delete-files-of-the-past" in lake.check(level="rows").by_code) == twice
+        assert lake.table("t", at=at).scan().count() == 50
+        assert twice
