@@ -120,6 +120,8 @@ PLANTS = (
     Plant("snapshot-unknown", "changes of the next snapshot", ("INSERT INTO ducklake_snapshot_changes (snapshot_id, changes_made) SELECT max(snapshot_id) + 1, '' FROM ducklake_snapshot",)),
     Plant("cell-missing", "a schema version without a number", (_set("schema_versions", "schema_version = NULL", "table_id = {t}"),), also=("schema-version-unknown",)),
     Plant("cell-missing", "a table without a path", (_set("table", "path_is_relative = NULL", "table_id = {t}"),)),
+    Plant("cell-invalid", "inlined rows without ids", ("ALTER TABLE {inl} RENAME COLUMN row_id TO id",)),
+    Plant("cell-invalid", "inlined deletes of no file", ("ALTER TABLE ducklake_inlined_delete_{t} RENAME COLUMN file_id TO id",)),
     Plant("cell-invalid", "a negative size", (_set("table_stats", "file_size_bytes = -1", "table_id = {t}"),)),
     Plant("comment-twice", "of a table", ("INSERT INTO ducklake_tag SELECT * FROM ducklake_tag",)),
     Plant("comment-twice", "of a column", ("INSERT INTO ducklake_column_tag SELECT * FROM ducklake_column_tag",)),
