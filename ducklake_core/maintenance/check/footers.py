@@ -192,7 +192,8 @@ class FooterChecks:
             says = misses_columns(self._mappings.get(row.mapping_id, ()), self._facts.path_of(row), names)
             if says:
                 self._facts.report("mapping-invalid", f"{what}: {says}, which mapping {row.mapping_id} names", **where)
-            if says or (row.mapping_id, row.table_id) in self._wrong_mappings:
+            is_wrong = any(one.code == "mapping-invalid" for one in self._facts.about_file(row.data_file_id))
+            if is_wrong or (row.mapping_id, row.table_id) in self._wrong_mappings:
                 self.unusable.add(("data_file", row.data_file_id))
         else:
             self._bounds(table, row, found.metadata, columns, statistics)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
 from ducklake_core import DuckLake
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
@@ -64,3 +68,30 @@ def test_deletes_that_duckdb_flushes_after_it_rewrote_their_file(sqlite_address:
         assert ("delete-files-of-the-past" in lake.check(level="rows").by_code) == twice
         assert lake.table("t", at=at).scan().count() == 50
         assert twice
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "DELETE FROM ducklake_name_mapping WHERE source_name = 'b'",
+        "DELETE FROM ducklake_name_mapping WHERE parent_column IS NOT NULL",
+        "UPDATE ducklake_name_mapping SET parent_column = 99 WHERE parent_column IS NOT NULL",
+    ],
+)
+def test_mappings_that_lost_a_column_leave_statistics_alone(sqlite_address: LakeAddress, fault: str) -> None:
+    """Its values read as NULL: statistics are right, and tell that there are values."""
+    path = Path(sqlite_address.data_path) / "main" / "t" / "theirs.parquet"
+    path.parent.mkdir(parents=True)
+    rows = pa.table({"a": range(30), "b": ["x"] * 30, "s": [{"x": n, "y": [n, None]} for n in range(30)]})
+    pq.write_table(rows.append_column("m", pa.array([[("k", 1)]] * 30, pa.map_(pa.string(), pa.int64()))), path)
+    with attached(sqlite_address) as duck:
+        duck.run(
+            "CREATE TABLE t(a BIGINT, b VARCHAR, s STRUCT(x BIGINT, y BIGINT[]), m MAP(VARCHAR, BIGINT), z DOUBLE)",
+            f"CALL ducklake_add_data_files('lake', 't', '{path}', allow_missing => true)",
+        )
+    with DuckLake.connect(sqlite_address.url) as lake:
+        assert lake.check(level="rows").by_code == {}
+        SpoiledLake(sqlite_address).edit(fault)
+        assert lake.check().by_code == {"mapping-invalid": 1}
+        found = lake.check(level="rows", repair=True)
+        assert (found.by_code, found.repairs) == ({"mapping-invalid": 1}, ()), str(found)
