@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.gauges import FILE_SIZE_BANDS, LakeGauges, read_gauges
+from ducklake_core.catalog.reading.inlined_tables import registered_names
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format.types.names import join_name
 from ducklake_core.maintenance.sizes import format_bytes
@@ -171,10 +173,11 @@ class LakeHealth:
         Raises:
             UsageError: A label that has no name of a label, or one that samples of tables have.
         """
-        given = dict(labels or {})
+        given = {name: str(value) for name, value in (labels or {}).items()}
         for name in given:
             if not _LABEL.fullmatch(name):
-                raise UsageError(f"{name!r} cannot be a label: letters, digits and underscores, no digit first", parameter="labels")
+                says = "letters, digits and underscores, no digit and no two underscores first"
+                raise UsageError(f"{name!r} cannot be a label: {says}", parameter="labels")
             if name in _OWN_LABELS:
                 raise UsageError(f"{name!r} cannot be a label, as samples have one of that name already", parameter="labels")
         return "".join(f"{line}\n" for line in (*self._lake_metrics(given), *self._table_metrics(given), "# EOF"))
@@ -198,7 +201,10 @@ class LakeHealth:
             yield from _family(name, text, [(labels, number)])
 
     def _table_metrics(self, labels: Mapping[str, str]) -> Iterator[str]:
-        own = [(one, {**labels, "schema": one.schema, "table": one.name}) for one in self.tables]
+        names = Counter((one.schema, one.name) for one in self.tables)
+        # Prometheus refuses a text with two samples of the same labels, and what is told of the fault with it.
+        numbers = [{"table_id": str(one.table_id)} if names[one.schema, one.name] > 1 else {} for one in self.tables]
+        own = [(one, {**labels, "schema": one.schema, "table": one.name, **more}) for one, more in zip(self.tables, numbers, strict=True)]
         for attribute, text in _TABLE_METRICS.items():
             unit = {"record_count": "rows", "file_size_bytes": "data_bytes"}.get(attribute, attribute.replace("_count", "s"))
             name = f"ducklake_table_{unit}"
@@ -210,8 +216,8 @@ class LakeHealth:
 
 _FAULTS = tuple(item.name for item in fields(LakeHealth))[-10:]
 _RATIOS = ("delete_ratio", "average_file_bytes")
-_OWN_LABELS = ("schema", "table", "below")
-_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
+_OWN_LABELS = ("schema", "table", "table_id", "below")
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _TABLE_METRICS = {
     "file_count": "Live data files.",
     "file_size_bytes": "Bytes of live data files.",
@@ -237,6 +243,11 @@ def measure_health(database: Database, *, small_file_size: int = SMALL_FILE_BYTE
     with database.read() as connection:
         found = read_gauges(connection, database.tables, small_file_size)
         now = database.now(connection)
+    missing = found.missing if found is not None else ()
+    if missing and database.abilities.commits_at_ddl:
+        with database.read() as connection:
+            still = registered_names(connection, database.tables)
+        missing = tuple(name for name in missing if name in still)
     if found is None:
         raise CatalogCorruptError("the catalog holds no snapshot")
     if found.oldest_snapshot is None or found.newest_snapshot is None:
@@ -253,6 +264,7 @@ def measure_health(database: Database, *, small_file_size: int = SMALL_FILE_BYTE
         dropped_table_count=counts.pop("dropped_tables"),
         scheduled_file_count=counts.pop("scheduled_files"),
         oldest_scheduled=found.oldest_scheduled,
+        missing_inlined_tables=len(missing),
         **{name: int(number) for name, number in counts.items()},
     )
 

@@ -116,6 +116,8 @@ class TableVersions:
         versions = reader.catalog["schema_versions"]
         query = select(versions.c.schema_version, versions.c.begin_snapshot).where(versions.c.table_id == table_id)
         found = [(row.schema_version, row.begin_snapshot) for row in reader.connection.execute(query)]
+        if any(None in one for one in found):
+            raise CatalogCorruptError(f"a schema version of table {table_id} has no number or no snapshot", table_id=table_id)
         return cls(table_id, found, reader.column_history(table_id))
 
     def schema_at(self, schema_version: int) -> Schema:

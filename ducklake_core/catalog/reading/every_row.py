@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Row, Select, String, inspect, literal, select
@@ -56,11 +56,17 @@ class InlinedRow:
 
 @dataclass(slots=True, kw_only=True)
 class EveryRow:
-    """Rows of the metadata tables whose cells can be used, and what is wrong with the others."""
+    """Rows of the metadata tables whose cells can be used, and what is wrong with the others.
+
+    Attributes:
+        looks_at_columns: Whether to look at the columns of tables of inlined rows and deletes first, and to leave out those that lack some:
+            a statement for each of them on most databases, without which such a table makes all of them unreadable.
+    """
 
     connection: Connection
     tables: CatalogTables
     required: Mapping[str, Sequence[str]]
+    looks_at_columns: bool = False
     bad: list[BadCell] = field(default_factory=list)
     _known: dict[str, list[Row[Any]]] = field(default_factory=dict)
 
@@ -96,7 +102,27 @@ class EveryRow:
     def inlined_tables(self) -> InlinedTables:
         """The tables of inlined rows and deletes."""
         known = {row.table_id for row in self.rows("table")}
-        return inlined_tables(self.connection, self.tables, known)
+        found = inlined_tables(self.connection, self.tables, known)
+        return self._readable(found) if self.looks_at_columns else found
+
+    def _readable(self, found: InlinedTables) -> InlinedTables:
+        """Those that have the columns that all have; the others go to ``bad``."""
+        owners = {name: (number, self.tables.inlined_data(name)) for number, name in found.data}
+        owners |= {name: (number, self.tables.inlined_delete(number)) for number, name in found.deletes}
+        columns = inspect(self.connection).get_multi_columns(schema=self.tables.schema, filter_names=list(owners))
+        odd = set()
+        for (_, name), there in columns.items():
+            table_id, wanted = owners[name]
+            missing = {column.name for column in wanted.c} - {column["name"] for column in there}
+            if missing:
+                odd.add(name)
+                says = f"it has no column {', '.join(sorted(missing))}"
+                self.bad.append(BadCell(table=name, column=min(missing), row="", says=says, table_id=table_id))
+        return replace(
+            found,
+            data=tuple(one for one in found.data if one[1] not in odd),
+            deletes=tuple(one for one in found.deletes if one[1] not in odd),
+        )
 
     def inlined_rows(self, there: InlinedTables) -> Iterator[InlinedRow]:
         """Every inlined row without its values; those without usable numbers go to ``bad``."""
@@ -194,7 +220,7 @@ def statistics_of_files(connection: Connection, tables: CatalogTables, ids: Sequ
 
 
 def still_there(connection: Connection, tables: CatalogTables, name: str, ids: Sequence[int]) -> set[int]:
-    """Those of some ids of data files, or of delete files, that the catalog still has."""
+    """Those of some ids of data files, of delete files or of snapshots that the catalog still has."""
     files = tables[name]
     number = files.c[f"{name}_id"]
     found: set[int] = set()

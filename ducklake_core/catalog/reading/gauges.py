@@ -34,7 +34,8 @@ FILE_SIZE_BANDS = (1 << 20, 16 << 20, 128 << 20, 512 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeGauges:
-    """Rows of the statements, by table id where they are of a table. ``lake`` has the counts of the lake as a whole."""
+    """Rows of the statements, by table id where they are of a table. ``lake`` has the counts of the lake as a whole, ``missing`` the
+    names of tables of inlined rows that are registered and not there."""
 
     snapshot_id: int
     snapshot_count: int
@@ -45,6 +46,7 @@ class LakeGauges:
     delete_files: Mapping[int, Row[Any]] = field(default_factory=dict)
     inlined: Mapping[tuple[int, str], int] = field(default_factory=dict)
     lake: Mapping[str, int] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
     oldest_scheduled: datetime | None = None
 
 
@@ -75,11 +77,11 @@ def read_gauges(connection: Connection, tables: CatalogTables, small_file_bytes:
             "scheduled_files": scheduled.number,
             "scheduled_twice": scheduled.number - scheduled.distinct_number,
             "dropped_tables": len(known - {row.table_id for row in names if row.is_live}),
-            "missing_inlined_tables": len(inlined.missing),
             "dead_inlined_tables": len(inlined.dead),
             **connection.execute(_orphans(tables)).one()._mapping,  # noqa: SLF001 - SQLAlchemy's documented name
             **connection.execute(_doubles(tables, newest)).one()._mapping,  # noqa: SLF001
         },
+        missing=tuple(name for _, name in inlined.missing),
         oldest_scheduled=min((time for time in (scheduled.oldest, scheduled.oldest_iso) if time is not None), default=None),
     )
 

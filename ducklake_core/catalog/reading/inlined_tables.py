@@ -63,6 +63,15 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
     )
 
 
+def registered_names(connection: Connection, tables: CatalogTables) -> frozenset[str]:
+    """Names of tables of inlined rows as the catalog registers them.
+
+    On MySQL a transaction sees rows as they were and tables as they are: what :func:`inlined_tables` calls missing may have been dropped
+    by an expiry meanwhile. A later transaction sees that it is not registered any more.
+    """
+    return frozenset(connection.execute(select(tables["inlined_data_tables"].c.table_name)).scalars())
+
+
 def newest_counters(connection: Connection, tables: CatalogTables) -> RowMapping | None:
     """The schema version and the next catalog id of the newest snapshot.
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, inspect, select, update
+from sqlalchemy import Connection, delete, insert, inspect, or_, select, union, update
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.changes import CatalogChange
@@ -27,7 +27,7 @@ class Mending:
 
     Attributes:
         changes: Rows to change as they are.
-        orphans: (metadata table, its owner, key): rows go whose owner is not there.
+        orphans: (metadata table, its owner, key): rows go whose owner is not there; of a table neither its row nor a column.
         record_counts: (table id, rows): the statistics of a table count at least so many.
         inlined: (name, table id) of tables to drop, unless the catalog knows the table by now.
         inlined_deletes: (table id, data file id): inlined deletes to forget, unless a table has the file by now.
@@ -82,8 +82,9 @@ def mend(connection: Connection, database: Database, info: LakeInfo, mending: Me
     tables = database.tables
     apply_changes(PlainStatements(connection, {}), database, mending.changes)
     for name, owner, key in mending.orphans:
-        known = select(tables[owner].c[key]).where(tables[owner].c[key] == tables[name].c[key]).exists()
-        connection.execute(delete(tables[name]).where(~known))
+        owners = (owner, "column") if owner == "table" else (owner,)
+        known = (select(tables[one].c[key]).where(tables[one].c[key] == tables[name].c[key]).exists() for one in owners)
+        connection.execute(delete(tables[name]).where(~or_(*known)))
     stats = tables["table_stats"]
     for table_id, count in mending.record_counts:
         connection.execute(update(stats).where(stats.c.table_id == table_id, stats.c.record_count < count).values(record_count=count))
@@ -125,7 +126,8 @@ def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[st
     if not inlined:
         return frozenset()
     tables = database.tables
-    known = set(connection.execute(select(tables["table"].c.table_id)).scalars())
+    # A table whose row alone was lost has its rows, and what tells of them, in the catalog still.
+    known = set(connection.execute(union(*(select(tables[name].c.table_id) for name in ("table", "column")))).scalars())
     there = inlined_tables_there(connection, database)
     registered = tables["inlined_data_tables"]
     for name, table_id in inlined:

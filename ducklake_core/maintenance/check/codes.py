@@ -69,7 +69,7 @@ CODES: dict[str, Code] = {
         "warning", "no schema version of the table is known for a file, by which DuckDB's compaction crashes", _BACKUP
     ),
     # Files as the catalog has them
-    "table-unknown": Code("error", "a file is of a table that the catalog does not know", _BACKUP),
+    "table-unknown": Code("error", "a file or column is of a table that the catalog does not know", _BACKUP),
     "file-numbers": Code("error", "counts, sizes or snapshots of a file cannot be", _BACKUP),
     "file-named-twice": Code("error", "a file that a writer of DuckLake made is in the lake twice", "delete one of the rows"),
     "file-added-twice": Code("warning", "a file that was added is in the lake twice, so are its rows", "delete the rows of one of them"),
@@ -88,6 +88,9 @@ CODES: dict[str, Code] = {
         "error", "rows have ids that the table will give out again", "set next_row_id of ducklake_table_stats above them"
     ),
     "delete-files-two": Code("error", "a data file has two live delete files: DuckDB reads its rows twice", "delete one of the rows"),
+    "delete-files-of-the-past": Code(
+        "warning", "a data file has two delete files at an earlier snapshot, at which DuckDB reads its rows twice", "expire the snapshot"
+    ),
     "delete-file-orphaned": Code(
         "warning", "a delete file is of a data file that the catalog does not know", "lake.expire_snapshots() schedules it for deletion"
     ),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ducklake_core.catalog.database.connections import Database
-from ducklake_core.catalog.reading.every_row import statistics_of_files
+from ducklake_core.catalog.reading.every_row import statistics_of_files, still_there
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.read import read_chosen
@@ -132,6 +132,9 @@ class RowChecks:
         except DuckLakeError as error:
             if is_about_lake(error):
                 raise
+            if self._is_gone("snapshot", self._facts.newest):
+                # Others have gone on, and what that snapshot showed was expired.
+                return
             if not any(CODES[code].severity == "error" for code, _ in self._facts.codes_of(table)):
                 self._facts.report("rows-unreadable", error.message, table=table)
             return
@@ -166,7 +169,8 @@ class RowChecks:
                 self._batch(found, batch, shape, state, keys, mask)
                 position += batch.num_rows
         except DuckLakeError as error:
-            self._facts.report("rows-unreadable", error.message, **where)
+            if not self._is_gone("data_file", task.file.id):
+                self._facts.report("rows-unreadable", error.message, **where)
             return []
         self.bytes_read += task.file.file_size_bytes
         self._compare(table, row, found)
@@ -201,9 +205,16 @@ class RowChecks:
         except CorruptFileError as error:
             self._facts.report("delete-file-invalid", error.message, **where)
         except DuckLakeError as error:
+            if any(self._is_gone("delete_file", one.id) for one in known):
+                return _NOTHING
             if not any(one.code in ("delete-format-unknown", "path-forbidden") for one in self._facts.about_file(file.id)):
                 self._facts.report("rows-unreadable", error.message, **where)
         return _NOTHING
+
+    def _is_gone(self, name: str, number: int) -> bool:
+        """Whether the catalog has forgotten a file or snapshot since it was read: somebody has merged or expired, and cleaned up."""
+        with self._database.read() as connection:
+            return not still_there(connection, self._database.tables, name, [number])
 
     def _batch(
         self,
@@ -294,6 +305,7 @@ class RowChecks:
                 self._table_bounds(table, leaf, row, seen)
 
     def _table_bounds(self, table: TableFacts, leaf: Field, row: CatalogRow, seen: _Leaf) -> None:
+        row = self._facts.widened(table.id, leaf.id) or row
         try:
             mine = bounds_of(row.min_value, row.max_value, leaf.type)
             its = bounds_of(*seen.texts(leaf), leaf.type)
@@ -302,11 +314,14 @@ class RowChecks:
         is_narrow = mine is not None and its is not None and (its[0] < mine[0] or its[1] > mine[1])
         if leaf.type in FLOATS:
             is_narrow = seen.has_nan if row.contains_nan is False and seen.has_nan else is_narrow and row.contains_nan is False
-        if (is_narrow or (row.contains_null is False and seen.nulls)) and not any(
-            column_id == leaf.id and code.startswith("table-bounds") for code, column_id in self._facts.codes_of(table)
-        ):
+        if not is_narrow and not (row.contains_null is False and seen.nulls):
+            return
+        forget = ForgetTableBounds(table.id, leaf.id)
+        if any(column_id == leaf.id and code.startswith("table-bounds") for code, column_id in self._facts.codes_of(table)):
+            self._facts.repair(forget)
+        else:
             what = f"column {leaf.name!r}: {row.min_value!r} to {row.max_value!r}, but there is {' to '.join(map(repr, seen.texts(leaf)))}"
-            self._facts.report("table-bounds-narrow", what, table=table, column_id=leaf.id, repair=ForgetTableBounds(table.id, leaf.id))
+            self._facts.report("table-bounds-narrow", what, table=table, column_id=leaf.id, repair=forget)
 
     def _row_ids(self, table: TableFacts, parts: Sequence[np.ndarray]) -> None:
         if not parts:

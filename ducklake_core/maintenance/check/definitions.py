@@ -29,6 +29,7 @@ def check_definitions(facts: Facts) -> None:
     _lifetimes(facts)
     _options(facts)
     _names(facts)
+    _schemas_of_tables(facts)
     _tables(facts)
     _columns(facts)
     _partition_keys(facts)
@@ -75,6 +76,9 @@ def _snapshots(facts: Facts) -> None:
         says = f"ducklake_schema_versions has versions from snapshot {max(late)} on, the newest is {facts.newest}"
         facts.report("snapshot-unknown", says)
     told = {row.snapshot_id for row in facts.every.rows("snapshot_changes")}
+    if told and max(told) > facts.newest:
+        says = f"ducklake_snapshot_changes has snapshot {max(told)}, the newest is {facts.newest}: the commit that comes to it fails"
+        facts.report("snapshot-unknown", says)
     for number in facts.snapshot_ids:
         if number not in told:
             facts.report("snapshot-changes", f"snapshot {number} has no row in ducklake_snapshot_changes")
@@ -143,6 +147,18 @@ def _names(facts: Facts) -> None:
             facts.report("schema-missing", f"{join_name(dotted((str(schema),)), name)} is in schema {schema}, which is not there")
 
 
+def _schemas_of_tables(facts: Facts) -> None:
+    """Tables that are there before their schema, at snapshots that are still there."""
+    first: dict[int, int] = {}
+    for row in facts.every.rows("schema"):
+        first[row.schema_id] = min(first.get(row.schema_id, row.begin_snapshot), row.begin_snapshot)
+    for row in facts.every.rows("table"):
+        seen = facts.first_between(row.begin_snapshot, first.get(row.schema_id, row.begin_snapshot))
+        if seen is not None and (row.end_snapshot is None or row.end_snapshot > seen):
+            says = f"at snapshot {seen} it is in schema {row.schema_id}, which begins at {first[row.schema_id]}"
+            facts.report("schema-missing", says, table=facts.tables[row.table_id])
+
+
 def _tables(facts: Facts) -> None:
     versions: dict[int, list[CatalogRow]] = {}
     for row in facts.every.rows("table"):
@@ -151,6 +167,9 @@ def _tables(facts: Facts) -> None:
         rows.sort(key=lambda row: (row.begin_snapshot, row.end_snapshot is None, row.end_snapshot or 0))
         if any(one.end_snapshot is None or other.begin_snapshot < one.end_snapshot for one, other in pairwise(rows)):
             facts.report("table-twice", f"{len(rows)} rows of ducklake_table (table_id {table_id}) overlap", table=facts.tables[table_id])
+    unusable = {cell.key for cell in facts.every.bad if cell.table == "table"}
+    for table_id in sorted(facts.lost_tables - unusable):
+        facts.report("table-unknown", f"columns are of table {table_id}: its row was lost")
     dropped = {number: table for number, table in facts.tables.items() if not table.is_live}
     for name in ("data_file", "column"):
         alive = Counter(row.table_id for row in facts.every.rows(name) if row.table_id in dropped and row.end_snapshot is None)
@@ -188,7 +207,7 @@ def _wrong_columns(table: TableFacts, snapshot_id: int) -> tuple[str, str] | Non
     live = table.columns_at(snapshot_id)
     if not live:
         return "columns-missing", "no column is live"
-    ids = Counter(row.column_id for row in set(live))
+    ids = Counter(row.column_id for row in live)
     names = Counter((row.parent_column, folded(row.column_name)) for row in {row.column_id: row for row in live}.values())
     twice = [f"id {number}" for number, count in ids.items() if count > 1] + [repr(name) for (_, name), count in names.items() if count > 1]
     if twice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -21,7 +21,7 @@ from ducklake_core.format.types.names import dotted, join_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import ColumnRow
 from ducklake_core.maintenance.check.findings import Finding
-from ducklake_core.maintenance.check.repairs import Repair
+from ducklake_core.maintenance.check.repairs import ForgetFileStatistics, ForgetTableBounds, Repair, WidenTableBounds
 
 CatalogRow: TypeAlias = Any
 """A row of a metadata table, whose cells are its attributes."""
@@ -43,6 +43,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "file_partition_value": ("data_file_id", "partition_key_index"),
     "files_scheduled_for_deletion": ("path", "schedule_start"),
     "inlined_data_tables": ("table_id", "table_name", "schema_version"),
+    "schema_versions": ("begin_snapshot", "schema_version"),
 }
 """Cells without which a row means nothing, or breaks DuckDB."""
 
@@ -158,6 +159,7 @@ class Facts:
         self.inlined_deletes: list[CatalogRow] = list(every.inlined_deletes(self.inlined))
         self.tables = self._tables()
         self.files: dict[int, CatalogRow] = {row.data_file_id: row for row in every.rows("data_file")}
+        self.lost_tables = self._lost_tables()
         self._fill()
         self._next_row_ids: dict[int, int] = {}
         for row in every.rows("table_stats"):
@@ -170,6 +172,11 @@ class Facts:
     def knows_file(self, data_file_id: int) -> bool:
         """Whether the catalog has a row for a data file, be it one that cannot be used."""
         return data_file_id in self.files or any(cell.table == "data_file" and cell.key == data_file_id for cell in self.every.bad)
+
+    def first_between(self, begin: int, end: int) -> int | None:
+        """The first snapshot that is still there from one on and before another; None when there is none."""
+        place = bisect_left(self.snapshot_ids, begin)
+        return self.snapshot_ids[place] if place < len(self.snapshot_ids) and self.snapshot_ids[place] < end else None
 
     def report(self, code: str, what: str, *, table: TableFacts | None = None, repair: Repair | None = None, **where: Any) -> None:
         """Add a finding, and what would mend it."""
@@ -201,10 +208,24 @@ class Facts:
         """Add what would mend something that was found."""
         self._repairs[repair] = None
 
+    def widened(self, table_id: int, column_id: int) -> WidenTableBounds | None:
+        """The table bounds that a repair would give a column, as far as was found until now."""
+        of_column = (one for one in self._repairs if isinstance(one, WidenTableBounds))
+        return next((one for one in of_column if (one.table_id, one.column_id) == (table_id, column_id)), None)
+
     @property
     def repairs(self) -> list[Repair]:
-        """What would mend what was found, each once."""
-        return list(self._repairs)
+        """What would mend what was found, each once. Bounds are not widened to those of files that were found wrong, but forgotten."""
+        wrong = {(one.table_id, one.column_id) for one in self._repairs if isinstance(one, ForgetTableBounds)}
+        for one in self._repairs:
+            if isinstance(one, ForgetFileStatistics) and one.data_file_id in self.files:
+                wrong.add((self.files[one.data_file_id].table_id, one.column_id))
+        found: dict[Repair, None] = {}
+        for repair in self._repairs:
+            if isinstance(repair, WidenTableBounds) and (repair.table_id, repair.column_id) in wrong:
+                repair = ForgetTableBounds(repair.table_id, repair.column_id)  # noqa: PLW2901 - the same repair, in the safe way
+            found[repair] = None
+        return list(found)
 
     def table_of(self, row: CatalogRow) -> TableFacts | None:
         """The table that a row is about."""
@@ -243,6 +264,10 @@ class Facts:
                 lives=[*(() if before is None else before.lives), (row.begin_snapshot, row.end_snapshot)],
             )
         return found
+
+    def _lost_tables(self) -> set[int]:
+        """Ids of tables that have columns and no usable row: an expiry forgets both, so that the row went in another way."""
+        return {row.table_id for row in self.every.rows("column")} - self.tables.keys()
 
     def _fill(self) -> None:
         def order(row: CatalogRow) -> tuple[int, int, bool, int]:

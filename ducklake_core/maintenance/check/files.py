@@ -48,6 +48,9 @@ def _one_file(facts: Facts, row: CatalogRow, kind: str) -> None:
         facts.info.checked_location(path, what)
     except DuckLakeError as error:
         facts.report("path-forbidden", error.message, table=table, **where)
+    if kind == "data" and _is_before(facts, table, row.begin_snapshot):
+        says = f"{what} begins at snapshot {row.begin_snapshot}, its table at {table.lives[0][0]}"
+        facts.report("lifetime-backwards", says, table=table, **where)
     numbers = {
         name: getattr(row, name) for name in ("record_count", "delete_count", "file_size_bytes", "row_id_start") if hasattr(row, name)
     }
@@ -67,6 +70,11 @@ def _one_file(facts: Facts, row: CatalogRow, kind: str) -> None:
             key = None
         if key is None:
             facts.report("encryption-key-missing", f"{what} has {'an invalid' if row.encryption_key else 'no'} key", table=table, **where)
+
+
+def _is_before(facts: Facts, table: TableFacts, begin: int) -> bool:
+    """Whether a row of a table is there at a snapshot before the table, and that snapshot is still there."""
+    return facts.first_between(begin, table.lives[0][0]) is not None
 
 
 def _delete_file(facts: Facts, row: CatalogRow) -> None:
@@ -108,22 +116,22 @@ def _named_twice(facts: Facts) -> None:
 
 
 def _two_delete_files(facts: Facts) -> None:
-    live: dict[int, list[CatalogRow]] = defaultdict(list)
+    deletes: dict[int, list[CatalogRow]] = defaultdict(list)
     for row in facts.every.rows("delete_file"):
-        data = facts.files.get(row.data_file_id)
-        if data is not None and is_live(row, facts.newest) and is_live(data, facts.newest):
-            live[row.data_file_id].append(row)
-    for number, rows in live.items():
-        if len(rows) > 1:
-            ids = ", ".join(str(row.delete_file_id) for row in rows)
-            path = printable(facts.path_of(rows[1]))
-            facts.report(
-                "delete-files-two",
-                f"delete files {ids} of data file {number}",
-                table=facts.table_of(rows[0]),
-                path=path,
-                data_file_id=number,
-            )
+        if row.data_file_id in facts.files:
+            deletes[row.data_file_id].append(row)
+    for number, rows in deletes.items():
+        data = facts.files[number]
+        rows.sort(key=lambda row: (row.begin_snapshot, row.delete_file_id))
+        for one, other in pairwise(rows):
+            ends = [row.end_snapshot for row in (one, other, data) if row.end_snapshot is not None]
+            seen = facts.first_between(max(other.begin_snapshot, data.begin_snapshot), min((*ends, facts.newest + 1)))
+            if seen is not None:
+                code, what = "delete-files-two", f"delete files {one.delete_file_id} and {other.delete_file_id} of data file {number}"
+                if not all(is_live(row, facts.newest) for row in (one, other, data)):
+                    code, what = "delete-files-of-the-past", f"{what} at snapshot {seen}"
+                facts.report(code, what, table=facts.table_of(one), path=printable(facts.path_of(other)), data_file_id=number)
+                break
 
 
 def _partitions(facts: Facts) -> None:
@@ -174,6 +182,9 @@ def check_inlined(facts: Facts) -> None:
     for table_id, name in there.missing:
         facts.report("inlined-table-missing", name, table=facts.tables.get(table_id))
     for table_id, name in there.dead:
+        if table_id in facts.lost_tables:
+            # It may be the only copy of its rows.
+            continue
         repair = DropInlinedTable(name, table_id) if table_id not in facts.tables else None
         says = "the catalog does not know its table" if repair else "it is not registered"
         facts.report("inlined-table-dead", f"{name}: {says}", table=facts.tables.get(table_id), repair=repair)
@@ -187,7 +198,7 @@ def check_inlined(facts: Facts) -> None:
             wrong["inlined-row-twice"][table_id] += 1
         if row_id < TRANSIENT_ROW_IDS and row_id >= (facts.next_row_id(facts.tables[table_id]) or row_id + 1):
             wrong["row-id-beyond-next"][table_id] += 1
-        if any(end is not None and end < begin for begin, end in spans):
+        if any(end is not None and end < begin for begin, end in spans) or _is_before(facts, facts.tables[table_id], spans[0][0]):
             wrong["lifetime-backwards"][table_id] += 1
         if any(max(begin, end or 0) > facts.newest for begin, end in spans):
             wrong["snapshot-unknown"][table_id] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from ctypes import c_float
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,7 +192,8 @@ class FooterChecks:
             says = misses_columns(self._mappings.get(row.mapping_id, ()), self._facts.path_of(row), names)
             if says:
                 self._facts.report("mapping-invalid", f"{what}: {says}, which mapping {row.mapping_id} names", **where)
-            if says or (row.mapping_id, row.table_id) in self._wrong_mappings:
+            is_wrong = any(one.code == "mapping-invalid" for one in self._facts.about_file(row.data_file_id))
+            if is_wrong or (row.mapping_id, row.table_id) in self._wrong_mappings:
                 self.unusable.add(("data_file", row.data_file_id))
         else:
             self._bounds(table, row, found.metadata, columns, statistics)
@@ -288,9 +290,14 @@ def beyond(row: CatalogRow, held: tuple[str | None, str | None], leaf: Field) ->
     if mine is None or its is None or row.value_count == 0 or (leaf.type in FLOATS and row.contains_nan is not False):
         return ""
     # A text that is cut is no value of any file.
-    is_low = mine[0] < its[0] and not is_cut(row.min_value, leaf.type)
-    is_high = mine[1] > its[1] and not is_cut(row.max_value, leaf.type)
+    is_low = mine[0] < its[0] and not is_cut(row.min_value, leaf.type) and not _is_short(mine[0], its[0], leaf)
+    is_high = mine[1] > its[1] and not is_cut(row.max_value, leaf.type) and not _is_short(mine[1], its[1], leaf)
     return f"{row.min_value!r} to {row.max_value!r}, the file holds {held[0]!r} to {held[1]!r}" if is_low or is_high else ""
+
+
+def _is_short(bound: Any, held: Any, leaf: Field) -> bool:
+    """Whether a bound is the short text of the FLOAT that is held: DuckDB leaves those where the column has become DOUBLE."""
+    return leaf.type in FLOATS and c_float(bound[1]).value == held[1]
 
 
 def report_other_file(facts: Facts, table: TableFacts, row: CatalogRow, wide: Iterable[tuple[Field, str]]) -> bool:

@@ -51,6 +51,9 @@ def _wrong(mapping: CatalogRow, columns: list[CatalogRow], ids: set[int]) -> str
     unknown = sorted({row.target_field_id for row in columns} - ids, key=str)
     if unknown:
         return f"maps to column {unknown[0]}, which the table never had"
+    around = {row.parent_column for row in columns if row.parent_column is not None} - {row.column_id for row in columns}
+    if around:
+        return f"has a column below column {min(around)}, which it does not have"
     twice = [number for number, count in Counter(row.target_field_id for row in columns).items() if count > 1]
     return f"maps to column {twice[0]} twice" if twice else ""
 

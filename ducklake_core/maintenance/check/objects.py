@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from ducklake_core.catalog.reading.holds import HOLD_PREFIX, parse_hold
 from ducklake_core.catalog.reading.running_writes import WRITE_PREFIX, parse_running_write
 from ducklake_core.catalog.reading.views import COLUMN_ALIASES
-from ducklake_core.errors import CatalogCorruptError
+from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
+from ducklake_core.format.types.type_names import parse_leaf_type
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, is_live
 
 _COMMENTS = {"tag": ("object_id", "key"), "column_tag": ("table_id", "column_id", "key")}
@@ -65,9 +66,9 @@ def _macros(facts: Facts) -> None:
     bodies: dict[int, list[CatalogRow]] = defaultdict(list)
     for row in facts.every.rows("macro_impl"):
         bodies[row.macro_id].append(row)
-    parameters: dict[int, set[int]] = defaultdict(set)
+    parameters: dict[int, list[CatalogRow]] = defaultdict(list)
     for row in facts.every.rows("macro_parameters"):
-        parameters[row.macro_id].add(row.impl_id)
+        parameters[row.macro_id].append(row)
     schemas = {row.schema_id for row in _live(facts, "schema")}
     for row in _live(facts, "macro"):
         own = bodies[row.macro_id]
@@ -76,10 +77,24 @@ def _macros(facts: Facts) -> None:
         wrong = (
             ["no definition"] if not own else [f"a definition of type {one.type!r}" for one in own if one.type not in ("scalar", "table")]
         )
-        if parameters[row.macro_id] - {one.impl_id for one in own} and own:
+        wrong += ["a definition without SQL" for one in own if not one.sql]
+        if {one.impl_id for one in parameters[row.macro_id]} - {one.impl_id for one in own} and own:
             wrong.append("parameters of no definition of it")
+        wrong += ["a parameter without a name" for one in parameters[row.macro_id] if not one.parameter_name]
+        wrong += [f"a parameter of type {one.parameter_type!r}" for one in parameters[row.macro_id] if not _is_type(one.parameter_type)]
         if wrong:
             facts.report("macro-invalid", f"macro {row.macro_name!r} has {', '.join(wrong)}")
+
+
+def _is_type(text: str | None) -> bool:
+    """Whether DuckDB takes a text for the type of a parameter; of nested types it writes the outermost word alone."""
+    if text in (None, "", "unknown", "list", "struct", "map"):
+        return True
+    try:
+        parse_leaf_type(str(text))
+    except UnsupportedFeatureError:
+        return False
+    return True
 
 
 def _live(facts: Facts, name: str) -> Iterable[CatalogRow]:

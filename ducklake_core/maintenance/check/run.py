@@ -6,8 +6,9 @@ from typing import get_args
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.every_row import EveryRow
+from ducklake_core.catalog.reading.inlined_tables import registered_names
 from ducklake_core.commit.request import CommitMessage, new_commit_id, stored_extra_info
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import CatalogError, CatalogUnavailableError, CatalogVersionError, NotALakeError, UsageError
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.check.contents import RowChecks
 from ducklake_core.maintenance.check.definitions import check_cells, check_definitions
@@ -47,14 +48,19 @@ def check_lake(
     stored_extra_info(new_commit_id(), said.get("extra_info"))
     bytes_read = 0
     meter.begin(VERB, "read the catalog", "tables", None)
-    with database.read() as connection:
-        facts = Facts(EveryRow(connection=connection, tables=database.tables, required=REQUIRED), info)
-        unreadable = any(cell.column is None for cell in facts.every.bad)
-        for check in () if unreadable else _OF_THE_CATALOG:
-            check(facts)
-            unreadable = unreadable or any(cell.column is None for cell in facts.every.bad)
-        check_cells(facts, facts.every.bad)
-        files = len(facts.files) + len(facts.every.rows("delete_file"))
+    try:
+        facts = _of_the_catalog(database, info)
+    except (CatalogUnavailableError, CatalogVersionError, NotALakeError):
+        raise
+    except CatalogError:
+        # A table of inlined rows may lack columns. Any other fault is met again.
+        facts = _of_the_catalog(database, info, looks_at_columns=True)
+    unreadable = any(cell.column is None for cell in facts.every.bad)
+    files = len(facts.files) + len(facts.every.rows("delete_file"))
+    if facts.inlined.missing and database.abilities.commits_at_ddl:
+        with database.read() as connection:
+            still = registered_names(connection, database.tables)
+        facts.findings = [one for one in facts.findings if one.code != "inlined-table-missing" or one.what in still]
     if level != "catalog" and not unreadable:
         footers = FooterChecks(facts, database, storage, meter)
         footers.run()
@@ -73,3 +79,18 @@ def check_lake(
         repair_snapshot_id=made,
         files=files,
     )
+
+
+def _of_the_catalog(database: Database, info: LakeInfo, *, looks_at_columns: bool = False) -> Facts:
+    """Read the catalog in one transaction, and check its rows against each other."""
+    with database.read() as connection:
+        every = EveryRow(connection=connection, tables=database.tables, required=REQUIRED, looks_at_columns=looks_at_columns)
+        facts = Facts(every, info)
+        unreadable = any(cell.column is None for cell in every.bad)
+        for check in () if unreadable else _OF_THE_CATALOG:
+            check(facts)
+            unreadable = unreadable or any(cell.column is None for cell in every.bad)
+        check_cells(facts, every.bad)
+        # It is asked for once more, after the transaction.
+        every.rows("delete_file")
+    return facts

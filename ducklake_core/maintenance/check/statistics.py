@@ -27,6 +27,7 @@ from ducklake_core.format.types.data_types import (
 from ducklake_core.format.values.value_text import from_text, order_key
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts, is_live
 from ducklake_core.maintenance.check.files import live_files
+from ducklake_core.maintenance.check.mappings import columns_of_mappings, wrong_mappings
 from ducklake_core.maintenance.check.partitions import PartitionValues
 from ducklake_core.maintenance.check.repairs import (
     ForgetFileStatistics,
@@ -81,6 +82,8 @@ class _Span:
 def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
     spans: dict[tuple[int, int], _Span] = defaultdict(_Span)
     values = PartitionValues(facts)
+    mapped = {number: {row.target_field_id for row in columns} for number, columns in columns_of_mappings(facts).items()}
+    known_wrong = wrong_mappings(facts)
     lost = 0
     for number, rows in _by_file(facts):
         data = facts.files.get(number)
@@ -94,6 +97,14 @@ def _file_statistics(facts: Facts) -> dict[tuple[int, int], _Span]:
         for column in twice:
             _report(facts, "statistics-twice", f"data file {number} has column {column} twice", table, data, column)
         sound: dict[int, tuple[CatalogRow, Field]] = {}
+        unmapped = [row for row in rows if row.value_count and row.column_id not in mapped.get(data.mapping_id, {row.column_id})]
+        if unmapped and (data.mapping_id, data.table_id) not in known_wrong:
+            says = (
+                f"mapping {data.mapping_id} has no column {unmapped[0].column_id}, of which the file has {unmapped[0].value_count} values"
+            )
+            path = printable(facts.path_of(data))
+            facts.report("mapping-invalid", says, table=table, path=path, data_file_id=number)
+            continue
         for row in rows:
             leaf = table.leaf(row.column_id, data.begin_snapshot)
             if row.table_id is not None and row.table_id != data.table_id:
@@ -201,7 +212,7 @@ def _table_statistics(facts: Facts) -> None:
         known[row.table_id].append(row)
     broken = {cell.table_id for cell in facts.every.bad if cell.table == "table_stats"}
     for name in ("table_stats", "table_column_stats"):
-        lost = {row.table_id for row in facts.every.rows(name)} - facts.tables.keys()
+        lost = {row.table_id for row in facts.every.rows(name)} - facts.tables.keys() - facts.lost_tables
         if lost:
             says = f"rows of ducklake_{name} of tables {', '.join(map(str, sorted(lost)))}"
             facts.report("table-statistics-orphaned", says, repair=ForgetOrphans(name, "table", "table_id"))
@@ -287,6 +298,10 @@ def _widened(table: TableFacts, row: CatalogRow, leaf: Field, span: _Span, unite
     """Statistics that enclose all files, where they are known of every file and no row is in the catalog."""
     is_complete = span.is_known and span.files == len(table.files) and not table.inlined
     if not is_complete or row.min_value is None or row.max_value is None or leaf.type == BLOB:
+        return None
+    types = {one.column_type.lower() for one, _ in table.history if one.column_id == leaf.id}
+    if leaf.type in FLOATS and len(types) > 1:
+        # The short text of a FLOAT is no bound of a DOUBLE: 1.1 leaves out 1.10000002.
         return None
     low, high = row.min_value, row.max_value
     if united is not None:

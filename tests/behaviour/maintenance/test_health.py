@@ -111,6 +111,19 @@ def test_faults_are_counted(sqlite_address: LakeAddress) -> None:
     lake.close()
 
 
+def test_two_tables_of_one_name_are_told_apart(sqlite_address: LakeAddress) -> None:
+    """Prometheus refuses a text with one sample twice, and would not hear of the fault."""
+    from tests.property.hostile_catalogs.spoiled import SpoiledLake
+
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake:
+        ids = {str(lake.write(name, pa.table({"a": [1]})).table_id) for name in ("t", "u")}
+        SpoiledLake(sqlite_address).edit("UPDATE ducklake_table SET table_name = 't'")
+        text = lake.health().to_openmetrics()
+    families = {family.name: family.samples for family in openmetrics_parser.text_string_to_metric_families(text)}
+    assert {one.labels["table_id"] for one in families["ducklake_table_files"]} == ids
+    assert families["ducklake_tables_named_twice"][0].value == 1
+
+
 def test_health_for_others(tmp_path: Path) -> None:
     lake = DuckLake.create(sqlite_lake(tmp_path).url, data_path=str(tmp_path / "files"))
     lake.write('"we""ird\\"."t ä"', pa.table({"a": range(100)}), inline=False)
@@ -134,8 +147,9 @@ def test_health_for_others(tmp_path: Path) -> None:
         rows = {(one.labels["schema"], one.labels["table"]): one.value for one in families["ducklake_table_rows"].samples}
         assert rows == {('"we""ird\\"', "t ä"): 100, ("main", "two\nlines"): 3}
         assert sum(one.value for one in families["ducklake_table_files_by_size"].samples) == 2
-    with pytest.raises(UsageError, match="cannot be a label"):
-        found.to_openmetrics({"la ke": "x"})
+    for label in ("la ke", "__name__", "table_id"):
+        with pytest.raises(UsageError, match="cannot be a label"):
+            found.to_openmetrics({label: "x"})
     with pytest.raises(UsageError, match="small_file_size"):
         lake.health(small_file_size=0)
     with pytest.raises(UsageError, match="no table 'x'"):

@@ -84,6 +84,11 @@ def _new_file(name: str) -> Callable[[Planted], object]:
     return make
 
 
+def _two_in_the_past(lake: Planted) -> None:
+    lake.edit("UPDATE ducklake_delete_file SET end_snapshot = begin_snapshot + 2")
+    _copied("delete_file", where="delete_file_id = {del}", delete_file_id="0", end_snapshot="NULL")(lake)
+
+
 def _later(table: pa.Table) -> pa.Table:
     name = "_ducklake_internal_snapshot_id"
     return table.set_column(table.schema.get_field_index(name), table.schema.field(name), pc.add(table.column(name), 100).cast(pa.int64()))
@@ -112,7 +117,11 @@ PLANTS = (
     Plant("snapshot-changes", "nobody says what changed", ("DELETE FROM ducklake_snapshot_changes WHERE snapshot_id = 3",)),
     Plant("snapshot-unknown", "a comment of the future", (_set("tag", "begin_snapshot = 900", "key = 'comment'"),)),
     Plant("snapshot-unknown", "a version of the future", ("INSERT INTO ducklake_schema_versions VALUES (900, 1, {t})",)),
+    Plant("snapshot-unknown", "changes of the next snapshot", ("INSERT INTO ducklake_snapshot_changes (snapshot_id, changes_made) SELECT max(snapshot_id) + 1, '' FROM ducklake_snapshot",)),
+    Plant("cell-missing", "a schema version without a number", (_set("schema_versions", "schema_version = NULL", "table_id = {t}"),), also=("schema-version-unknown",)),
     Plant("cell-missing", "a table without a path", (_set("table", "path_is_relative = NULL", "table_id = {t}"),)),
+    Plant("cell-invalid", "inlined rows without ids", ("ALTER TABLE {inl} RENAME COLUMN row_id TO id",)),
+    Plant("cell-invalid", "inlined deletes of no file", ("ALTER TABLE ducklake_inlined_delete_{t} RENAME COLUMN file_id TO id",)),
     Plant("cell-invalid", "a negative size", (_set("table_stats", "file_size_bytes = -1", "table_id = {t}"),)),
     Plant("comment-twice", "of a table", ("INSERT INTO ducklake_tag SELECT * FROM ducklake_tag",)),
     Plant("comment-twice", "of a column", ("INSERT INTO ducklake_column_tag SELECT * FROM ducklake_column_tag",)),
@@ -120,6 +129,9 @@ PLANTS = (
     Plant("macro-invalid", "no definition", ("DELETE FROM ducklake_macro_impl",)),
     Plant("macro-invalid", "a definition of nobody", (_set("macro_impl", "type = 'dance'", "type = 'scalar'"),)),
     Plant("macro-invalid", "parameters of nothing", (_set("macro_parameters", "impl_id = 99", "impl_id IS NOT NULL"),)),
+    Plant("macro-invalid", "no SQL", (_set("macro_impl", "sql = NULL", "type = 'scalar'"),)),
+    Plant("macro-invalid", "a parameter without a name", (_set("macro_parameters", "parameter_name = NULL", "impl_id IS NOT NULL"),)),
+    Plant("macro-invalid", "a parameter of a type of nobody", (_set("macro_parameters", "parameter_type = 'tensor'", "impl_id IS NOT NULL"),)),
     Plant("schema-missing", "a macro in no schema", (_set("macro", "schema_id = 77", "macro_name = 'mac'"),)),
     Plant("option-invalid", "a size that is none", ("INSERT INTO ducklake_metadata VALUES ('target_file_size', 'big', 'table', {t})",)),
     # Schemas, tables, columns
@@ -127,8 +139,12 @@ PLANTS = (
     Plant("name-twice", "two schemas of one name", change=_copied("schema", where="schema_name = 'main'", schema_id="1", schema_name="'MAIN'")),
     Plant("table-twice", "two rows of one table", change=_copied("table", where="table_id = {m}", begin_snapshot="begin_snapshot + 1")),
     Plant("schema-missing", "a view in no schema", (_set("view", "schema_id = 77", "view_name = 'w'"),)),
+    Plant("schema-missing", "tables before their schema", (_set("schema", "begin_snapshot = 3", "schema_name = 'main'"),)),
+    Plant("lifetime-backwards", "files and inlined rows before their table", (_set("table", "begin_snapshot = (SELECT max(snapshot_id) FROM ducklake_snapshot)", "table_id = {t}"),)),
+    Plant("lifetime-backwards", "an inlined row before its table", ("UPDATE {inl} SET begin_snapshot = 0 WHERE a = 200",)),
     Plant("columns-missing", "a table whose columns have ended", (_set("column", "end_snapshot = begin_snapshot + 1", "table_id = {n}"),)),
     Plant("column-twice", "two columns of one name", change=_copied("column", where="table_id = {n}", column_id="2", column_name="'A'")),
+    Plant("column-twice", "one row twice", ("INSERT INTO ducklake_column SELECT * FROM ducklake_column WHERE table_id = {n}",)),
     Plant("columns-invalid", "a column below nothing", change=_copied("column", where="table_id = {n}", column_id="2", column_name="'q'", parent_column="77")),
     Plant("type-unknown", "a type of nobody", (_set("column", "column_type = 'tensor'", "table_id = {n}"),)),
     Plant("columns-of-the-past", "two names at an earlier snapshot", (_set("column", "end_snapshot = end_snapshot + 1", "table_id = {d} AND end_snapshot IS NOT NULL"),)),
@@ -152,6 +168,7 @@ PLANTS = (
     Plant("schema-version-unknown", "no version of a table", ("DELETE FROM ducklake_schema_versions WHERE table_id = {m}",)),
     # Files as the catalog has them
     Plant("table-unknown", "a file of no table", change=_copied("data_file", where="data_file_id = {f0}", data_file_id="{free}", table_id="88", path="'nowhere.parquet'", mapping_id="NULL")),
+    Plant("table-unknown", "columns and inlined rows of a table whose row was lost", ("DELETE FROM ducklake_data_file WHERE table_id = {t}", "DELETE FROM ducklake_delete_file", "DELETE FROM ducklake_file_column_stats WHERE table_id = {t}", "DELETE FROM ducklake_table WHERE table_id = {t}"), level="catalog"),
     Plant("file-numbers", "negative row ids", (_set("data_file", "row_id_start = -7", "data_file_id = {n0}"),)),
     Plant("file-numbers", "partial_max before the file", (_set("data_file", "partial_max = 1", "data_file_id = {f0}"),)),
     Plant("file-named-twice", "one file twice", change=_copied("data_file", where="data_file_id = {n0}", data_file_id="{free}"), also=("row-ids-overlap", "table-statistics-stale")),
@@ -174,6 +191,7 @@ PLANTS = (
     Plant("lifetime-backwards", "inlined deletes before their file", ("UPDATE ducklake_inlined_delete_{t} SET begin_snapshot = 0",)),
     Plant("row-id-beyond-next", "ids that come again", (_set("table_stats", "next_row_id = 3", "table_id = {n}"),)),
     Plant("delete-files-two", "two for one file", change=_copied("delete_file", where="delete_file_id = {del}", delete_file_id="0")),
+    Plant("delete-files-of-the-past", "two at an earlier snapshot", change=_two_in_the_past),
     Plant("delete-file-orphaned", "of no data file", change=_copied("delete_file", where="delete_file_id = {del}", delete_file_id="0", data_file_id="888")),
     Plant("delete-file-of-other-table", "of a file of another table", (_set("delete_file", "table_id = {n}, path = '../t/' || path", "delete_file_id = {del}"),)),
     Plant("delete-format-unknown", "a format of nobody", (_set("delete_file", "format = 'word'", "delete_file_id = {del}"),)),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from ducklake_core import DuckLake
 from ducklake_core.maintenance.check.codes import CODES
 from ducklake_core.maintenance.check.findings import CheckLevel
+from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.property.planted.lake import Planted, build
 from tests.property.planted.plants import PLANTS, Plant
 from tests.support.oracle import LakeAddress, attached, file_lake, sqlite_lake
@@ -112,6 +115,23 @@ def test_every_code_is_documented() -> None:
     page = (Path(__file__).parents[3] / "docs" / "health.md").read_text()
     for code, one in CODES.items():
         assert f"| `{code}` | {one.severity} | {one.meaning} |" in page
+
+
+def test_rows_of_a_table_whose_row_was_lost_are_not_dropped(every_lake_address: LakeAddress) -> None:
+    """They may be the only copy; with the table's row from a backup everything is as it was."""
+    build(every_lake_address)
+    spoiled = SpoiledLake(every_lake_address)
+    table = int(spoiled.value("SELECT table_id FROM ducklake_table WHERE table_name = 's'"))
+    with DuckLake.connect(every_lake_address.url) as lake:
+        lake.table("s").append(pa.table({"a": [999], "b": ["kept"]}), inline=True)
+        spoiled.edit("CREATE TABLE saved AS SELECT * FROM ducklake_table", f"DELETE FROM ducklake_table WHERE table_id = {table}")
+        spoiled.edit("UPDATE ducklake_file_column_stats SET data_file_id = 888 WHERE data_file_id = 0")
+        found = lake.check(repair=True)
+        assert {"table-unknown", "statistics-orphaned"} <= set(found.by_code)
+        assert len(found.repairs) == 1
+        spoiled.edit(f"INSERT INTO ducklake_table SELECT * FROM saved WHERE table_id = {table}", "DROP TABLE saved")
+        assert lake.check(level="rows").by_code == {}
+        assert lake.table("s").scan(where="a = 999").count() == 1
 
 
 _MENDED = [plant for plant in PLANTS if "mends it" in CODES[plant.code].mend]
