@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -136,6 +137,10 @@ def test_health_for_others(tmp_path: Path) -> None:
         assert sum(one.value for one in families["ducklake_table_files_by_size"].samples) == 2
     with pytest.raises(UsageError, match="cannot be a label"):
         found.to_openmetrics({"la ke": "x"})
+    wrong: Any
+    for wrong in ({"shard": 3}, {3: "shard"}, "lake=sales", ["lake"], 7):
+        with pytest.raises(UsageError, match="labels must be texts by name"):
+            found.to_openmetrics(wrong)
     with pytest.raises(UsageError, match="small_file_size"):
         lake.health(small_file_size=0)
     with pytest.raises(UsageError, match="no table 'x'"):
