@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -13,7 +14,9 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
+from ducklake_core.cli.progress import progress_bar
 from ducklake_core.cli.session import FAILED, FOUND
+from ducklake_core.maintenance.progress import Progress
 from tests.support.oracle import LakeAddress
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -72,3 +75,19 @@ def test_letters_that_the_output_does_not_have(lake: DuckLake, run: Run) -> None
     assert (done.returncode, "main.t\\xfcr_\\U0001f600" in done.stdout) == (0, True)
     done = run("tables --json", PYTHONIOENCODING="ascii")
     assert [one["table"] for one in json.loads(done.stdout)] == ["main.tür_😀"]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_names_do_not_steer_the_terminal_that_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress_bar() as bar:
+        assert bar is not None
+        bar(Progress(verb="merge", phase="merge files", unit="groups", done=1, table="main.a\x1b]0;title\x07"))
+    assert "main.a\\x1b]0;title\\x07" in terminal.getvalue()
+    assert "\x1b]0;" not in terminal.getvalue()
