@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import signal
 import sys
 from typing import NoReturn
@@ -20,7 +22,16 @@ def main() -> None:
         sys.stderr.write("the command needs the package typer: pip install 'ducklake-dagster[cli]'\n")
         sys.exit(2)
     signal.signal(signal.SIGTERM, _terminate)
+    _prepare_output()
     app()
+
+
+def _prepare_output() -> None:
+    """A closed output takes what is written, and one without letters for a name of the lake gets escapes: what a verb did is told."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _terminate(number: int, _frame: object) -> NoReturn:

@@ -12,6 +12,7 @@ import typer
 from ducklake_core import __version__
 from ducklake_core.cli import checking, doctor, maintaining, planning, reading
 from ducklake_core.cli.group import CommandGroup
+from ducklake_core.cli.output import write
 from ducklake_core.cli.session import LakeOptions
 
 app = typer.Typer(
@@ -41,7 +42,7 @@ app.add_typer(plans)
 
 def _version(value: bool) -> None:
     if value:
-        typer.echo(f"ducklake {__version__}")
+        write(f"ducklake {__version__}\n")
         raise typer.Exit
 
 

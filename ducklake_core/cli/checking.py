@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, cast
+from collections.abc import Iterable
+from typing import Annotated, Any, cast
 
 import typer
 
 from ducklake_core.cli.options import Author, ExtraInfo, Json, Message
-from ducklake_core.cli.output import print_json, print_report
+from ducklake_core.cli.output import print_json, print_report, read_or_not, write
 from ducklake_core.cli.progress import progress_bar
 from ducklake_core.cli.session import FOUND, exit_with, opened
 from ducklake_core.errors import UsageError
@@ -30,11 +31,12 @@ def check(
             result = lake.check(
                 level=cast("CheckLevel", level), repair=repair, author=author, message=message, extra_info=extra_info, progress=progress
             )
-        if as_json:
-            findings = [{name: getattr(one, name) for name in (*one.__dataclass_fields__, "severity", "mend")} for one in result.findings]
-            print_json({**{name: getattr(result, name) for name in result.__dataclass_fields__}, "findings": findings})
-        else:
-            print_report(result, as_json=False)
+        with read_or_not():
+            if as_json:
+                findings = [_values(one, *one.__dataclass_fields__, "severity", "mend") for one in result.findings]
+                print_json({**_values(result, *result.__dataclass_fields__), "findings": findings})
+            else:
+                print_report(result, as_json=False)
         left = [one for one in result.findings if one.severity != "notice" and not (repair and one.is_repairable)]
         exit_with(FOUND, not left)
 
@@ -48,16 +50,32 @@ def health(
     as_json: Json = False,
 ) -> None:
     """Count small files, deleted and inlined rows, snapshots, scheduled files and faults. The exit code is 1 when there are faults."""
+    labels = _labels(label or ())
+    if openmetrics and as_json:
+        raise UsageError("give either --openmetrics or --json")
+    if labels and not openmetrics:
+        raise UsageError("--label is for the samples of --openmetrics")
     with opened(context) as lake:
-        labels: dict[str, str] = {}
-        for one in label or ():
-            name, equals, value = one.partition("=")
-            if not equals:
-                raise UsageError(f"--label {one} must be name=value")
-            labels[name] = value
         result = lake.health(small_file_size=small_file_size)
-        if openmetrics:
-            typer.echo(result.to_openmetrics(labels), nl=False)
-        else:
-            print_report(result, as_json=as_json)
+        with read_or_not():
+            if openmetrics:
+                write(result.to_openmetrics(labels))
+            else:
+                print_report(result, as_json=as_json)
         exit_with(FOUND, not result.faults)
+
+
+def _values(of: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names}
+
+
+def _labels(texts: Iterable[str]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--label {text} must be name=value")
+        if name in labels:
+            raise UsageError(f"--label {name} is given twice")
+        labels[name] = value
+    return labels

@@ -12,7 +12,7 @@ import typer
 
 from ducklake_core.catalog.database.failures import is_about_login
 from ducklake_core.cli.options import Json
-from ducklake_core.cli.output import print_json, print_lines
+from ducklake_core.cli.output import print_json, print_lines, read_or_not
 from ducklake_core.cli.session import FOUND, LakeOptions, exit_with
 from ducklake_core.cli.spark_hops import Hop, executor_hops, first_file, java, pyspark, written
 from ducklake_core.engines.spark.probe import installed, written_and_deleted
@@ -34,11 +34,12 @@ def doctor(
     """Try catalog, clock, storage, Java, Spark and versions. The exit code is 1 when one of them fails."""
     options: LakeOptions = context.find_root().obj
     found = list(hops(options, write=write, spark=spark))
-    if as_json:
-        print_json(found)
-    else:
-        for hop in found:
-            print_lines([f"{hop.outcome:<8} {hop.name}: {hop.says}", *([f"{'':<8} -> {hop.advice}"] if hop.advice else [])])
+    with read_or_not():
+        if as_json:
+            print_json(found)
+        else:
+            for hop in found:
+                print_lines([f"{hop.outcome:<8} {hop.name}: {hop.says}", *([f"{'':<8} -> {hop.advice}"] if hop.advice else [])])
     exit_with(FOUND, all(hop.outcome != "failed" for hop in found))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from ducklake_core.cli.output import plain
+from ducklake_core.cli.output import discard_output, flush, plain, read_or_not
 from ducklake_core.cli.session import FAILED, INTERRUPTED, TRY_AGAIN, USAGE
 from ducklake_core.errors import DuckLakeError, UsageError
 
@@ -34,7 +34,7 @@ class CommandGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            sys.stderr.close()
+            discard_output()
             raise typer.Exit(0) from None
 
     def main(  # type: ignore[override]
@@ -45,6 +45,8 @@ class CommandGroup(TyperGroup):
             return super().main(args, standalone_mode=False, **extra)
         try:
             code = super().main(args, standalone_mode=False, **extra)
+            with read_or_not():
+                flush()
         except _WrongCall as error:
             code = _reported(_as_usage_error(error), _asks_for_json(args))
         except DuckLakeError as error:

@@ -24,7 +24,7 @@ from ducklake_core.cli.options import (
     Schema,
     Tables,
 )
-from ducklake_core.cli.output import print_json, print_report
+from ducklake_core.cli.output import print_json, print_report, read_or_not, write
 from ducklake_core.cli.progress import progress_bar
 from ducklake_core.cli.session import FOUND, column_names, exit_with, opened, snapshot_at, time_with_zone
 from ducklake_core.errors import UsageError
@@ -49,10 +49,12 @@ def age(text: str | None) -> str | datetime | None:
     ('7 days', 2026)
 
     Raises:
-        UsageError: Neither.
+        UsageError: Neither, or a number alone, which may be meant as days or as a date.
     """
     if text is None:
         return None
+    if text.strip().replace(".", "", 1).isdecimal():
+        raise UsageError(f"{text.strip()} has no unit: write an age as '7 days', and a time as '2026-01-31 12:00:00+00:00'")
     try:
         parse_age(text)
     except UsageError:
@@ -67,7 +69,8 @@ def carry_out(
     with opened(context, read_only=dry_run) as lake:
         with progress_bar(as_json=as_json) as progress:
             result = verb(lake, progress)
-        print_report(result, as_json=as_json)
+        with read_or_not():
+            print_report(result, as_json=as_json)
         exit_with(FOUND, not result.failed_steps)
 
 
@@ -177,8 +180,7 @@ def merge(  # noqa: PLR0913 - an option each
     carry_out(
         context,
         lambda lake, progress: lake.merge_adjacent_files(
-            schema=schema,
-            tables=tables or None,
+            **_scope(tables, schema),
             max_compacted_files=max_compacted_files,
             min_file_size=min_file_size,
             max_file_size=max_file_size,
@@ -217,8 +219,7 @@ def flush(
     carry_out(
         context,
         lambda lake, progress: lake.flush_inlined_data(
-            schema=schema,
-            tables=tables or None,
+            **_scope(tables, schema),
             max_rows=max_rows,
             max_seconds=max_seconds,
             max_concurrency=max_concurrency,
@@ -258,8 +259,7 @@ def rewrite(  # noqa: PLR0913 - an option each
     carry_out(
         context,
         lambda lake, progress: lake.rewrite_data_files(
-            schema=schema,
-            tables=tables or None,
+            **_scope(tables, schema),
             delete_threshold=delete_threshold,
             cluster_by=column_names(cluster_by) if cluster_by is not None else (),
             max_compacted_files=max_compacted_files,
@@ -359,7 +359,13 @@ def restore(
         if as_json:
             print_json(result)
         else:
-            typer.echo("nothing to change" if result is None else str(result))
+            write("nothing to change\n" if result is None else f"{result}\n")
+
+
+def _scope(tables: list[str] | None, schema: str | None) -> dict[str, Any]:
+    if tables and schema is not None:
+        raise UsageError("give either TABLE or --schema; 'sales.t' is a table of a schema, 'sales.*' all of them")
+    return {"schema": schema, "tables": tables or None}
 
 
 def _number(text: str) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any, Protocol
@@ -15,6 +17,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
+from ducklake_core.errors import StorageError
 from ducklake_core.format.types.message_text import visible
 from ducklake_core.maintenance.steps import MaintenanceResult
 
@@ -56,9 +59,87 @@ def plain(value: object) -> Any:
             return str(value)
 
 
+def write(text: str) -> None:
+    """Text to the output.
+
+    Raises:
+        BrokenPipeError: Whoever read it has stopped reading.
+        StorageError: The output cannot be written, as a disk is full perhaps.
+    """
+    with _told():
+        sys.stdout.write(text)
+
+
+def flush() -> None:
+    """What was written goes out now. Raises as :func:`write` does."""
+    with _told():
+        sys.stdout.flush()
+
+
+class _Output:
+    """The output as a file that ``rich`` writes to."""
+
+    @property
+    def encoding(self) -> str:
+        return sys.stdout.encoding
+
+    def write(self, text: str) -> int:
+        write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        flush()
+
+    def isatty(self) -> bool:
+        return sys.stdout.isatty()
+
+
+_OUTPUT: Any = _Output()
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise the error, as the group of commands says how the command ends."""
+        raise BrokenPipeError
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        discard_output()
+        raise StorageError(f"the output cannot be written ({error.strerror}); what the command changed stays") from error
+
+
+def discard_output() -> None:
+    """Nobody gets what is written from now on, nor what waits to be written."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+@contextmanager
+def read_or_not() -> Iterator[None]:
+    """Go on when whoever reads the output stops reading: the exit code of the command still has to tell how it went."""
+    try:
+        yield
+        flush()
+    except BrokenPipeError:
+        discard_output()
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    """A value as JSON, in letters that the output has."""
+    has_all_letters = (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(plain(value), ensure_ascii=not has_all_letters, indent=indent)
+
+
 def print_json(value: object) -> None:
     """One JSON document."""
-    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
+    write(json_text(value, indent=2) + "\n")
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
@@ -73,7 +154,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Lines for people. Names and paths may hold anything, also what would steer their terminal."""
     for line in lines:
-        sys.stdout.write(f"{visible(line)}\n")
+        write(f"{visible(line)}\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
@@ -85,11 +166,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, tit
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in found:
         table.add_row(*("" if value is None else _cell(value) for value in row))
-    console = Console(highlight=False, markup=False)
+    console = _Console(file=_OUTPUT, highlight=False, markup=False)
     if not console.is_terminal:
         # A file or a pipe has no width: nothing is folded for it.
         cells = [[name, *("" if row[place] is None else _cell(row[place]) for row in found)] for place, name in enumerate(columns)]
-        console = Console(highlight=False, markup=False, width=1 + sum(3 + max(map(len, column)) * 2 for column in cells))
+        console = _Console(file=_OUTPUT, highlight=False, markup=False, width=1 + sum(3 + max(map(len, column)) * 2 for column in cells))
     console.print(table)
 
 
@@ -106,7 +187,7 @@ def print_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str], *, as_js
     if as_json:
         count = 0
         for row in rows_of(batches):
-            sys.stdout.write(json.dumps(plain(dict(zip(names, row, strict=True))), ensure_ascii=False) + "\n")
+            write(json_text(dict(zip(names, row, strict=True))) + "\n")
             count += 1
         return count
     rows = list(rows_of(batches))

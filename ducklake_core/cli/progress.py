@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
+from ducklake_core.format.types.message_text import visible
 from ducklake_core.maintenance.progress import Progress, ProgressCallback
 from ducklake_core.maintenance.sizes import format_bytes
 
@@ -43,7 +44,7 @@ class _Drawing:
     def __call__(self, progress: Progress) -> None:
         """Draw how far it is."""
         described = {
-            "description": f"{progress.verb} {progress.table or ''}: {progress.phase}",
+            "description": f"{progress.verb} {visible(progress.table or '')}: {progress.phase}",
             "counts": counts(progress),
             "left": "" if progress.seconds_left is None else f"{progress.seconds_left:.0f} s left",
         }

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ducklake_core.cli.options import At, Author, Columns, ExtraInfo, Json, Message, TableName, Where
-from ducklake_core.cli.output import plain, print_json, print_lines, print_rows, print_table
+from ducklake_core.cli.output import plain, print_json, print_lines, print_rows, print_table, write
 from ducklake_core.cli.session import column_names, opened, snapshot_at
 from ducklake_core.engines.arrow.readable import first_rows
 from ducklake_core.maintenance.sizes import format_bytes
@@ -130,9 +130,7 @@ def query(
         most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
         scan = lake.table(table, at=snapshot_at(at)).scan(columns=None if columns is None else column_names(columns), where=where)
         reader = (scan if most is None else scan.limit(most)).to_reader()
-        count = print_rows(reader, reader.schema.names, as_json=as_json)
-        if not as_json and limit is None and count == _ROWS_FOR_PEOPLE:
-            typer.echo(f"the first {count} rows; --limit gives more", err=True)
+        _say_if_more(print_rows(reader, reader.schema.names, as_json=as_json), limit, as_json=as_json)
 
 
 def sql(
@@ -153,14 +151,12 @@ def sql(
         given: Any = {name: value for name, value in commit.items() if value is not None}
         found = lake.sql(text, at=snapshot_at(at), **given)
         if not isinstance(found, Query):
-            print_json(found) if as_json else typer.echo(str(found))
+            print_json(found) if as_json else write(f"{found}\n")
             return
         most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
         reader = found.to_reader()
         batches = iter(reader) if most is None else first_rows(iter(reader), most)
-        count = print_rows(batches, reader.schema.names, as_json=as_json)
-        if not as_json and limit is None and count == _ROWS_FOR_PEOPLE:
-            typer.echo(f"the first {count} rows; --limit gives more", err=True)
+        _say_if_more(print_rows(batches, reader.schema.names, as_json=as_json), limit, as_json=as_json)
 
 
 def changes(
@@ -180,4 +176,9 @@ def changes(
         most = limit if limit is not None or as_json else _ROWS_FOR_PEOPLE
         feed = lake.table(table).changes(first, snapshot_at(until), where=where)
         reader = (feed if most is None else feed.limit(most)).to_reader()
-        print_rows(reader, reader.schema.names, as_json=as_json)
+        _say_if_more(print_rows(reader, reader.schema.names, as_json=as_json), limit, as_json=as_json)
+
+
+def _say_if_more(count: int, limit: int | None, *, as_json: bool) -> None:
+    if not as_json and limit is None and count == _ROWS_FOR_PEOPLE:
+        typer.echo(f"the first {count} rows; --limit gives more", err=True)

@@ -225,6 +225,8 @@ def age(name: str, value: object) -> timedelta:
         UsageError: Something else.
     """
     if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise UsageError(f"{name} must not be negative, not {value}", parameter=name)
         return value
     if not isinstance(value, str):
         raise _refused(name, "a timedelta or a text such as '7 days'", value)

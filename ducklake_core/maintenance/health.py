@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.gauges import FILE_SIZE_BANDS, LakeGauges, read_gauges
 from ducklake_core.catalog.reading.inlined_tables import registered_names
 from ducklake_core.errors import CatalogCorruptError, UsageError
+from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import join_name
 from ducklake_core.maintenance.sizes import format_bytes
 
@@ -171,9 +172,11 @@ class LakeHealth:
             labels: Labels for every sample, ``{"lake": "sales"}`` for instance.
 
         Raises:
-            UsageError: A label that has no name of a label, or one that samples of tables have.
+            UsageError: A label that has no name of a label, or one that samples of tables have; a value that is no text.
         """
-        given = {name: str(value) for name, value in (labels or {}).items()}
+        given: Any = {} if labels is None else labels
+        if not isinstance(given, Mapping) or not all(isinstance(text, str) for pair in given.items() for text in pair):
+            raise UsageError(f"labels must be texts by name, such as {{'lake': 'sales'}}, not {shown(labels)}", parameter="labels")
         for name in given:
             if not _LABEL.fullmatch(name):
                 says = "letters, digits and underscores, no digit and no two underscores first"

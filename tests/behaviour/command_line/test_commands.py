@@ -243,7 +243,13 @@ def test_doctor_while_the_files_of_a_table_go(lake: DuckLake, run: Run, monkeypa
         ("expire --older-than 2026-01-01", USAGE, "write 2026-01-01 00:00:00+00:00 for UTC"),
         ("check --level deep", USAGE, "level must be one of"),
         ("health --label x", USAGE, "name=value"),
-        ("health --openmetrics --label table=x", USAGE, "have one of that name"),
+        ("health --label lake=x", USAGE, "--label is for the samples of --openmetrics"),
+        ("health --label lake=x --label lake=y", USAGE, "--label lake is given twice"),
+        ("expire --older-than 20260101", USAGE, "20260101 has no unit"),
+        ("cleanup --older-than 30", USAGE, "30 has no unit"),
+        ("merge t --schema main", USAGE, "give either TABLE or --schema"),
+        ("flush t --schema main", USAGE, "give either TABLE or --schema"),
+        ("rewrite t --schema main", USAGE, "give either TABLE or --schema"),
         ("query t --columns '\"a'", USAGE, "cannot read the names"),
         ("restore --at 1 --columns then", USAGE, "--columns is for one table"),
         ("query", USAGE, "Missing argument 'TABLE' (see"),
@@ -265,6 +271,11 @@ def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, cod
     error = json.loads(told.stderr)["error"]
     assert (error["exit_code"], error["retriable"], says in error["message"]) == (code, False, True)
     assert f"[{error['code']}]" in result.stderr
+
+
+def test_metrics_are_one_form(lake: DuckLake, run: Run) -> None:
+    assert "have one of that name" in run("health --openmetrics --label table=x", code=USAGE).stderr
+    assert "either --openmetrics or --json" in run("health --openmetrics --json", code=USAGE).stderr
 
 
 def test_without_a_command_there_is_help(run: Run) -> None:

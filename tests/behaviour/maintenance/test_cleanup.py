@@ -188,6 +188,11 @@ def test_ages_as_options_take_them(lake_address: LakeAddress) -> None:
             verb(older_than="7 days", min_age=timedelta.max)
         with pytest.raises(UsageError, match="no zone"):
             verb(older_than=datetime(2020, 1, 1))  # noqa: DTZ001
+    # A checkpoint asks before its first verb, whether or not one of them looks at an age.
+    before = lake.snapshot().id
+    with pytest.raises(UsageError, match="min_age must not be negative"):
+        lake.checkpoint(min_age=timedelta(-1))
+    assert lake.snapshot().id == before
     assert len(lake.cleanup_old_files(older_than="0 seconds", min_age="0 seconds").files) == len(paths)
     lake.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -150,6 +151,10 @@ def test_health_for_others(tmp_path: Path) -> None:
     for label in ("la ke", "__name__", "table_id"):
         with pytest.raises(UsageError, match="cannot be a label"):
             found.to_openmetrics({label: "x"})
+    wrong: Any
+    for wrong in ({"shard": 3}, {3: "shard"}, "lake=sales", ["lake"], 7):
+        with pytest.raises(UsageError, match="labels must be texts by name"):
+            found.to_openmetrics(wrong)
     with pytest.raises(UsageError, match="small_file_size"):
         lake.health(small_file_size=0)
     with pytest.raises(UsageError, match="no table 'x'"):
