@@ -127,6 +127,7 @@ _STILL_WRONG = "DuckDB's flush has become right here: the detour of decision 44 
 
 
 @pytest.mark.slow_on("duckdb")
+@pytest.mark.parametrize("every_lake_address", _KEPT_AS_TEXT, indirect=True)
 def test_the_reference_deletes_other_rows_of_its_own_sorted_tables(every_lake_address: LakeAddress, oracle: Callable[..., Any]) -> None:
     """The day that this fails DuckDB is mended."""
     every = sorted({one for types in _KEPT_AS_TEXT.values() for one in types})
