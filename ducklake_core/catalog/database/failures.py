@@ -138,6 +138,9 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
     match failure:
         case "retry":
             return CatalogUnavailableError(f"the catalog {where} was busy with another writer ({text}); try again", **details)
+        case "unavailable" if details["sqlite_error"] is not None:
+            advice = "check the path, its permissions, and its disk"
+            return CatalogUnavailableError(f"the catalog {where} cannot be read or written ({text}); {advice}", **details)
         case "unavailable":
             return CatalogUnavailableError(
                 f"the catalog {where} cannot be reached ({text}); check the address and that the server runs", **details

@@ -179,6 +179,14 @@ def test_a_locked_sqlite_file_is_busy_soon_and_free_later(sqlite_address: LakeAd
     assert count(database) == 2
 
 
+def test_a_file_is_not_told_as_a_server(tmp_path: Path) -> None:
+    with (
+        pytest.raises(CatalogUnavailableError, match="check the path, its permissions, and its disk"),
+        Database(parse_catalog_url(f"sqlite:{tmp_path}")).read(),
+    ):
+        pass
+
+
 def test_unreachable_databases_are_unavailable_and_keep_the_secret(tmp_path: Path) -> None:
     for url in (f"sqlite:{tmp_path / 'none' / 'lake.sqlite'}", "postgresql://me:hush@127.0.0.1:1/lake"):
         with pytest.raises(CatalogUnavailableError) as caught, Database(parse_catalog_url(url)).read():
