@@ -20,7 +20,7 @@ from tests.support.oracle import LakeAddress, attached
 def test_tables_of_inlined_rows_that_an_expiry_drops(
     every_lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, look: Callable[[DuckLake], object]
 ) -> None:
-    """MySQL shows that they are gone at once, and within a transaction that they are registered still. To files nobody commits meanwhile."""
+    """MySQL shows that they are gone at once, and in a transaction that they are registered still. Nobody commits to files then."""
     with DuckLake.create(every_lake_address.url, data_path=every_lake_address.data_path) as lake:
         lake.write("t", pa.table({"a": [1, 2]}), inline=True)
         done = []
