@@ -179,6 +179,7 @@ class MergedFile:
         begin_snapshot: The first source's.
         partial_max: Highest snapshot id among the rows.
         partition_id: Spec of the sources.
+        shared: Ids of the sources whose files other rows name too, so that they are not scheduled for deletion.
     """
 
     sources: tuple[tuple[int, str, bool], ...]
@@ -187,6 +188,7 @@ class MergedFile:
     begin_snapshot: int
     partial_max: int
     partition_id: int | None
+    shared: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

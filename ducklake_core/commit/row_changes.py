@@ -148,12 +148,13 @@ def end_inlined(builder: SnapshotBuilder, action: EndInlined) -> None:
 
 
 def merge_files(builder: SnapshotBuilder, action: MergeFiles) -> None:
-    """Merged data files in place of their sources, which are forgotten and scheduled for deletion."""
+    """Merged data files in place of their sources, which are forgotten and, unless others name them, scheduled for deletion."""
     for merge in action.merges:
         sources = [file_id for file_id, _, _ in merge.sources]
         builder.forgotten_files += sources
         for source_id, path, is_relative in merge.sources:
-            builder.insert("files_scheduled_for_deletion", **scheduled_row(source_id, path, is_relative, builder.head.now))
+            if source_id not in merge.shared:
+                builder.insert("files_scheduled_for_deletion", **scheduled_row(source_id, path, is_relative, builder.head.now))
         file_id = builder.file_id()
         row = data_file_row(
             merge.output,

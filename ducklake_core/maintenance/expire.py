@@ -175,17 +175,19 @@ def _by_version(
     missing = sorted(set(wanted).difference(number for number, _ in snapshots))
     if missing:
         raise NotFoundError(f"there are no snapshots {missing}: never committed, or expired already", snapshot_ids=tuple(missing))
-    chosen = [ExpiringSnapshot(id=number, time=time, reason="asked for by its id") for number, time in snapshots if number in wanted]
+    dated = [
+        (number, time, earliest) for (number, time), earliest in zip(snapshots, _earliest(snapshots, now), strict=True) if number in wanted
+    ]
     limit = before(now, min_age, "min_age")
     # No floor is no question: the clock of who committed may be ahead of the catalog's.
-    young = [one.id for one in chosen if limit < now and (one.time is None or one.time > limit)]
+    young = [number for number, _, earliest in dated if limit < now and (earliest is None or earliest > limit)]
     if young:
         raise UsageError(
             f"of versions, snapshots {young} are younger than {age_text(min_age)}, or nobody knows how old, and running queries may still "
             "read them; leave them out, or give a smaller min_age when you know that nothing runs",
             parameter="versions",
         )
-    return chosen
+    return [ExpiringSnapshot(id=number, time=time, reason="asked for by its id") for number, time, _ in dated]
 
 
 def _by_age(
@@ -203,9 +205,30 @@ def _by_age(
         limit = before(now, min_age, "min_age")
         reason = f"not among the last {keep_last}, and older than {age_text(min_age)}"
     # A slice up to a negative place would take what is to be kept, of a lake with fewer snapshots.
-    candidates = snapshots[: max(len(snapshots) - keep_last, 0)]
+    candidates = zip(snapshots[: max(len(snapshots) - keep_last, 0)], _earliest(snapshots, now), strict=False)
     # One without a time, in a catalog that was edited, is not known to be so old.
-    return [ExpiringSnapshot(id=number, time=time, reason=reason) for number, time in candidates if time is not None and time < limit]
+    return [
+        ExpiringSnapshot(id=number, time=time, reason=reason)
+        for (number, time), earliest in candidates
+        if earliest is not None and earliest < limit
+    ]
+
+
+def _earliest(snapshots: Sequence[SnapshotTime], now: datetime) -> list[datetime | None]:
+    """When each snapshot was committed at the earliest: not before one with a smaller id, whatever a clock said that was set back.
+
+    A time that is still to come is wrong itself, and says nothing about later snapshots.
+
+    >>> [time.hour for time in _earliest([(0, datetime(2026, 1, 1, 8)), (1, datetime(2026, 1, 1, 3))], datetime(2026, 1, 1, 9))]
+    [8, 8]
+    """
+    found: list[datetime | None] = []
+    latest: datetime | None = None
+    for _, time in snapshots:
+        if time is not None and time <= now:
+            latest = time if latest is None else max(latest, time)
+        found.append(time if time is None or latest is None else max(latest, time))
+    return found
 
 
 def _holders(reader: CatalogReader, now: datetime) -> dict[int, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from itertools import accumulate, groupby, pairwise
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
+from ducklake_core.catalog.writing.scheduled import named_elsewhere
 from ducklake_core.commit.actions import MergedFile, MergeFiles
 from ducklake_core.commit.registration import registered
 from ducklake_core.engines.arrow.rewrite import MergeTask, merge_files
@@ -291,18 +292,26 @@ class _Merger:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
     def _commit(self, plans: Sequence[TableMergePlan], done: Sequence[tuple[int, MergeGroup, WrittenFile]]) -> Snapshot:
+        shared = self._shared([group for _, group, _ in done])
         changes = [
-            self._change(plans[place], [(group, file) for _, group, file in of_table])
+            self._change(plans[place], [(group, file) for _, group, file in of_table], shared)
             for place, of_table in groupby(done, key=lambda one: one[0])
         ]
         sources = sum(len(group.files) for _, group, _ in done)
         message = f"{_VERB}: {sources} files of {len(changes)} tables into {len(done)}" if len(changes) > 1 else None
         return commit_together(self.database, self.info, self.storage, changes, message=message)
 
-    def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]]) -> Change:
+    def _shared(self, groups: Sequence[MergeGroup]) -> frozenset[int]:
+        """Ids of the files that other rows name too: they were added twice, or to another table."""
+        files = {file.id: file.path for group in groups for file in group.files}
+        with self.database.read() as connection:
+            named = named_elsewhere(connection, self.database.tables, self.info, {"data_file": files})
+        return frozenset(number for number, path in files.items() if path in named)
+
+    def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]], shared: frozenset[int]) -> Change:
         table = plan.table
         sources = sum(len(group.files) for group, _ in done)
-        merges = tuple(self._merge(group, file) for group, file in done)
+        merges = tuple(self._merge(group, file, shared) for group, file in done)
         return Change(
             table=table,
             base=plan.base,
@@ -312,7 +321,7 @@ class _Merger:
             files=tuple((table.path + file.path, file.file_size_bytes) for _, file in done),
         )
 
-    def _merge(self, group: MergeGroup, output: WrittenFile) -> MergedFile:
+    def _merge(self, group: MergeGroup, output: WrittenFile, shared: frozenset[int]) -> MergedFile:
         return MergedFile(
             sources=tuple((file.id, *paths.relative_to(self.info.data_path, file.path)) for file in group.files),
             output=output,
@@ -320,4 +329,5 @@ class _Merger:
             begin_snapshot=group.begin_snapshot,
             partial_max=group.partial_max,
             partition_id=group.partition_id,
+            shared=shared.intersection(file.id for file in group.files),
         )

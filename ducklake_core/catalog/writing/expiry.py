@@ -22,6 +22,7 @@ from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, inlined_owner
 from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
+from ducklake_core.catalog.writing.scheduled import named_elsewhere
 from ducklake_core.catalog.writing.writer import apply_changes
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import LakeInfo
@@ -80,13 +81,19 @@ class Unneeded:
 
     Attributes:
         files: Files that get scheduled for deletion.
+        shared: Files that stay, as rows that stay name them too: they were added twice.
         tables: Dropped tables that are forgotten, with their statistics, columns and inlined rows.
         ended: (metadata table, object id, begin_snapshot, end_snapshot) of schemas, views, tags and macros.
     """
 
     files: tuple[UnneededFile, ...] = ()
+    shared: tuple[UnneededFile, ...] = ()
     tables: tuple[DeadTable, ...] = ()
     ended: tuple[tuple[str, int, int, int], ...] = ()
+
+    def ids(self, kind: FileKind) -> tuple[int, ...]:
+        """Ids of the rows that go, of data files or of delete files."""
+        return tuple(file.id for file in (*self.files, *self.shared) if file.kind == kind)
 
 
 class Lifetimes:
@@ -149,11 +156,15 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
         for row in deletes
         if row.table_id in dead_set or row.data_file_id in dead_file_ids or not lifetimes.meet(row.begin_snapshot, row.end_snapshot)
     ]
+    gone_files = [
+        *(describe.file(row, "data", row.data_file_id) for row in dead_files),
+        *(describe.file(row, "delete", row.delete_file_id) for row in dead_deletes),
+    ]
+    own = {f"{kind}_file": {file.id: file.path for file in gone_files if file.kind == kind} for kind in ("data", "delete")}
+    elsewhere = named_elsewhere(connection, tables, info, own)
     return Unneeded(
-        files=(
-            *(describe.file(row, "data", row.data_file_id) for row in dead_files),
-            *(describe.file(row, "delete", row.delete_file_id) for row in dead_deletes),
-        ),
+        files=tuple(file for file in gone_files if file.path not in elsewhere),
+        shared=tuple(file for file in gone_files if file.path in elsewhere),
         tables=dead,
         ended=tuple(
             (name, row.id, row.begin_snapshot, row.end_snapshot)
@@ -303,8 +314,7 @@ class _Describer:
 
 def _forget(connection: Connection, database: Database, found: Unneeded) -> None:
     tables = database.tables
-    data_files = tuple(file.id for file in found.files if file.kind == "data")
-    delete_files = tuple(file.id for file in found.files if file.kind == "delete")
+    data_files, delete_files = found.ids("data"), found.ids("delete")
     dead = tuple(table.id for table in found.tables)
     if dead or data_files:
         present = frozenset(inspect(connection).get_table_names(schema=tables.schema))
@@ -347,7 +357,7 @@ def _forget_orphans(connection: Connection, tables: CatalogTables, found: Unneed
 def _forget_inlined_deletes(connection: Connection, tables: CatalogTables, found: Unneeded, present: AbstractSet[str]) -> None:
     """Deletes of rows of the files that go, which the catalog itself holds for tables that stay."""
     files: dict[int, list[int]] = defaultdict(list)
-    for file in found.files:
+    for file in (*found.files, *found.shared):
         if file.kind == "data":
             files[file.table_id].append(file.id)
     for table_id in files.keys() - {table.id for table in found.tables}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +16,7 @@ from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.locations import file_key, spellings
 from ducklake_core.format.state import LakeInfo
+from ducklake_core.format.types.instants import END
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class ScheduledFile:
     Attributes:
         stored_path: Path as stored: relative to the data path, or absolute.
         path: Full path.
-        scheduled: Since when nothing needs it, in UTC.
+        scheduled: Since when nothing needs it, in UTC; the end of the calendar where the row does not say, as nobody knows how old it is.
     """
 
     stored_path: str
@@ -45,7 +46,7 @@ def scheduled_files(connection: Connection, tables: CatalogTables, info: LakeInf
                 stored_path=row.path,
                 is_relative=is_relative,
                 path=paths.join(info.data_path, row.path, is_relative),
-                scheduled=row.schedule_start,
+                scheduled=row.schedule_start or END,
             )
 
 
@@ -98,6 +99,26 @@ def named_by_any_row(
                 others = [path for path in alike if path not in same]
                 if others and (one := identity(full)) is not None:
                     found.update(path for path in others if identity(path) == one)
+    return found
+
+
+def named_elsewhere(connection: Connection, tables: CatalogTables, info: LakeInfo, files: Mapping[str, Mapping[int, str]]) -> set[str]:
+    """Those of some files that another row of data_file or delete_file names too, ended or not: files that were added twice.
+
+    Args:
+        files: By metadata table, the full paths by id of the rows that do not count.
+    """
+    wanted = _by_key(path for own in files.values() for path in own.values())
+    names = {paths.file_name(path).casefold() for alike in wanted.values() for path in alike}
+    found: set[str] = set()
+    for name, own in files.items() if wanted else ():
+        file = tables[name]
+        number = file.c[f"{name}_id"]
+        with connection.execute(select(number, file.c.path), execution_options={"yield_per": 2000}) as rows:
+            alike = [one for one, path in rows if one not in own and isinstance(path, str) and paths.file_name(path).casefold() in names]
+        for chunk in chunks(alike):
+            for row in connection.execute(_paths_query(tables, name).where(number.in_(chunk))):
+                found.update(wanted.get(file_key(_full(info, row)), ()))
     return found
 
 

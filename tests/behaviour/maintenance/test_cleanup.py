@@ -210,6 +210,14 @@ def test_two_rows_for_one_file(lake_address: LakeAddress) -> None:
     assert schedule(lake_address) == [], "both rows are of the file that is gone"
 
 
+def test_a_row_without_a_time_is_never_old_enough(lake_address: LakeAddress) -> None:
+    """As in DuckDB, which compares it to a time."""
+    paths = scheduled_lake(lake_address)
+    change_schedule(lake_address, paths[0], schedule_start=None)
+    done = clean(lake_address, older_than=NOW, min_age=NOW)
+    assert (len(done.files), done.too_young) == (len(paths) - 1, 1)
+
+
 def test_a_live_file_is_kept_whatever_its_path_is_made_of(sqlite_address: LakeAddress, tmp_path: Path) -> None:
     """Two slashes at the beginning, a link to the directory of files, and a link to the file's own directory."""
     scheduled_lake(sqlite_address)

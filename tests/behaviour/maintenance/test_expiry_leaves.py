@@ -1,0 +1,76 @@
+"""What expiry and merging leave alone: snapshots that are younger than they say, and files that another row names too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import UsageError
+from tests.behaviour.maintenance.lakes import FILES_ONLY
+from tests.behaviour.maintenance.test_expire import NOW, backdate, expire
+from tests.support.oracle import LakeAddress
+
+
+def test_a_clock_that_was_set_back_makes_no_snapshot_older(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """Ids ascend with every commit, so that no snapshot is older than the one before it; times to come say nothing about others."""
+    with oracle(sqlite_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({i})" for i in range(6)))
+    now = datetime.now(UTC)
+    hours = [900, -1000, 800, 0.5, 700, 0.2, 0.1]
+    backdate(sqlite_address, {place: now - timedelta(hours=hour) for place, hour in enumerate(hours)})
+    assert expire(sqlite_address, older_than="7 days", dry_run=True).snapshot_ids == (0, 2)
+    assert expire(sqlite_address, keep_last=2, dry_run=True).snapshot_ids == (0, 2)
+    with pytest.raises(UsageError, match=r"snapshots \[4\] are younger"):
+        expire(sqlite_address, versions=[2, 4])
+    assert expire(sqlite_address, versions=[4], min_age=NOW, dry_run=True).snapshots[0].time == now - timedelta(hours=700)
+
+
+def test_a_file_that_was_added_twice_goes_with_its_last_entry(
+    lake_address: LakeAddress, oracle: Callable[..., Any], tmp_path: Path
+) -> None:
+    """DuckDB's cleanup deletes whatever is scheduled; one table has the file by its name in its folder, the other by its whole path."""
+    file = Path(lake_address.data_path) / "main" / "t" / "x.parquet"
+    file.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"a": pa.array([7], pa.int32())}), file)
+    with oracle(lake_address, FILES_ONLY) as duck:
+        duck.run(*(f"CREATE TABLE {table} (a INT)" for table in "tu"))
+        duck.run(*(f"CALL ducklake_add_data_files('lake', '{table}', '{file}')" for table in "tutu"))
+        duck.run("DROP TABLE t", "CREATE TABLE v (a INT)")
+    lake = DuckLake.connect(lake_address.url)
+    planned = lake.expire_snapshots(older_than=NOW, min_age=NOW, dry_run=True)
+    done = lake.expire_snapshots(older_than=NOW, min_age=NOW)
+    assert ([table.name for table in done.tables], done.files, planned.files) == (["main.t"], (), ())
+    assert lake.check(level="rows").errors == ()
+    with oracle(lake_address) as duck:
+        assert duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)") == []
+        assert duck.rows("SELECT a FROM u") == [(7,), (7,)]
+        duck.run("DROP TABLE u")
+    assert {one.path for one in lake.expire_snapshots(older_than=NOW, min_age=NOW).files} == {str(file)}
+    lake.cleanup_old_files(cleanup_all=True, min_age=NOW)
+    assert not file.exists()
+    lake.close()
+
+
+def test_files_that_are_in_two_tables_stay_when_one_is_merged(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """Adding the files of a table to another one copies it without a byte."""
+    with oracle(sqlite_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INT)", *(f"INSERT INTO t VALUES ({number})" for number in range(3)), "CREATE TABLE copy (a INT)")
+        files = [str(path) for (path,) in duck.rows("SELECT data_file FROM ducklake_list_files('lake', 't')")]
+        duck.run(*(f"CALL ducklake_add_data_files('lake', 'copy', '{file}')" for file in files[1:]))
+    with DuckLake.connect(sqlite_address.url) as lake:
+        assert lake.merge_adjacent_files("t").failed_steps == ()
+        assert lake.check(level="rows").errors == ()
+        with oracle(sqlite_address) as duck:
+            assert duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)") == [(files[0],)]
+            assert duck.rows("SELECT a FROM t ORDER BY a") == [(0,), (1,), (2,)]
+            assert duck.rows("SELECT a FROM copy ORDER BY a") == [(1,), (2,)]
+        lake.drop_table("copy")
+        lake.expire_snapshots(older_than=NOW, min_age=NOW)
+        assert [one.path for one in lake.cleanup_old_files(cleanup_all=True, min_age=NOW).files] == files[1:]
