@@ -165,7 +165,9 @@ class Keeping:
             scheduled=scheduled_files(lake),
             lost_deletes=deletes_of_no_file(lake),
         )
-        with open_write(lake, draw, self.done.append) if draw.random() < 0.25 else nullcontext():
+        # A process that has loaded DuckDB does not say in SQLite that its writes run.
+        is_known = self.address.backend != "sqlite" or not verb.sweeps
+        with open_write(lake, draw, self.done.append) if draw.random() < 0.25 and is_known else nullcontext():
             planned = verb(dry_run=True)
             assert lake.snapshot().id == newest
             done = verb()

@@ -46,6 +46,11 @@ class Verb:
         return "checkpoint" not in self.name and "max_seconds" not in self.options
 
     @property
+    def sweeps(self) -> bool:
+        """Whether it deletes files that nobody names, of any age."""
+        return self.name in ("orphans", "checkpoint")
+
+    @property
     def takes_all(self) -> bool:
         """Whether no budget leaves anything for the next call."""
         return not any(name in self.options for name in ("max_files", "max_seconds", "max_input_bytes"))
