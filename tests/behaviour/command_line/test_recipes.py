@@ -1,4 +1,4 @@
-"""The recipes of the page on the command line, for cron, Airflow and Kubernetes: read off the page, and run against a lake."""
+"""The page on the command line: it has every option, and its recipes for cron, Airflow and Kubernetes run against a lake."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ import pyarrow as pa
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from typer.main import get_command
 
 from ducklake_core import DuckLake
+from ducklake_core.cli.app import app
 from tests.support.lakes import lake_of_files
 from tests.support.oracle import LakeAddress
 
@@ -84,6 +86,16 @@ def files_of(place: Place, name: str) -> int:
     count = len(lake.table(name).list_files())
     lake.close()
     return count
+
+
+def test_every_option_is_documented() -> None:
+    group: Any = get_command(app)
+    shown = [one for command in (group, *group.commands.values()) for one in command.params if not getattr(one, "hidden", False)]
+    names = {name for one in shown for name in (*one.opts, *one.secondary_opts) if name.startswith("--")}
+    # --write is what happens without --no-write.
+    names -= {"--help", "--write"}
+    assert len(names) > 40
+    assert sorted(name for name in names if not re.search(rf"{name}(?![\w-])", PAGE)) == []
 
 
 @pytest.mark.slow
