@@ -57,7 +57,10 @@ class Pins:
             if reader is not None:
                 found[one.id] = f"run {reader}, which is not over, reads it"
         if self.since is not None:
-            older = [one for one in snapshots if one.time <= self.since]
+            # Ids ascend with every commit, times need not: a clock may have been set back since. Times still to come tell nothing.
+            now = datetime.now(UTC)
+            later = next((one.id for one in snapshots if self.since < one.time <= now), None)
+            older = [one for one in snapshots if one.time <= self.since and (later is None or one.id < later)]
             first = older[-1].id if older else -1
             found |= {one.id: f"run {self.run_id}, which is not over, may use it" for one in snapshots if one.id >= first}
         return found

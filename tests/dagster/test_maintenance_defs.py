@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,8 @@ def test_what_a_run_needs_reaches_back_to_the_snapshot_that_it_began_with(lake: 
     assert set(Pins(since=snapshots[2].time, run_id="r").pinned(snapshots)) == {one.id for one in snapshots[2:]}
     assert len(Pins(since=snapshots[0].time - timedelta(days=1), run_id="r").pinned(snapshots)) == len(snapshots)
     assert Pins().pinned(snapshots) == {}
+    set_back = [*snapshots[:-1], replace(snapshots[-1], time=snapshots[0].time)]
+    assert set(Pins(since=snapshots[1].time, run_id="r").pinned(set_back)) == {one.id for one in snapshots[1:]}
     with dg.DagsterInstance.ephemeral() as instance:
         assert find_pins(lake, instance, "own", longest=timedelta(days=1)) == Pins(kept_runs=frozenset())
 
