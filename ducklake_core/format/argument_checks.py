@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
@@ -305,17 +305,17 @@ _COMMIT: Mapping[str, Check] = {
 }
 
 
-def _commit(_name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
-    unknown = next((name for name in value if name not in _COMMIT), None)
+def _commit(_name: str, value: Mapping[str, Any], known: Collection[str] = _COMMIT) -> Mapping[str, Any]:
+    unknown = next((name for name in value if name not in known), None)
     if unknown is not None:
-        raise UsageError(f"there is no argument {unknown!r}: beside those of the method there are {', '.join(_COMMIT)}", parameter=unknown)
+        raise UsageError(f"there is no argument {unknown!r}: beside those of the method there are {', '.join(known)}", parameter=unknown)
     return {name: _COMMIT[name](name, given) for name, given in value.items()}
 
 
 def _commit_message(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
     if "commit_id" in value:
-        raise UsageError("there is no argument 'commit_id': a verb of maintenance makes a snapshot for each table", parameter="commit_id")
-    return _commit(name, value)
+        raise UsageError("there is no argument 'commit_id': maintenance makes its snapshots itself", parameter="commit_id")
+    return _commit(name, value, [one for one in _COMMIT if one != "commit_id"])
 
 
 _BY_NAME: Mapping[str, Check] = {
@@ -368,7 +368,7 @@ _BRANCHES = (
 )  # fmt: skip
 
 _ON_TABLES = ("merge_adjacent_files", "flush_inlined_data", "rewrite_data_files")
-_WITH_MESSAGE = (*_ON_TABLES, "checkpoint")
+_WITH_MESSAGE = (*_ON_TABLES, "checkpoint", "check")
 
 _OF_METHOD: Mapping[tuple[str, str], Check] = {
     # A branch of a merge sees two tables.

@@ -16,9 +16,11 @@ from ducklake_core.format.types.data_types import (
     BOOLEAN,
     DATE,
     FLOATS,
+    INT128,
     INTEGERS,
     TIME,
     TIMESTAMPS,
+    UINT128,
     UUID,
     VARCHAR,
     DecimalType,
@@ -32,7 +34,7 @@ MOST_COLUMNS = 8
 WORTH = 1.5
 """Files are clustered where a range touches this many times the files that it would touch afterwards."""
 
-_CLUSTERED = (*INTEGERS, *FLOATS, DATE, TIME, *TIMESTAMPS, VARCHAR, UUID, BOOLEAN, BLOB)
+_CLUSTERED = (*(one for one in INTEGERS if one not in (INT128, UINT128)), *FLOATS, DATE, TIME, *TIMESTAMPS, VARCHAR, UUID, BOOLEAN, BLOB)
 
 Statistics = Mapping[int, ColumnStatistics]
 

@@ -135,7 +135,7 @@ def expire_snapshots(
             age = older_than if option is None else option_age("expire_older_than", option, now)
             chosen = _by_age(snapshots, age, keep_last, min_age, now, said=said)
         chosen, held = _split(chosen, _holders(reader, now))
-        planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run else Unneeded()
+        planned = unneeded(connection, database.tables, info, {snapshot.id for snapshot in chosen}) if dry_run and chosen else Unneeded()
     if dry_run or not chosen:
         return _result(chosen, planned, held, dry_run=dry_run)
 

@@ -115,11 +115,11 @@ class Holds:
 
         Raises:
             NotFoundError: There is no such snapshot, or it was expired.
-            UsageError: ``at_most`` is no span of time, or a negative one.
+            UsageError: ``at_most`` is no span of time, or none above zero.
         """
         span = parse_age(at_most) if isinstance(at_most, str) else at_most
-        if span < timedelta(0):
-            raise UsageError(f"at_most must not be negative, not {span}", parameter="at_most")
+        if span <= timedelta(0):
+            raise UsageError(f"at_most must be above zero, not {span}", parameter="at_most")
         return self._pinned(snapshot, reader, span)
 
     @contextmanager

@@ -131,7 +131,7 @@ class LakeVerbs:
             What was found and, with ``repair``, what was done; it prints itself. Findings are those before the repair.
 
         Raises:
-            UsageError: No such level, or a repair of a lake that was opened to be read only.
+            UsageError: No such level, a repair of a lake that was opened to be read only, or ``commit`` without a repair.
         """
         from ducklake_core.maintenance.check.run import check_lake
         from ducklake_core.maintenance.progress import ProgressMeter

@@ -141,11 +141,20 @@ def merge_adjacent_files(
     groups = [group for plan in plans if isinstance(plan, TableMergePlan) for group in plan.groups]
     if groups and not request.dry_run:
         request.progress.begin(_VERB, "merge files", "groups", len(groups), weight=sum(group.bytes for group in groups))
-    merger = _Merger(database, info, storage, request, execution or Execution())
     due = [] if request.dry_run else [plan for plan in plans if isinstance(plan, TableMergePlan) and plan.groups]
+    shared = _shared(database, info, [group for plan in due for group in plan.groups])
+    merger = _Merger(database, info, storage, request, execution or Execution(), shared)
     ran = {one.table: one for together in _batches(due, merger.execution) for one in merger.run(together)}
     done = [_unplanned(plan) if isinstance(plan, FailedTable) else ran.get(name_of(plan.table)) or _planned(plan) for plan in plans]
     return MergeResult(dry_run=request.dry_run, tables=tuple(done), unmatched=found.unmatched)
+
+
+def _shared(database: Database, info: LakeInfo, groups: Sequence[MergeGroup], after: int | None = None) -> frozenset[int]:
+    """Ids of the files that other rows, of snapshots after one, name too: they were added twice, or to another table."""
+    files = {file.id: file.path for group in groups for file in group.files}
+    with database.read() as connection:
+        named = named_elsewhere(connection, database.tables, info, {"data_file": files}, after=after)
+    return frozenset(number for number, path in files.items() if path in named)
 
 
 def _batches(plans: Sequence[TableMergePlan], execution: Execution) -> Iterator[list[TableMergePlan]]:
@@ -228,13 +237,14 @@ def _merged(plan: TableMergePlan, carried: CarriedOut[WrittenFile]) -> TableMerg
 
 @dataclass(frozen=True, slots=True)
 class _Merger:
-    """Carries out plans."""
+    """Carries out plans; ``shared`` are ids of files that other rows named too when it began."""
 
     database: Database
     info: LakeInfo
     storage: Storage
     request: TableRequest
     execution: Execution
+    shared: frozenset[int]
 
     def run(self, plans: Sequence[TableMergePlan]) -> list[TableMerge]:
         """Merge the files of some tables, and commit them together."""
@@ -292,7 +302,8 @@ class _Merger:
             return named_files(CatalogReader(connection, self.info, self.database.tables), files)
 
     def _commit(self, plans: Sequence[TableMergePlan], done: Sequence[tuple[int, MergeGroup, WrittenFile]]) -> Snapshot:
-        shared = self._shared([group for _, group, _ in done])
+        # The names of all files are read once, not for each commit.
+        shared = self.shared | _shared(self.database, self.info, [group for _, group, _ in done], after=plans[0].base.id)
         changes = [
             self._change(plans[place], [(group, file) for _, group, file in of_table], shared)
             for place, of_table in groupby(done, key=lambda one: one[0])
@@ -300,13 +311,6 @@ class _Merger:
         sources = sum(len(group.files) for _, group, _ in done)
         message = f"{_VERB}: {sources} files of {len(changes)} tables into {len(done)}" if len(changes) > 1 else None
         return commit_together(self.database, self.info, self.storage, changes, message=message)
-
-    def _shared(self, groups: Sequence[MergeGroup]) -> frozenset[int]:
-        """Ids of the files that other rows name too: they were added twice, or to another table."""
-        files = {file.id: file.path for group in groups for file in group.files}
-        with self.database.read() as connection:
-            named = named_elsewhere(connection, self.database.tables, self.info, {"data_file": files})
-        return frozenset(number for number, path in files.items() if path in named)
 
     def _change(self, plan: TableMergePlan, done: Sequence[tuple[MergeGroup, WrittenFile]], shared: frozenset[int]) -> Change:
         table = plan.table

@@ -133,15 +133,17 @@ class FileChanges:
 
     def _added(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log
-        first = max(row.begin_snapshot, edges.after + 1)
-        if log.only_rewrote(row.table_id, _held(edges, row.begin_snapshot)):
-            # What a rewrite made may since have been merged with rows of later snapshots.
+        first, last = max(row.begin_snapshot, edges.after + 1), min(_newest(row), edges.until)
+        # What a rewrite made may since have been merged with rows of earlier and later snapshots.
+        while first <= last and log.only_rewrote(row.table_id, _held(edges, first)):
             first += 1
-        if _newest(row) < first:
+        while first <= last and log.only_rewrote(row.table_id, _held(edges, last)):
+            last -= 1
+        if first > last:
             return
         if edges.holds(row.end_snapshot) and not log.only_rewrote(row.table_id, row.end_snapshot):
             return
-        yield self._change("added", row, first, min(_newest(row), edges.until))
+        yield self._change("added", row, first, last)
 
     def _removed(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, RowMapping, inspect, literal, select
+from sqlalchemy import Connection, RowMapping, inspect, literal, select, union
 from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.catalog.database.abilities import abilities_of
@@ -61,6 +61,11 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
         missing=tuple(sorted(one for one in wanted if one[1] not in there)),
         dead=tuple(sorted(one for one in ownerless | unregistered if one[1] in filled or (one in ownerless and one[1] not in making))),
     )
+
+
+def known_tables(connection: Connection, tables: CatalogTables) -> frozenset[int]:
+    """Ids of the tables that the catalog knows at all; of one whose row was lost it has the columns still, and perhaps the only rows."""
+    return frozenset(connection.execute(union(*(select(tables[name].c.table_id) for name in ("table", "column")))).scalars())
 
 
 def registered_names(connection: Connection, tables: CatalogTables) -> frozenset[str]:

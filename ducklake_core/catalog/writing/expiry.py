@@ -95,6 +95,10 @@ class Unneeded:
         """Ids of the rows that go, of data files or of delete files."""
         return tuple(file.id for file in (*self.files, *self.shared) if file.kind == kind)
 
+    def with_files(self, more: Unneeded) -> Unneeded:
+        """With the files of another one too."""
+        return replace(self, files=(*self.files, *more.files), shared=(*self.shared, *more.shared))
+
 
 class Lifetimes:
     """The surviving snapshots, asked whether one of them falls into a lifetime.
@@ -122,9 +126,7 @@ def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expi
         expired: Ids that count as gone although their rows may still be there.
     """
     found = _not_needed_by(connection, tables, info, expired)
-    known = {file.id for file in found.files if file.kind == "delete"}
-    strays = (file for file in _stray_delete_files(connection, tables, info) if file.id not in known)
-    return replace(found, files=(*found.files, *strays))
+    return found.with_files(_stray_delete_files(connection, tables, info, known=found.ids("delete")))
 
 
 def _snapshot_ids(connection: Connection, tables: CatalogTables) -> Sequence[int]:
@@ -160,11 +162,8 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
         *(describe.file(row, "data", row.data_file_id) for row in dead_files),
         *(describe.file(row, "delete", row.delete_file_id) for row in dead_deletes),
     ]
-    own = {f"{kind}_file": {file.id: file.path for file in gone_files if file.kind == kind} for kind in ("data", "delete")}
-    elsewhere = named_elsewhere(connection, tables, info, own)
-    return Unneeded(
-        files=tuple(file for file in gone_files if file.path not in elsewhere),
-        shared=tuple(file for file in gone_files if file.path in elsewhere),
+    return replace(
+        _files_that_go(connection, tables, info, gone_files),
         tables=dead,
         ended=tuple(
             (name, row.id, row.begin_snapshot, row.end_snapshot)
@@ -175,16 +174,26 @@ def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo
     )
 
 
-def _stray_delete_files(connection: Connection, tables: CatalogTables, info: LakeInfo) -> tuple[UnneededFile, ...]:
-    """Delete files of data files that are not there."""
+def _files_that_go(connection: Connection, tables: CatalogTables, info: LakeInfo, gone: Sequence[UnneededFile]) -> Unneeded:
+    """Files whose rows go, by whether other rows name them too."""
+    own = {f"{kind}_file": {file.id: file.path for file in gone if file.kind == kind} for kind in ("data", "delete")}
+    elsewhere = named_elsewhere(connection, tables, info, own)
+    return Unneeded(
+        files=tuple(file for file in gone if file.path not in elsewhere), shared=tuple(file for file in gone if file.path in elsewhere)
+    )
+
+
+def _stray_delete_files(connection: Connection, tables: CatalogTables, info: LakeInfo, known: Collection[int] = ()) -> Unneeded:
+    """Delete files of data files that are not there, but for those that are known to go."""
     file, deletes = tables["data_file"], tables["delete_file"]
     query = _file_columns(tables, "delete_file").where(~exists().where(file.c.data_file_id == deletes.c.data_file_id))
-    rows = connection.execute(query).all()
+    rows = [row for row in connection.execute(query) if row.delete_file_id not in known]
     if not rows:
-        return ()
+        return Unneeded()
     describe = _Describer(info, {row.table_id: row for row in connection.execute(_table_versions(tables))}, set())
     reason = "the catalog does not know its data file"
-    return tuple(replace(describe.file(row, "delete", row.delete_file_id), reason=reason) for row in rows)
+    strays = [replace(describe.file(row, "delete", row.delete_file_id), reason=reason) for row in rows]
+    return _files_that_go(connection, tables, info, strays)
 
 
 def lock_snapshots(connection: Connection, database: Database, snapshot_ids: Sequence[int]) -> set[int]:
@@ -214,8 +223,8 @@ def expire(connection: Connection, database: Database, info: LakeInfo, snapshot_
     _forget(connection, database, found)
     # After the data files are gone: a flush beside this may have given one of them another delete file.
     strays = _stray_delete_files(connection, database.tables, info)
-    apply_changes(PlainStatements(connection, {}), database, _deletions((), tuple(file.id for file in strays), ()))
-    found = replace(found, files=(*found.files, *strays))
+    apply_changes(PlainStatements(connection, {}), database, _deletions((), strays.ids("delete"), ()))
+    found = found.with_files(strays)
     _schedule(connection, database, info, found.files)
     return gone, found
 

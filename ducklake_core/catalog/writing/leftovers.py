@@ -7,12 +7,12 @@ registered: whoever commits next takes the next version and the next id. So it i
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, inspect, select, union
+from sqlalchemy import Connection, inspect, select
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.tables import inlined_deletes_owner, inlined_owner
-from ducklake_core.catalog.reading.inlined_tables import in_the_making, newest_counters
+from ducklake_core.catalog.reading.inlined_tables import in_the_making, known_tables, newest_counters
 
 
 def drop_leftovers(connection: Connection, database: Database) -> None:
@@ -21,7 +21,7 @@ def drop_leftovers(connection: Connection, database: Database) -> None:
     # First of all: a commit that ends later, and registers a table, has counters beyond these, so that its table is left alone.
     counters = newest_counters(connection, tables)
     registered = set(connection.execute(select(tables["inlined_data_tables"].c.table_name)).scalars())
-    known = set(connection.execute(union(*(select(tables[name].c.table_id) for name in ("table", "column")))).scalars())
+    known = known_tables(connection, tables)
     left = []
     for name in inspect(connection).get_table_names(schema=tables.schema):
         owner = inlined_deletes_owner(name)

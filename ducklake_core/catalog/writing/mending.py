@@ -6,13 +6,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, insert, inspect, or_, select, union, update
+from sqlalchemy import Connection, delete, insert, inspect, or_, select, update
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.changes import CatalogChange
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.tables import inlined_delete_name, is_inlined_table
+from ducklake_core.catalog.reading.inlined_tables import known_tables
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
@@ -126,8 +127,7 @@ def _drop(connection: Connection, database: Database, inlined: Sequence[tuple[st
     if not inlined:
         return frozenset()
     tables = database.tables
-    # A table whose row alone was lost has its rows, and what tells of them, in the catalog still.
-    known = set(connection.execute(union(*(select(tables[name].c.table_id) for name in ("table", "column")))).scalars())
+    known = known_tables(connection, tables)
     there = inlined_tables_there(connection, database)
     registered = tables["inlined_data_tables"]
     for name, table_id in inlined:

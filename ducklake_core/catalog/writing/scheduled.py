@@ -102,11 +102,14 @@ def named_by_any_row(
     return found
 
 
-def named_elsewhere(connection: Connection, tables: CatalogTables, info: LakeInfo, files: Mapping[str, Mapping[int, str]]) -> set[str]:
+def named_elsewhere(
+    connection: Connection, tables: CatalogTables, info: LakeInfo, files: Mapping[str, Mapping[int, str]], *, after: int | None = None
+) -> set[str]:
     """Those of some files that another row of data_file or delete_file names too, ended or not: files that were added twice.
 
     Args:
         files: By metadata table, the full paths by id of the rows that do not count.
+        after: A snapshot, so that rows which begin at it or before do not count either; None reads the names of all files.
     """
     wanted = _by_key(path for own in files.values() for path in own.values())
     names = {paths.file_name(path).casefold() for alike in wanted.values() for path in alike}
@@ -114,7 +117,8 @@ def named_elsewhere(connection: Connection, tables: CatalogTables, info: LakeInf
     for name, own in files.items() if wanted else ():
         file = tables[name]
         number = file.c[f"{name}_id"]
-        with connection.execute(select(number, file.c.path), execution_options={"yield_per": 2000}) as rows:
+        names_of = select(number, file.c.path) if after is None else select(number, file.c.path).where(file.c.begin_snapshot > after)
+        with connection.execute(names_of, execution_options={"yield_per": 2000}) as rows:
             alike = [one for one, path in rows if one not in own and isinstance(path, str) and paths.file_name(path).casefold() in names]
         for chunk in chunks(alike):
             for row in connection.execute(_paths_query(tables, name).where(number.in_(chunk))):

@@ -92,7 +92,7 @@ CODES: dict[str, Code] = {
         "warning", "a data file has two delete files at an earlier snapshot, at which DuckDB reads its rows twice", "expire the snapshot"
     ),
     "delete-file-orphaned": Code(
-        "warning", "a delete file is of a data file that the catalog does not know", "lake.expire_snapshots() schedules it for deletion"
+        "warning", "a delete file is of a data file that the catalog does not know", "the next expiry that expires something schedules it"
     ),
     "delete-file-of-other-table": Code("error", "a delete file and its data file are of different tables", _BACKUP),
     "delete-format-unknown": Code("error", "a delete file has a format that nobody reads", _BACKUP),

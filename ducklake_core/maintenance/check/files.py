@@ -121,17 +121,30 @@ def _two_delete_files(facts: Facts) -> None:
         if row.data_file_id in facts.files:
             deletes[row.data_file_id].append(row)
     for number, rows in deletes.items():
-        data = facts.files[number]
-        rows.sort(key=lambda row: (row.begin_snapshot, row.delete_file_id))
-        for one, other in pairwise(rows):
-            ends = [row.end_snapshot for row in (one, other, data) if row.end_snapshot is not None]
-            seen = facts.first_between(max(other.begin_snapshot, data.begin_snapshot), min((*ends, facts.newest + 1)))
-            if seen is not None:
-                code, what = "delete-files-two", f"delete files {one.delete_file_id} and {other.delete_file_id} of data file {number}"
-                if not all(is_live(row, facts.newest) for row in (one, other, data)):
-                    code, what = "delete-files-of-the-past", f"{what} at snapshot {seen}"
-                facts.report(code, what, table=facts.table_of(one), path=printable(facts.path_of(other)), data_file_id=number)
-                break
+        found = _both_seen(facts, facts.files[number], rows)
+        if found is None:
+            continue
+        one, other, snapshot_id = found
+        code, what = "delete-files-two", f"delete files {one.delete_file_id} and {other.delete_file_id} of data file {number}"
+        if snapshot_id is not None:
+            code, what = "delete-files-of-the-past", f"{what} at snapshot {snapshot_id}"
+        facts.report(code, what, table=facts.table_of(one), path=printable(facts.path_of(other)), data_file_id=number)
+
+
+def _both_seen(facts: Facts, data: CatalogRow, deletes: list[CatalogRow]) -> tuple[CatalogRow, CatalogRow, int | None] | None:
+    """Two delete files of a data file that one snapshot sees: two live ones (None), or else the first snapshot that sees two."""
+    live = [row for row in deletes if is_live(row, facts.newest) and is_live(data, facts.newest)]
+    if len(live) > 1:
+        return live[0], live[1], None
+    lasting, *later = sorted(deletes, key=lambda row: (row.begin_snapshot, row.delete_file_id))
+    for row in later:
+        ends = [one.end_snapshot for one in (lasting, row, data) if one.end_snapshot is not None]
+        snapshot_id = facts.first_between(max(row.begin_snapshot, data.begin_snapshot), min((*ends, facts.newest + 1)))
+        if snapshot_id is not None:
+            return lasting, row, snapshot_id
+        if lasting.end_snapshot is not None and (row.end_snapshot is None or row.end_snapshot > lasting.end_snapshot):
+            lasting = row
+    return None
 
 
 def _partitions(facts: Facts) -> None:

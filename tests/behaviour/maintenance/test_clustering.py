@@ -179,6 +179,10 @@ def test_what_cannot_be_clustered_is_refused(sqlite_address: LakeAddress) -> Non
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     rows = {"a": [1], "l": [[1]], "d": pa.array([b"x"], pa.binary())}
     lake.write("t", pa.table({**rows, **{f"c{n}": [n] for n in range(8)}}), inline=False)
+    lake.create_table("h", {"h": "hugeint", "u": "uhugeint"})
+    for column in ("h", "u"):
+        with pytest.raises(UnsupportedFeatureError, match=f"cannot cluster by column '{column}'"):
+            lake.rewrite_data_files("h", cluster_by=[column])
     with pytest.raises(UsageError, match="table"):
         lake.rewrite_data_files(cluster_by=["a"])
     with pytest.raises(UsageError, match="twice"):

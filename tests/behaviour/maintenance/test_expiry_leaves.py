@@ -15,6 +15,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import UsageError
 from tests.behaviour.maintenance.lakes import FILES_ONLY
 from tests.behaviour.maintenance.test_expire import NOW, backdate, expire
+from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.support.oracle import LakeAddress
 
 
@@ -56,6 +57,54 @@ def test_a_file_that_was_added_twice_goes_with_its_last_entry(
     lake.cleanup_old_files(cleanup_all=True, min_age=NOW)
     assert not file.exists()
     lake.close()
+
+
+def test_delete_files_of_no_data_file_go_with_the_next_expiry(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:
+    """One of them names the file of a live one, which stays; where nothing expires, the plan has none of them either."""
+    with oracle(sqlite_address, FILES_ONLY) as duck:
+        duck.run(
+            "CREATE TABLE t (a INT)", "INSERT INTO t SELECT range FROM range(9)", "DELETE FROM t WHERE a < 4", "INSERT INTO t VALUES (9)"
+        )
+    copied = (
+        "INSERT INTO ducklake_delete_file SELECT {id}, table_id, begin_snapshot, end_snapshot, 888, {path}, path_is_relative, format, "
+        "delete_count, file_size_bytes, footer_size, encryption_key, partial_max FROM ducklake_delete_file LIMIT 1"
+    )
+    SpoiledLake(sqlite_address).edit(copied.format(id=901, path="path"), copied.format(id=902, path="'alone-delete.parquet'"))
+    with DuckLake.connect(sqlite_address.url) as lake:
+        newest = lake.snapshot().id
+        assert lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=newest + 1, dry_run=True).files == ()
+        assert lake.check().by_code["delete-file-orphaned"] == 2
+        planned = lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=2, dry_run=True)
+        done = lake.expire_snapshots(older_than=NOW, min_age=NOW, keep_last=2)
+        assert planned.files == done.files
+        assert [Path(one.path).name for one in done.files] == ["alone-delete.parquet"]
+        assert lake.check(level="rows").by_code == {}
+    with oracle(sqlite_address) as duck:
+        assert duck.value("SELECT count(*) FROM t") == 6
+
+
+def test_a_file_that_somebody_adds_to_another_table_while_it_is_merged_stays(
+    sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ducklake_core.maintenance import merge
+
+    real = merge.merge_files
+    with DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path) as lake, DuckLake.connect(sqlite_address.url) as other:
+        for number in range(3):
+            lake.write("t", pa.table({"a": [number]}), inline=False)
+        lake.create_table("copy", {"a": "bigint"})
+        (first, *_) = (file.path for file in lake.table("t").list_files())
+
+        def meanwhile(*task: Any, **how: Any) -> Any:
+            other.table("copy").add_data_files([first], allow_duplicates=True)
+            return real(*task, **how)
+
+        monkeypatch.setattr(merge, "merge_files", meanwhile)
+        assert lake.merge_adjacent_files("t").failed_steps == ()
+        assert lake.check(level="rows").errors == ()
+    with oracle(sqlite_address) as duck:
+        assert len(duck.rows("CALL ducklake_cleanup_old_files('lake', cleanup_all => true)")) == 2
+        assert duck.rows("SELECT a FROM copy") == [(0,)]
 
 
 def test_files_that_are_in_two_tables_stay_when_one_is_merged(sqlite_address: LakeAddress, oracle: Callable[..., Any]) -> None:

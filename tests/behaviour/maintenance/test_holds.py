@@ -81,7 +81,7 @@ def test_readers_pin_what_they_read(lake: DuckLake) -> None:
         assert for_ever.until is None
     with pytest.raises(UsageError, match="at_most"):
         lake.holds.pinned(at_most="soon")
-    with pytest.raises(UsageError, match="over already"), lake.holds.pinned(at_most=_ZERO):
+    with pytest.raises(UsageError, match="at_most must be above zero"), lake.holds.pinned(at_most=_ZERO):
         raise AssertionError("such a hold would hold nothing")
     for negative in (timedelta(microseconds=-1), timedelta.min):
         with pytest.raises(UsageError, match="at_most must not be negative"):

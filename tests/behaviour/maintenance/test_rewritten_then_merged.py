@@ -98,6 +98,28 @@ def test_rows_that_came_after_the_rewrite_are_still_told(sqlite_address: LakeAdd
     lake.close()
 
 
+@pytest.mark.parametrize("merger", ["ours", "DuckDB's"])
+def test_rows_that_were_there_before_the_rewrite_are_not_told(sqlite_address: LakeAddress, merger: str) -> None:
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1), (2)", "INSERT INTO t SELECT range FROM range(20)")
+        duck.run("DELETE FROM t WHERE a > 9")
+    lake = DuckLake.connect(sqlite_address.url)
+    seen = lake.snapshot().id
+    # With a budget the other file does not join.
+    assert lake.rewrite_data_files(delete_threshold=0.1, max_files=5).files_rewritten == 1
+    lake.close()
+    if merger == "ours":
+        _merge(sqlite_address)
+    else:
+        with attached(sqlite_address) as duck:
+            duck.run("CALL ducklake_merge_adjacent_files('lake')")
+    lake = DuckLake.connect(sqlite_address.url)
+    assert len(lake.table("t").list_files()) == 1
+    assert lake.table("t").changes(seen + 1).to_arrow().num_rows == 0
+    assert [changed.rows for changed in lake.changed_tables(seen).tables] == [()]
+    lake.close()
+
+
 def _merge(address: LakeAddress) -> None:
     lake = DuckLake.connect(address.url)
     assert lake.merge_adjacent_files().files_merged == 2

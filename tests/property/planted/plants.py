@@ -89,6 +89,18 @@ def _two_in_the_past(lake: Planted) -> None:
     _copied("delete_file", where="delete_file_id = {del}", delete_file_id="0", end_snapshot="NULL")(lake)
 
 
+def _two_now_and_before(lake: Planted) -> None:
+    """One that ended lies between the two live ones."""
+    _copied("delete_file", where="delete_file_id = {del}", delete_file_id="0", begin_snapshot="begin_snapshot + 2")(lake)
+    _copied(
+        "delete_file",
+        where="delete_file_id = {del}",
+        delete_file_id="-1",
+        begin_snapshot="begin_snapshot + 1",
+        end_snapshot="begin_snapshot + 2",
+    )(lake)
+
+
 def _later(table: pa.Table) -> pa.Table:
     name = "_ducklake_internal_snapshot_id"
     return table.set_column(table.schema.get_field_index(name), table.schema.field(name), pc.add(table.column(name), 100).cast(pa.int64()))
@@ -191,6 +203,7 @@ PLANTS = (
     Plant("lifetime-backwards", "inlined deletes before their file", ("UPDATE ducklake_inlined_delete_{t} SET begin_snapshot = 0",)),
     Plant("row-id-beyond-next", "ids that come again", (_set("table_stats", "next_row_id = 3", "table_id = {n}"),)),
     Plant("delete-files-two", "two for one file", change=_copied("delete_file", where="delete_file_id = {del}", delete_file_id="0")),
+    Plant("delete-files-two", "and one that ended between them", change=_two_now_and_before),
     Plant("delete-files-of-the-past", "two at an earlier snapshot", change=_two_in_the_past),
     Plant("delete-file-orphaned", "of no data file", change=_copied("delete_file", where="delete_file_id = {del}", delete_file_id="0", data_file_id="888")),
     Plant("delete-file-of-other-table", "of a file of another table", (_set("delete_file", "table_id = {n}, path = '../t/' || path", "delete_file_id = {del}"),)),
