@@ -47,6 +47,7 @@ class KeepingAlone(Keeping):
     version: Literal["1.0", "1.1"]
     encrypted: bool
     left_by_others: frozenset[str] = frozenset()
+    tells_apart: bool = True
 
     def live(self, seeds: Sequence[int]) -> None:
         """A step for each seed: some changes, then maintenance."""
