@@ -196,7 +196,7 @@ def _extra_info(name: str, value: object) -> str | Mapping[str, Any]:
 
 
 def _partitions(name: str, value: object) -> tuple[Mapping[str, Any], ...] | str:
-    if value == "in_data":
+    if isinstance(value, str) and value == "in_data":
         return "in_data"
     return tuple(_mapping(f"each of {name}", one) for one in _items(name, "'in_data' or a list of mappings", value))
 

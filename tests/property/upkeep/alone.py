@@ -50,17 +50,19 @@ class KeepingAlone(Keeping):
     tells_apart: bool = True
 
     def live(self, seeds: Sequence[int]) -> None:
-        """A step for each seed: some changes, then maintenance."""
+        """A step for each seed: some changes, then some maintenance."""
         lake = DuckLake.create(self.address.url, data_path=self.address.data_path, version=self.version, encrypted=self.encrypted)
         try:
             self._make_tables(lake, Random(seeds[0]))
             for seed in seeds:
                 draw = Random(seed)
-                for _ in range(draw.randint(1, 5)):
+                for _ in range(draw.randint(0, 4)):
                     act = draw.choice((change, change, change, _define, _write_many))
                     self.done.append(act(lake, draw))
-                self._keep(lake, draw)
-                self.readings += len(self._ours_read)
+                # A verb on what another one has just made.
+                for _ in range(draw.randint(1, 3)):
+                    self._keep(lake, draw)
+                    self.readings += len(self._ours_read)
         except BaseException as error:
             error.add_note("\n".join(self.done))
             raise
