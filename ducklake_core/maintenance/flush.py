@@ -295,6 +295,7 @@ class _Flusher:
                     reader,
                     table,
                     source,
+                    row_count=plan.rows,
                     encrypted=self.info.encrypted,
                     may_be_in_order=self.database.abilities.is_file and not plan.ended_rows,
                     # Rows end by commits alone.

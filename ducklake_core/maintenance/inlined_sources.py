@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from ducklake_core.catalog.changed_files import Definition, definitions
-from ducklake_core.catalog.inlined.rows import ROW_ID, stored_batches
+from ducklake_core.catalog.inlined.batches import stored_batches
+from ducklake_core.catalog.inlined.rows import ROW_ID
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.state import InlinedTable, TableState
@@ -46,33 +47,42 @@ def inlined_sources(reader: CatalogReader, table: TableState) -> list[InlinedSou
 
 
 def hold_rows(
-    reader: CatalogReader, table: TableState, source: InlinedSource, *, encrypted: bool, may_be_in_order: bool, any_ended: bool
+    reader: CatalogReader,
+    table: TableState,
+    source: InlinedSource,
+    *,
+    row_count: int,
+    encrypted: bool,
+    may_be_in_order: bool,
+    any_ended: bool,
 ) -> HeldBatches:
     """All rows of a physical table, by row id and snapshot; whoever gets them closes them.
 
     Args:
+        row_count: About how many rows there are.
         encrypted: Whether what goes to the local disk is encrypted.
         may_be_in_order: Whether the database likely finds them in order, as files do where no row was updated: sorting them takes half as
             long as reading them. Where they are not, they are read once more.
         any_ended: Whether any row may have ended.
     """
     if may_be_in_order:
-        held = _held(reader, table, source, encrypted=encrypted, ordered=False, any_ended=any_ended)
+        held = _held(reader, table, source, row_count, encrypted=encrypted, ordered=False, any_ended=any_ended)
         if held is not None:
             return held
-    held = _held(reader, table, source, encrypted=encrypted, ordered=True, any_ended=any_ended)
+    held = _held(reader, table, source, row_count, encrypted=encrypted, ordered=True, any_ended=any_ended)
     assert held is not None
     return held
 
 
 def _held(
-    reader: CatalogReader, table: TableState, source: InlinedSource, *, encrypted: bool, ordered: bool, any_ended: bool
+    reader: CatalogReader, table: TableState, source: InlinedSource, row_count: int, *, encrypted: bool, ordered: bool, any_ended: bool
 ) -> HeldBatches | None:
     """The rows, None as soon as they are found not to be in order."""
     held = HeldBatches(encrypted=encrypted)
     last = -1
     try:
-        with closing(stored_batches(reader, table, source.inlined, source.schema, ordered=ordered, any_ended=any_ended)) as parts:
+        batches = stored_batches(reader, table, source.inlined, source.schema, row_count=row_count, ordered=ordered, any_ended=any_ended)
+        with closing(batches) as parts:
             for part in parts:
                 row_ids = part[ROW_ID].to_numpy()
                 if not ordered and (row_ids[0] <= last or bool((np.diff(row_ids) <= 0).any())):

@@ -42,8 +42,8 @@ from ducklake_core.format.values.variant_encoding import plain_metadata
 _PLAIN = frozenset({BLOB, BOOLEAN, DATE, TIMESTAMP, VARCHAR, JSON, *FLOATS, *INTEGERS} - {INT128, UINT128})
 
 
-def cells_array(cells: Sequence[Any], old: Field, new: Field, abilities: Abilities) -> ArrowArray:
-    """Cells of a column as an array of what the column is now.
+def cells_array(cells: Sequence[Any] | ArrowArray, old: Field, new: Field, abilities: Abilities) -> ArrowArray:
+    """Cells of a column, as Python's values or as Arrow's, as an array of what the column is now.
 
     Raises:
         SchemaError: A cell is not a value of the column; also as Arrow says it.
@@ -52,10 +52,11 @@ def cells_array(cells: Sequence[Any], old: Field, new: Field, abilities: Abiliti
     quick = _plain_array(cells, old)
     if quick is not None:
         return quick if old.type == new.type else promote(quick, new)
-    return stored_array([_decoded(cell, old, abilities) for cell in cells], old, new)
+    values = cells.to_pylist() if isinstance(cells, pa.Array) else cells
+    return stored_array([_decoded(cell, old, abilities) for cell in values], old, new)
 
 
-def _plain_array(cells: Sequence[Any], column: Field) -> ArrowArray | None:
+def _plain_array(cells: Sequence[Any] | ArrowArray, column: Field) -> ArrowArray | None:
     """Cells that Arrow reads as we do, many times as fast; None when there are others among them, and each has to be looked at."""
     if not (column.type in _PLAIN or isinstance(column.type, DecimalType)):
         return None
@@ -66,8 +67,8 @@ def _plain_array(cells: Sequence[Any], column: Field) -> ArrowArray | None:
         return None
 
 
-def found_array(cells: Sequence[Any], *, integers: bool = False) -> ArrowArray:
-    """Cells in the type that they have, NULL for None.
+def found_array(cells: Sequence[Any] | ArrowArray, *, integers: bool = False) -> ArrowArray:
+    """Cells in the type that they have, NULL for None; an array as it is.
 
     Args:
         integers: Whether they likely are integers without NULL, of which the standard library makes an array in half of the time.
@@ -75,6 +76,8 @@ def found_array(cells: Sequence[Any], *, integers: bool = False) -> ArrowArray:
     Raises:
         pyarrow.ArrowException, ValueError, OverflowError, TypeError: They are of several types, or have no Arrow type.
     """
+    if isinstance(cells, pa.Array):
+        return cells
     if integers:
         with suppress(TypeError, OverflowError):
             return pa.Array.from_buffers(pa.int64(), len(cells), [None, pa.py_buffer(array("q", cells))])

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -20,7 +19,6 @@ from ducklake_core.catalog.inlined.variants import plain_cell
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, CorruptFileError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import InlinedTable, TableState
 from ducklake_core.format.types.arrow_types import ArrowArray, to_arrow_schema
 from ducklake_core.format.types.data_types import VARIANT, Field, holds_variants
@@ -32,9 +30,6 @@ ROW_ID = "rowid"
 SNAPSHOT_ID = "snapshot_id"
 TABLE_NAME = "inlined_table"
 END_SNAPSHOT = "end_snapshot"
-
-BATCH_ROWS = 16_384
-"""Rows of a batch where rows are read some at a time; the Python objects of more than these make no use of the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,62 +149,17 @@ def _schema_of(rows: tuple[ColumnRow, ...]) -> Schema:
     return build_schema(rows)
 
 
-def stored_batches(
-    reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, *, ordered: bool = True, any_ended: bool = True
-) -> Generator[pa.Table, None, None]:
-    """All rows of one physical table as they were stored, ended ones too, some at a time.
-
-    Args:
-        stored: The columns that it has.
-        ordered: Whether the rows come by row id and snapshot, and not as the database finds them.
-        any_ended: Whether any row may have ended; where it is known that none has, nobody has to ask each.
-
-    Yields:
-        Its columns in their logical Arrow types, then ``rowid``, ``snapshot_id`` and ``end_snapshot`` (NULL for live rows), all int64.
-
-    Raises:
-        UnsupportedFeatureError: A value that cannot be read.
-        CatalogCorruptError: A row id or a snapshot that is no number.
-        CatalogUnavailableError: Another writer flushed the table meanwhile; read again in a new transaction.
-    """
-    form = _StoredForm.of(reader, table, source, stored, stored, with_end=any_ended)
-    # Elsewhere the driver itself asks for rows as they are wanted, and a buffer in between costs more than the rows.
-    streamed = {"yield_per": BATCH_ROWS} if reader.connection.dialect.supports_server_side_cursors else {}
-    with form.fetch(reader, EVERY_VERSION, ordered=ordered, **streamed) as found:
-        fetch = _plain_rows(found.cursor) if form.abilities.has_untyped_cells else found.fetchmany
-        while True:
-            with paused_collector():
-                rows = fetch(BATCH_ROWS)
-                part = form.table_of(rows) if rows else None
-            if part is None:
-                return
-            yield part if any_ended else part.append_column(END_SNAPSHOT, pa.nulls(part.num_rows, pa.int64()))
-
-
-def _plain_rows(cursor: Any) -> Callable[[int], Sequence[Any]]:
-    """The driver's rows where SQLAlchemy has nothing to do for them but to make rows of its own, which takes a fifth of the reading."""
-
-    def fetch(size: int) -> Sequence[Any]:
-        try:
-            found: Sequence[Any] = cursor.fetchmany(size)
-        except sqlite3.Error as error:
-            raise DBAPIError(None, None, error) from error
-        return found
-
-    return fetch
-
-
 def _read(
     reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema, chosen: ChosenInlined
 ) -> pa.Table | None:
     """Rows of one physical table, None when there are none."""
-    form = _StoredForm.of(reader, table, source, stored, wanted)
+    form = StoredForm.of(reader, table, source, stored, wanted)
     rows = form.fetch(reader, chosen).all()
     return form.table_of(rows) if rows else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _StoredForm:
+class StoredForm:
     """How rows are stored in a physical table, and how they are wanted.
 
     Attributes:
@@ -230,7 +180,8 @@ class _StoredForm:
     @classmethod
     def of(
         cls, reader: CatalogReader, table: TableState, source: InlinedTable, stored: Schema, wanted: Schema, *, with_end: bool = False
-    ) -> _StoredForm:
+    ) -> StoredForm:
+        """That of one table of inlined rows with columns ``stored``, of which those of ``wanted`` are read."""
         by_id = {column.id: column for column in stored}
         columns = tuple(by_id[column.id] for column in wanted if column.id in by_id)
         names = _stored_names(reader, source, stored)
@@ -247,19 +198,26 @@ class _StoredForm:
     def fetch(self, reader: CatalogReader, chosen: ChosenInlined, *, ordered: bool = True, **options: Any) -> CursorResult[Any]:
         """The rows, by row id and snapshot where ``ordered``: the system's columns, then the others."""
         source = self.physical
-        # By position: a user's column may have the name of a system column in other letters.
-        own = list(source.c)[INLINED_SYSTEM_COLUMNS:]
-        cells = [_cell(stored, column, self.abilities) for stored, column in zip(own, self.columns, strict=True)]
         ends = [source.c.end_snapshot.label("ended_at")] if self.with_end else []
-        system = (source.c.row_id, source.c[chosen.snapshot], *ends)
-        query = select(*system, *cells).where(chosen.condition(source))
+        cells = [_cell(stored, column, self.abilities) for stored, column in zip(self.own, self.columns, strict=True)]
+        columns: list[ColumnElement[Any]] = [source.c.row_id, source.c[chosen.snapshot], *ends, *cells]
+        query = select(*columns).where(chosen.condition(source))
         if ordered:
             query = query.order_by(source.c.row_id, source.c.begin_snapshot)
         return _execute(reader, query, source.name, **options)
 
+    @property
+    def own(self) -> list[Column[Any]]:
+        """The user's columns, found by position: one may have the name of a system column in other letters."""
+        return list(self.physical.c)[INLINED_SYSTEM_COLUMNS:]
+
     def table_of(self, rows: Sequence[Any]) -> pa.Table:
         """Fetched rows as Arrow columns."""
-        row_ids, snapshots, *cells = zip(*rows, strict=True)
+        return self.table_of_columns(list(zip(*rows, strict=True)), len(rows))
+
+    def table_of_columns(self, columns: Sequence[Sequence[Any] | ArrowArray], num_rows: int) -> pa.Table:
+        """So many rows as Arrow columns, given the cells of each column as they are stored."""
+        row_ids, snapshots, *cells = columns
         system = {ROW_ID: _numbers(row_ids), SNAPSHOT_ID: _numbers(snapshots)}
         if self.with_end:
             ends, *cells = cells
@@ -272,13 +230,13 @@ class _StoredForm:
             )
         stored = {column.id: (column, values) for column, values in zip(self.columns, cells, strict=True)}
         arrays = [
-            self._array(column, *stored[column.id]) if column.id in stored else constant_array(column.initial_default, column, len(rows))
+            self._array(column, *stored[column.id]) if column.id in stored else constant_array(column.initial_default, column, num_rows)
             for column in self.wanted
         ]
         schema = pa.schema([*to_arrow_schema(self.wanted), *(pa.field(name, pa.int64()) for name in system)])
         return pa.Table.from_arrays([*arrays, *system.values()], schema=schema)
 
-    def _array(self, column: Field, old: Field, cells: Sequence[Any]) -> ArrowArray:
+    def _array(self, column: Field, old: Field, cells: Sequence[Any] | ArrowArray) -> ArrowArray:
         try:
             return cells_array(cells, old, column, self.abilities)
         except (SchemaError, CorruptFileError, pa.ArrowException, UnicodeDecodeError, OverflowError) as error:
@@ -291,7 +249,7 @@ class _StoredForm:
             ) from error
 
 
-def _numbers(cells: Sequence[Any], *, nullable: bool = False) -> ArrowArray | None:
+def _numbers(cells: Sequence[Any] | ArrowArray, *, nullable: bool = False) -> ArrowArray | None:
     """Cells as integers; None when there is something else among them."""
     try:
         found = found_array(cells, integers=not nullable)

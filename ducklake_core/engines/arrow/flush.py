@@ -64,7 +64,7 @@ class FlushTask:
 
     Attributes:
         state: Where and how; its schema, partition spec and sort order are those of the rows.
-        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_batches` gives them, all with the same columns; None for none. A table
+        rows: As :func:`ducklake_core.catalog.inlined.batches.stored_batches` gives them, all with the same columns; None for none. A table
             where the task travels.
         histories: Deletes of data files, to be gathered in one file for each.
         data_path: The lake's, to which paths of the catalog are relative.
@@ -142,7 +142,7 @@ def flush_rows(rows: Iterable[pa.RecordBatch], state: WriteState) -> list[Flushe
     Where Arrow cannot sort by the keys, rows are in the order of row ids: a sort order is no promise to readers.
 
     Args:
-        rows: As :func:`ducklake_core.catalog.inlined.rows.stored_batches` gives them.
+        rows: As :func:`ducklake_core.catalog.inlined.batches.stored_batches` gives them.
         state: Where and how; its schema is the one of the rows.
 
     Raises:

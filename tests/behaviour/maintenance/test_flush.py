@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete, select, update
 
-from ducklake_core.catalog.inlined import rows
+from ducklake_core.catalog.inlined import batches
 from ducklake_core.engines.arrow import external_sort
 from ducklake_core.engines.arrow import flush as flushing
 from ducklake_core.errors import NotFoundError
@@ -46,7 +46,7 @@ def test_every_snapshot_and_the_feed_are_as_before_in_an_encrypted_lake(sqlite_a
 @pytest.mark.takes_seconds
 def test_rows_that_wait_on_the_local_disk(sqlite_address: LakeAddress, oracle: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """In batches of three rows, of which none stays in memory."""
-    monkeypatch.setattr(rows, "BATCH_ROWS", 3)
+    monkeypatch.setattr(batches, "BATCH_ROWS", 3)
     for module, name in ((held_batches, "HELD_BYTES"), (flushing, "GATHERED_BYTES"), (external_sort, "RUN_BYTES")):
         monkeypatch.setattr(module, name, 1)
     _all_is_as_before(sqlite_address, oracle, "ENCRYPTED")
@@ -300,9 +300,11 @@ def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
     lake.close()
 
 
-def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("joined_from", [1, 100])
+def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
     """Updated rows are inlined after others, also where no inlined row has ended."""
-    monkeypatch.setattr(rows, "BATCH_ROWS", 3)
+    for name, value in (("BATCH_ROWS", 3), ("JOINED_ROWS", 3), ("JOINED_FROM", joined_from)):
+        monkeypatch.setattr(batches, name, value)
     with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t AS SELECT i AS a FROM range(4) r(i)", "CREATE TABLE plain (a BIGINT)")
         duck.run("CALL lake.set_option('data_inlining_row_limit', 10)")
@@ -316,7 +318,9 @@ def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypat
         assert lake.table("plain").to_arrow()["a"].to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_text_that_is_none_fails_one_table(sqlite_address: LakeAddress) -> None:
+@pytest.mark.parametrize("joined_from", [1, 100])
+def test_text_that_is_none_fails_one_table(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
+    monkeypatch.setattr(batches, "JOINED_FROM", joined_from)
     with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t AS SELECT 'a' AS a", "CREATE TABLE other AS SELECT 'b' AS b")
     with DuckLake.connect(sqlite_address.url) as lake:
