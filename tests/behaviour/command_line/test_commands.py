@@ -116,6 +116,13 @@ def test_upkeep(lake: DuckLake, run: Run) -> None:
     assert "is younger than" in run("expire --older-than '0 days'", code=USAGE).stderr
 
 
+def test_patterns_that_no_table_matches_are_told(lake: DuckLake, run: Run) -> None:
+    for line in ("flush 'sales.*'", "merge 'sales.*' t", "rewrite 'sales.*'", "plan checkpoint 'sales.*'"):
+        assert "no table matches it" in run(line).stdout, line
+    (skipped,) = [step for step in answer(run("merge 'sales.*' t --json"))["steps"] if step["target"] == "sales.*"]
+    assert (skipped["outcome"], skipped["reason"]) == ("skipped", "no table matches it")
+
+
 @pytest.mark.takes_seconds
 def test_upkeep_of_rows(lake: DuckLake, run: Run) -> None:
     lake.set_option("data_inlining_row_limit", 5)
@@ -235,6 +242,12 @@ def test_doctor_while_the_files_of_a_table_go(lake: DuckLake, run: Run, monkeypa
     ("line", "code", "says"),
     [
         ("query nope", FAILED, "no table main.nope"),
+        ("tables --schema othr", FAILED, "there is no schema 'othr' at snapshot 4 (did you mean 'other'?)"),
+        ("tables --schema other --at 2", FAILED, "there is no schema 'other' at snapshot 2"),
+        ("merge --schema othr", FAILED, "there is no schema 'othr'"),
+        ("flush nope 'main.*'", FAILED, "no table main.nope"),
+        ("plan checkpoint nope", FAILED, "no table main.nope"),
+        ("snapshots --table nope", FAILED, "no table main.nope"),
         ("query t --where 'zz > 1'", FAILED, "zz"),
         ("query t --at yesterday", USAGE, "neither the id of a snapshot nor a time"),
         ("query t --at '2026-01-01 00:00:00'", USAGE, "no zone"),
