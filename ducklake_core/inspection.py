@@ -187,9 +187,9 @@ class Listings(ABC):
             return reader.schemas(resolve_at(reader, at).id)
 
     def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
-        """All tables, of one schema, which must exist, or of the lake, by schema and name, with their sizes.
+        """All tables, of the lake or of one schema, which must exist, by name, with their sizes: few queries whatever their number.
 
-        That takes a fixed number of queries. Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
+        Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
         """
         with self.reader() as reader:
             sizes = table_sizes(reader, resolve_at(reader, at).id, schema)

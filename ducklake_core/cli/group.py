@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from ducklake_core.cli.output import discard_output, flush, plain, read_or_not
 from ducklake_core.cli.session import FAILED, INTERRUPTED, TRY_AGAIN, USAGE
-from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.errors import DuckLakeError, NotALakeError, UsageError
 
 # Click's, which some versions of typer import and others bring along under a private name.
 _WrongCall: Any = typer.BadParameter.__bases__[0]
@@ -66,9 +66,14 @@ def _as_usage_error(error: Any) -> UsageError:
     return UsageError(message if error.ctx is None else f"{message} (see '{error.ctx.command_path} --help')")
 
 
+def _is_wrong_call(error: DuckLakeError) -> bool:
+    """Whether the arguments have to be others, the address of the catalog among them."""
+    return isinstance(error, UsageError | NotALakeError) or error.details.get("parameter") == "catalog"
+
+
 def _reported(error: DuckLakeError, as_json: bool) -> int:
     """Tell of an error; the exit code for it."""
-    code = TRY_AGAIN if error.retriable else USAGE if isinstance(error, UsageError) else FAILED
+    code = TRY_AGAIN if error.retriable else USAGE if _is_wrong_call(error) else FAILED
     told = {"code": error.code, "message": error.message, "retriable": error.retriable, "exit_code": code, "details": error.details}
     line = json.dumps({"error": plain(told)}, ensure_ascii=False) if as_json else f"error: {error}"
     sys.stderr.write(f"{line}\n")

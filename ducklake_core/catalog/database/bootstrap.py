@@ -12,6 +12,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, insert, inspect, select
 from sqlalchemy.schema import CreateSchema, CreateTable
 
+from ducklake_core.catalog.database.catalog_file import forbidden
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.indexes import create_indexes
 from ducklake_core.catalog.database.new_file import new_file
@@ -234,6 +235,8 @@ def _read_settings(database: Database) -> Mapping[str, str]:
     except CatalogError as error:
         if error.details.get("sqlite_error") == "SQLITE_NOTADB":
             raise NotALakeError(f"the file of {database.address} is no SQLite database, so it holds no DuckLake catalog") from error
+        if database.abilities.is_file and (reason := forbidden(str(database.address.url.database), str(database.address))) is not None:
+            raise reason from error
         raise
 
 
