@@ -21,6 +21,7 @@ from rich.table import Table
 
 from ducklake_core.errors import StorageError
 from ducklake_core.format.types.message_text import visible
+from ducklake_core.maintenance.migrate import MigrationResult
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult
 
@@ -153,7 +154,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
         steps = {"steps": report.steps} if isinstance(report, MaintenanceResult) else {}
         print_json({**plain(report), **steps})
     else:
-        print_lines(report.lines())
+        print_lines(report.brief_lines() if isinstance(report, MaintenanceResult | MigrationResult) else report.lines())
 
 
 def print_lines(lines: Iterable[str]) -> None:
