@@ -257,7 +257,7 @@ class Listings(ABC):
             found = find_view(reader, *split_name(name), resolve_at(reader, at).id)
         if found is not None:
             where = f"{found.schema_name}.{found.name}"
-            message = f"{where} is a view, not a table, at snapshot {found.snapshot_id}; open it with lake.view(...)"
+            message = f"{where} is a view, not a table, at snapshot {found.snapshot_id}; read it by SQL, or open it with lake.view(...)"
             raise NotFoundError(message, view=where, snapshot_id=found.snapshot_id)
 
 

@@ -149,7 +149,7 @@ def expire_snapshots(
         now = database.now(connection)
         if wanted is not None:
             if older_than is not None or keep_last != 1:
-                raise UsageError("give either versions, or older_than and keep_last")
+                raise UsageError("give either versions, or older_than and keep_last", parameter="versions")
             chosen = _by_version(snapshots, wanted, min_age, now)
         else:
             option = Options.from_mapping(reader.options()).expire_older_than if older_than is None else None

@@ -137,6 +137,7 @@ def _history_would_be_lost(database: Database, target: FormatVersion, lost: Sequ
     return UnsupportedFeatureError(
         f"migrating {database.address} would show all rows of {len(lost)} merged files at every snapshot, because these files are "
         f"missing or do not store the snapshot with each row, which version {target} needs: {', '.join(lost[:3])}"
-        f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or pass allow_history_loss=True",
+        f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or allow it (allow_history_loss)",
+        parameter="allow_history_loss",
         paths=tuple(lost),
     )

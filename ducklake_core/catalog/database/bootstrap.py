@@ -30,7 +30,7 @@ from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, F
 
 Opened = TypeVar("Opened")
 
-_NEW_LAKE = "DuckLake.create(...) or DuckLake.open(..., create=True) makes a new lake"
+_NEW_LAKE = "in Python DuckLake.create(...) or DuckLake.open(..., create=True) makes a new lake, and ATTACH in DuckDB"
 _CREATE_ATTEMPTS = 3
 _CREATE_SECONDS = 30.0
 
@@ -200,7 +200,7 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
         if not override:
             raise UsageError(
                 f"the lake {database.address} stores its files under {path!r}, not {with_slash(str(data_path))!r}: leave data_path "
-                "out, or pass override_data_path=True to read the files from elsewhere",
+                "out, or set override_data_path as well to read the files from elsewhere",
                 stored=path,
                 given=str(data_path),
             )

@@ -107,7 +107,7 @@ class Database:
         if self.layout is not None:
             raise CatalogVersionError(
                 f"the catalog {self.address} has version {self.version}, which this library reads but does not write: "
-                f"lake.migrate() brings it to {migration_target(self.version)} (lake.migrate(dry_run=True) shows how)",
+                f"lake.migrate(), or ducklake migrate, brings it to {migration_target(self.version)}, and as a dry run shows how",
                 found=self.version.name,
                 supported=migration_target(self.version).name,
             )

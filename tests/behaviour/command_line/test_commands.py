@@ -208,7 +208,7 @@ def test_doctor_while_the_files_of_a_table_go(lake: DuckLake, run: Run, monkeypa
 
 
 def test_metrics_are_one_form(lake: DuckLake, run: Run) -> None:
-    assert "have one of that name" in run("health --openmetrics --label table=x", code=USAGE).stderr
+    assert "have one of that name already (--label)" in run("health --openmetrics --label table=x", code=USAGE).stderr
     assert "either --openmetrics or --json" in run("health --openmetrics --json", code=USAGE).stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -61,6 +62,52 @@ def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, cod
     error = json.loads(told.stderr)["error"]
     assert (error["exit_code"], error["retriable"], says in error["message"]) == (code, False, True)
     assert f"[{error['code']}]" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("cleanup --cleanup-all", "--min-age"),
+        ("cleanup --cleanup-all --older-than '1 day'", "--cleanup-all"),
+        ("expire --older-than '0 days'", "--min-age"),
+        ("plan expire --older-than '0 days'", "--min-age"),
+        ("expire --versions 1 --older-than '1 day'", "--versions"),
+        ("merge --max-files 0", "--max-files"),
+        ("merge --max-compacted-files 0", "--max-compacted-files"),
+        ("rewrite --max-concurrency 0", "--max-concurrency"),
+        ("merge --cluster-by a", "--cluster-by"),
+        ("check --author me", "--author"),
+        ("restore t --at 1 --message x", "--columns"),
+        ("restore t --at 1 --columns later --message x", "--columns"),
+        ("sql 'DELETE FROM t'", "--message"),
+    ],
+)
+def test_errors_about_an_argument_name_its_option(lake: DuckLake, run: Run, line: str, option: str) -> None:
+    lake.table("t").add_column("c", "int64")
+    lake.set_option("require_commit_message", True)
+    result = run(line, code=USAGE)
+    assert f" ({option}) [usage]" in result.stderr
+    assert json.loads(run(f"{line} --json", code=USAGE).stderr)["error"]["details"]["command_option"] == option
+
+
+def test_errors_ask_for_nothing_that_cannot_be_typed(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.create_view("v", "SELECT 1 AS one")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ducklake.toml").write_text(
+        f'[lakes.shown]\ncatalog = "{lake.database.address}"\nread_only = true\n'
+        f'[lakes.moved]\ncatalog = "{lake.database.address}"\ndata_path = "elsewhere/"\n'
+    )
+    for line, code in {
+        "query v": FAILED,
+        "--lake shown merge t": USAGE,
+        "--lake moved tables": USAGE,
+        "check --author me": USAGE,
+        "sql 'DROP SCHEMA other'": USAGE,
+        "sql 'SELECT * FROM v AT (VERSION => 5)'": FAILED,
+        "sql 'ALTER TABLE t SET PARTITIONED BY (day_since_epoch(a))'": FAILED,
+    }.items():
+        told = run(line, code=code).stderr
+        assert not re.search(r"=True|=False|\bpass \w+|migrate\(", told), told
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
