@@ -187,7 +187,7 @@ class Listings(ABC):
             return reader.schemas(resolve_at(reader, at).id)
 
     def tables(self, schema: str | None = None, *, at: At = None) -> list[TableInfo]:
-        """All tables, of one schema or of the lake, by schema and name, with their sizes: one query whatever their number.
+        """All tables, of the lake or of one schema, which must exist, by name, with their sizes: few queries whatever their number.
 
         Files are opened for those tables alone of which a file also holds rows or deletes of later snapshots (see :meth:`table_info`).
         """
@@ -257,7 +257,7 @@ class Listings(ABC):
             found = find_view(reader, *split_name(name), resolve_at(reader, at).id)
         if found is not None:
             where = f"{found.schema_name}.{found.name}"
-            message = f"{where} is a view, not a table, at snapshot {found.snapshot_id}; open it with lake.view(...)"
+            message = f"{where} is a view, not a table, at snapshot {found.snapshot_id}; read it by SQL, or open it with lake.view(...)"
             raise NotFoundError(message, view=where, snapshot_id=found.snapshot_id)
 
 

@@ -81,7 +81,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         if self._coordinator.given:
             self._repeated = Committer(self._lake.database).find_commit(self._coordinator.commit_id)
         if Options.from_mapping(self._staged.options.in_force()).require_commit_message and not self._coordinator.message:
-            raise UsageError("this lake requires a commit message (option require_commit_message): pass message=...")
+            raise UsageError("this lake requires a commit message, by its option require_commit_message", parameter="message")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

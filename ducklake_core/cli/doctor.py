@@ -73,8 +73,8 @@ def hops(options: LakeOptions, *, write: bool, spark: bool) -> Iterator[Hop]:
 
 def _advice(error: DuckLakeError) -> str:
     """What to do about a catalog that could not be opened."""
-    is_away = isinstance(error, CatalogUnavailableError)
-    if is_away and ("path" in error.details or error.details.get("sqlite_error") is not None):
+    is_away, is_forbidden = isinstance(error, CatalogUnavailableError), error.details.get("parameter") == "catalog"
+    if is_forbidden or (is_away and ("path" in error.details or error.details.get("sqlite_error") is not None)):
         return "check the path, its permissions, and which processes have the file open"
     if is_away or is_about_login(error):
         return "check the address, the network, the user and its password"

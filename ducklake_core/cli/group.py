@@ -13,10 +13,14 @@ from typer.core import TyperGroup
 
 from ducklake_core.cli.output import discard_output, flush, plain, read_or_not
 from ducklake_core.cli.session import FAILED, INTERRUPTED, TRY_AGAIN, USAGE
-from ducklake_core.errors import DuckLakeError, UsageError
+from ducklake_core.errors import DuckLakeError, NotALakeError, UsageError
 
 # Click's, which some versions of typer import and others bring along under a private name.
 _WrongCall: Any = typer.BadParameter.__bases__[0]
+
+
+_NAMES = {"catalog": "lake", "labels": "label"}
+"""Arguments of the library that options have other names for."""
 
 
 class CommandGroup(TyperGroup):
@@ -36,6 +40,19 @@ class CommandGroup(TyperGroup):
         except BrokenPipeError:
             discard_output()
             raise typer.Exit(0) from None
+        except DuckLakeError as error:
+            option = self._option_for(ctx, error.details.get("parameter"))
+            if option is not None:
+                error.details["command_option"] = option
+            raise
+
+    def _option_for(self, ctx: Any, parameter: object) -> str | None:
+        """The option or argument by which the command that was called takes an argument of the library; None when it does not."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        for one in (*(command.params if command is not None else ()), *self.params):
+            if one.name == _NAMES.get(str(parameter), parameter):
+                return str(one.opts[0]) if one.param_type_name == "option" else one.human_readable_name
+        return None
 
     def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any
@@ -66,10 +83,17 @@ def _as_usage_error(error: Any) -> UsageError:
     return UsageError(message if error.ctx is None else f"{message} (see '{error.ctx.command_path} --help')")
 
 
+def _is_wrong_call(error: DuckLakeError) -> bool:
+    """Whether the arguments have to be others, the address of the catalog among them."""
+    return isinstance(error, UsageError | NotALakeError) or error.details.get("parameter") == "catalog"
+
+
 def _reported(error: DuckLakeError, as_json: bool) -> int:
     """Tell of an error; the exit code for it."""
-    code = TRY_AGAIN if error.retriable else USAGE if isinstance(error, UsageError) else FAILED
+    code = TRY_AGAIN if error.retriable else USAGE if _is_wrong_call(error) else FAILED
     told = {"code": error.code, "message": error.message, "retriable": error.retriable, "exit_code": code, "details": error.details}
-    line = json.dumps({"error": plain(told)}, ensure_ascii=False) if as_json else f"error: {error}"
+    option = error.details.get("command_option")
+    message = error.message if option is None or str(option) in error.message else f"{error.message} ({option})"
+    line = json.dumps({"error": plain(told)}, ensure_ascii=False) if as_json else f"error: {message} [{error.code}]"
     sys.stderr.write(f"{line}\n")
     return code

@@ -14,14 +14,20 @@ from datetime import date, datetime, time, timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 from ducklake_core.errors import StorageError
 from ducklake_core.format.types.message_text import visible
+from ducklake_core.maintenance.migrate import MigrationResult
+from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult
 
 _SECRET_FIELDS = frozenset({"encryption_key"})
+_LEAST_WIDTH = 20
+"""Columns of a terminal that a shortened text takes at least."""
 
 
 class Report(Protocol):
@@ -148,7 +154,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
         steps = {"steps": report.steps} if isinstance(report, MaintenanceResult) else {}
         print_json({**plain(report), **steps})
     else:
-        print_lines(report.lines())
+        print_lines(report.brief_lines() if isinstance(report, MaintenanceResult | MigrationResult) else report.lines())
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -157,25 +163,106 @@ def print_lines(lines: Iterable[str]) -> None:
         write(f"{visible(line)}\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Rows for people; numbers to the right."""
-    columns, found = [*map(visible, columns)], [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", header_style="bold")
-    for place, name in enumerate(columns):
-        numeric = bool(found) and all(isinstance(row[place], int | float | None) for row in found)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in found:
-        table.add_row(*("" if value is None else _cell(value) for value in row))
-    console = _Console(file=_OUTPUT, highlight=False, markup=False)
+class Size(int):
+    """A number of bytes, which people read in units.
+
+    >>> str(Size(1536))
+    '1.5 KiB'
+    """
+
+    def __str__(self) -> str:
+        return format_bytes(int(self))
+
+
+class Parts(tuple[str, ...]):
+    """Texts in one cell: each on a line of its own on a terminal, and separated by commas elsewhere."""
+
+    __slots__ = ()
+
+
+def is_terminal() -> bool:
+    """Whether people read the output as it comes; a file or a pipe has no width, so that nothing is folded or shortened for it."""
+    return _console().is_terminal
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, framed: bool = False, shorten_last: bool = False
+) -> bool:
+    """Rows for people; numbers to the right. On a terminal, columns without any value are left out unless they are framed.
+
+    Args:
+        columns: Their headings.
+        rows: Their values.
+        title: Heading of the table.
+        framed: Whether lines separate the columns, for values that may be anything.
+        shorten_last: Whether a terminal that is too narrow shortens the last column in the middle, instead of folding it.
+
+    Returns:
+        Whether something was shortened.
+    """
+    found, console = [list(row) for row in rows], _console()
+    if console.is_terminal and not framed:
+        columns, found = _without_empty(columns, found)
+    numeric = [bool(found) and all(isinstance(row[place], int | float | None) for row in found) for place in range(len(columns))]
+    texts = [[_cell(value, lines=console.is_terminal) for value in row] for row in found]
+    # Numbers are narrower than what is said of them.
+    headings = [
+        name.replace(" ", "\n") if console.is_terminal and is_number else name
+        for name, is_number in zip(map(visible, columns), numeric, strict=True)
+    ]
+    widths = [max(map(_width, (name, *(row[place] for row in texts)))) for place, name in enumerate(headings)]
+    shortened = False
     if not console.is_terminal:
-        # A file or a pipe has no width: nothing is folded for it.
-        cells = [[name, *("" if row[place] is None else _cell(row[place]) for row in found)] for place, name in enumerate(columns)]
-        console = _Console(file=_OUTPUT, highlight=False, markup=False, width=1 + sum(3 + max(map(len, column)) * 2 for column in cells))
+        console = _console(width=1 + sum(3 + width for width in widths))
+    elif shorten_last and (room := max(_LEAST_WIDTH, console.width - sum(widths[:-1]) - 2 * len(widths[:-1]))) < widths[-1]:
+        shortened = True
+        texts = [[*row[:-1], _shortened(row[-1], room)] for row in texts]
+    table = Table(title=title, title_justify="left", header_style="bold")
+    if not framed:
+        table.box, table.show_edge, table.pad_edge, table.padding = SIMPLE_HEAD, False, False, (0, 1, 0, 0)
+    for place, (name, is_number) in enumerate(zip(headings, numeric, strict=True)):
+        is_narrow = is_number or all(isinstance(row[place], datetime | None) for row in found)
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold", no_wrap=is_narrow and not framed)
+    for row in texts:
+        table.add_row(*row)
     console.print(table)
+    return shortened
 
 
-def _cell(value: object) -> str:
-    return value.isoformat(sep=" ", timespec="seconds") if isinstance(value, datetime) else visible(str(value))
+def _without_empty(columns: Sequence[str], rows: list[list[object]]) -> tuple[Sequence[str], list[list[object]]]:
+    """Leave out columns that have nothing in any row: there is little room on a terminal."""
+    kept = [place for place in range(len(columns)) if not rows or any(row[place] not in (None, "") for row in rows)]
+    return [columns[place] for place in kept], [[row[place] for place in kept] for row in rows]
+
+
+def _console(width: int | None = None) -> Console:
+    return _Console(file=_OUTPUT, highlight=False, markup=False, width=width)
+
+
+def _width(text: str) -> int:
+    return max(map(cell_len, text.split("\n")))
+
+
+def _shortened(text: str, width: int) -> str:
+    """A text without its middle where it is too long.
+
+    >>> _shortened("ducklake-0123456789.parquet", 20), _shortened("short", 20)
+    ('ducklake...9.parquet', 'short')
+    """
+    kept = width - 3
+    return text if cell_len(text) <= width else f"{text[: kept // 2]}...{text[kept // 2 - kept :]}"
+
+
+def _cell(value: object, *, lines: bool) -> str:
+    match value:
+        case None:
+            return ""
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+        case Parts():
+            return ("\n" if lines else ",").join(map(visible, value))
+        case _:
+            return visible(str(value))
 
 
 def print_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str], *, as_json: bool) -> int:
@@ -191,7 +278,7 @@ def print_rows(batches: Iterable[pa.RecordBatch], names: Sequence[str], *, as_js
             count += 1
         return count
     rows = list(rows_of(batches))
-    print_table(names, rows)
+    print_table(names, rows, framed=True)
     return len(rows)
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import takewhile
 from typing import Annotated, Any
 
 import typer
 
 from ducklake_core.cli.options import At, Author, Columns, ExtraInfo, Json, Message, TableName, Where
-from ducklake_core.cli.output import plain, print_json, print_lines, print_rows, print_table, write
+from ducklake_core.cli.output import Parts, Size, is_terminal, plain, print_json, print_lines, print_rows, print_table, write
 from ducklake_core.cli.session import column_names, opened, snapshot_at
 from ducklake_core.engines.arrow.readable import first_rows
-from ducklake_core.maintenance.sizes import format_bytes
+from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.sql.query import Query
 
 _ROWS_FOR_PEOPLE = 100
+_CHANGE = re.compile(r'(?:[^,"]|"[^"]*"?)+')
+"""One change of a snapshot; names in it may have commas, and quotes, which are doubled."""
 
 
 def snapshots(
@@ -30,7 +35,7 @@ def snapshots(
         if as_json:
             print_json(found)
         else:
-            rows = [(one.id, one.time, one.changes, one.author, one.message) for one in found]
+            rows = [(one.id, one.time, Parts(_CHANGE.findall(one.changes)), one.author, one.message) for one in found]
             print_table(("snapshot", "time (UTC)", "changes", "author", "message"), rows)
 
 
@@ -48,7 +53,7 @@ def tables(
             print_json(found)
         else:
             rows = [
-                (one.table, one.row_count, one.file_count, format_bytes(one.file_size_bytes), one.deleted_row_count, one.inlined_row_count)
+                (one.table, one.row_count, one.file_count, Size(one.file_size_bytes), one.deleted_row_count, one.inlined_row_count)
                 for one in found
             ]
             print_table(("table", "rows", "files", "size", "deleted rows", "inlined rows"), rows)
@@ -61,19 +66,39 @@ def files(context: typer.Context, *, table: TableName, at: At = None, as_json: J
         if as_json:
             print_json([{**plain(one), "path": one.path} for one in found])
         else:
-            rows = [
-                (
-                    one.id,
-                    one.path,
-                    one.record_count,
-                    format_bytes(one.file_size_bytes),
-                    sum(deletes.delete_count for deletes in one.delete_files) + len(one.inlined_deletes),
-                    ", ".join("NULL" if value is None else value for _, value in sorted(one.partition_values)),
-                    one.begin_snapshot,
-                )
-                for one in found
-            ]
-            print_table(("file", "path", "rows", "size", "deleted rows", "partition", "since snapshot"), rows)
+            _print_files(found)
+
+
+def _print_files(files: Sequence[DataFile]) -> None:
+    """A line for each file. On a terminal the directory that they have in common comes first, and not again."""
+    shared = _shared_directory([one.path for one in files]) if is_terminal() else ""
+    if shared:
+        print_lines([f"files below {shared}"])
+    rows = [
+        (
+            one.id,
+            one.record_count,
+            Size(one.file_size_bytes),
+            sum(deletes.delete_count for deletes in one.delete_files) + len(one.inlined_deletes),
+            one.begin_snapshot,
+            ", ".join("NULL" if value is None else value for _, value in sorted(one.partition_values)),
+            one.path.removeprefix(shared),
+        )
+        for one in files
+    ]
+    if print_table(("file", "rows", "size", "deleted rows", "since snapshot", "partition", "path"), rows, shorten_last=True):
+        typer.echo("paths are shortened; a wider terminal, a pipe and --json have all of them", err=True)
+
+
+def _shared_directory(paths: Sequence[str]) -> str:
+    """The directory that paths have in common; empty when they have none.
+
+    >>> _shared_directory(["s3://b/t/day=1/a", "s3://b/t/day=2/b"]), _shared_directory(["s3://b/a", "/a"]), _shared_directory(["/t/a"])
+    ('s3://b/t/', '', '/t/')
+    """
+    directories = [path.split("/")[:-1] for path in paths]
+    same = takewhile(lambda names: names[0] == names[1], zip(min(directories), max(directories), strict=False)) if directories else ()
+    return "".join(f"{name}/" for name, _ in same)
 
 
 def info(

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import NotFoundError, UsageError
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.lake import DuckLake
 from ducklake_core.staging.lake_files import LakeSpec, find_lake
@@ -45,12 +45,15 @@ class LakeOptions:
             read_only: Whether nothing is to be changed; a lake whose settings say so is opened like that in any case.
 
         Raises:
-            UsageError: Nothing says which, or options that cannot be read.
+            UsageError: Nothing says which, no lake of that name is known, or options that cannot be read.
         """
         if not self.url:
             raise UsageError("no lake: give --lake, or set DUCKLAKE_URL, to the address of its catalog (or its name in ducklake.toml)")
         is_name = re.fullmatch(r"[\w-]+", self.url) is not None
-        known = find_lake(self.url) if is_name else LakeSpec(name=self.url, catalog=self.url)
+        try:
+            known = find_lake(self.url) if is_name else LakeSpec(name=self.url, catalog=self.url)
+        except NotFoundError as error:
+            raise UsageError(error.message, **error.details) from error
         return DuckLake.connect(
             known.catalog,
             data_path=known.data_path if self.data_path is None else self.data_path,

@@ -22,6 +22,7 @@ from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
 from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.budget import OUT_OF_FILES, OUT_OF_TIME, BudgetMeter, also_left, left_text
+from ducklake_core.maintenance.listing import listed, more_files
 from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
 from ducklake_core.storage.filesystems import Storage, printable
@@ -69,10 +70,15 @@ class CleanupResult(MaintenanceResult):
 
     def lines(self) -> list[str]:
         """The plan in words: one line per file, then the sum."""
+        return self._lines(None)
+
+    def _lines(self, most: int | None) -> list[str]:
         would = "would delete" if self.dry_run else "deleted"
-        lines = [f"{would} {file.path}: unneeded since {file.scheduled:%Y-%m-%d %H:%M:%S} UTC" for file in self.files]
-        lines += [f"kept {file.path}: {file.reason}" for file in self.kept]
-        lines += [f"FAILED {file.path}: {file.reason}" for file in self.failed]
+        lines = listed(
+            self.files, lambda file: f"{would} {file.path}: unneeded since {file.scheduled:%Y-%m-%d %H:%M:%S} UTC", most, more_files
+        )
+        lines += listed(self.kept, lambda file: f"kept {file.path}: {file.reason}", most, more_files)
+        lines += listed(self.failed, lambda file: f"FAILED {file.path}: {file.reason}", most, more_files)
         counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough{left_text(self.left)}"
         return [*lines, f"{would} {len(self.files)} files ({len(self.missing)} were missing), {counts}"]
 

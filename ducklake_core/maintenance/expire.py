@@ -19,6 +19,7 @@ from ducklake_core.format.options import Options, option_age
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, age_text, before, check_floor, option_text, threshold
 from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.listing import id_ranges, listed
 from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
@@ -75,11 +76,26 @@ class ExpiryResult(MaintenanceResult):
 
     def lines(self) -> list[str]:
         """The plan in words: one line per snapshot, table and file, then the sum."""
+        return self._lines(None)
+
+    def _lines(self, most: int | None) -> list[str]:
         would = "would expire" if self.dry_run else "expired"
-        lines = [f"{would} snapshot {s.id} of {_said(s.time)}: {s.reason}" for s in self.snapshots]
-        lines += [f"kept snapshot {s.id} of {_said(s.time)}: held as {', '.join(map(repr, s.holds))}" for s in self.held]
-        lines += [f"  forget dropped table {table.name}" for table in self.tables]
-        lines += [f"  schedule {f.kind} file {f.path} ({format_bytes(f.file_size_bytes)}) of {f.table}: {f.reason}" for f in self.files]
+        lines = listed(self.snapshots, lambda s: f"{would} snapshot {s.id} of {_said(s.time)}: {s.reason}", most, _left_out)
+        lines += listed(
+            self.held,
+            lambda s: f"kept snapshot {s.id} of {_said(s.time)}: held as {', '.join(map(repr, s.holds))}",
+            most,
+            lambda rest: f"{_left_out(rest)}, held too",
+        )
+        lines += listed(
+            self.tables, lambda one: f"  forget dropped table {one.name}", most, lambda rest: f"{len(rest):,} more dropped tables"
+        )
+        lines += listed(
+            self.files,
+            lambda f: f"  schedule {f.kind} file {f.path} ({format_bytes(f.file_size_bytes)}) of {f.table}: {f.reason}",
+            most,
+            lambda rest: f"{len(rest):,} more files ({format_bytes(sum(f.file_size_bytes for f in rest))})",
+        )
         size = format_bytes(self.bytes_scheduled)
         summary = f"{would} {len(self.snapshots)} snapshots, {len(self.files)} files ({size}) lose their last reader"
         return [*lines, summary]
@@ -101,6 +117,12 @@ class ExpiryResult(MaintenanceResult):
             *steps,
             *(step(f.path, f"schedule the {f.kind} file for deletion", f.reason, done, 1, f.file_size_bytes) for f in self.files),
         )
+
+
+def _left_out(snapshots: Sequence[ExpiringSnapshot | HeldSnapshot]) -> str:
+    times = [one.time for one in snapshots if one.time is not None]
+    span = f", of {_said(min(times))} to {_said(max(times))}" if times else ""
+    return f"{len(snapshots):,} more snapshots: {id_ranges(one.id for one in snapshots)}{span}"
 
 
 def _said(time: datetime | None) -> str:
@@ -127,7 +149,7 @@ def expire_snapshots(
         now = database.now(connection)
         if wanted is not None:
             if older_than is not None or keep_last != 1:
-                raise UsageError("give either versions, or older_than and keep_last")
+                raise UsageError("give either versions, or older_than and keep_last", parameter="versions")
             chosen = _by_version(snapshots, wanted, min_age, now)
         else:
             option = Options.from_mapping(reader.options()).expire_older_than if older_than is None else None

@@ -39,7 +39,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         if self.max_concurrency is not None and self.max_concurrency < 1:
-            raise UsageError(f"max_concurrency must be at least 1, not {self.max_concurrency}")
+            raise UsageError(f"max_concurrency must be at least 1, not {self.max_concurrency}", parameter="max_concurrency")
 
     def outcomes(self, work: Work[T, R], tasks: Sequence[T], meter: BudgetMeter) -> Generator[tuple[int, R | DuckLakeError, bool]]:
         """Carry out tasks.

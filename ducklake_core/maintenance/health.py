@@ -147,7 +147,7 @@ class LakeHealth:
             f"{len(self.tables)} tables, {files} files ({format_bytes(size)}), {self.scheduled_file_count} scheduled for deletion"
         )
         faults = [f"{number} {name.replace('_', ' ')}" for name, number in self.faults.items()]
-        return [head, *map(_line, self.tables), *([f"to be looked at with lake.check(): {', '.join(faults)}"] if faults else [])]
+        return [head, *map(_line, self.tables), *([f"faults, which a check describes: {', '.join(faults)}"] if faults else [])]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -23,6 +23,7 @@ from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot
 from ducklake_core.maintenance.groups import CarriedOut, Execution, TableWork
+from ducklake_core.maintenance.listing import ends, listed
 from ducklake_core.maintenance.merge_plan import MergeGroup, MergeLimits, TableMergePlan, plan_table, within_budget
 from ducklake_core.maintenance.order import followed_order
 from ducklake_core.maintenance.request import TableRequest
@@ -104,14 +105,23 @@ class MergeResult(MaintenanceResult):
 
     def lines(self) -> list[str]:
         """The plan in words: one line per file to make, per reason and per failure, then the sum."""
+        return self._lines(None)
+
+    def _lines(self, most: int | None) -> list[str]:
+        # More tables than that are listed by what becomes of them, failures last.
         would = "would merge" if self.dry_run else "merged"
+        kinds: tuple[tuple[str, Sequence[TableMerge]], ...] = (("", self.tables),)
+        if most is not None and len(self.tables) > most:
+            failed = [table for table in self.tables if table.failures]
+            busy = [table for table in self.tables if table.groups and not table.failures]
+            idle = [table for table in self.tables if not table.groups and not table.failures]
+            kinds = (("of which files are merged", busy), ("that are left alone", idle), ("that FAILED", failed))
         lines: list[str] = []
-        for table in self.tables:
-            lines += [f"{table.table}: {would} {group}" for group in table.groups]
-            lines += [f"{table.table}: {count} files left alone, {reason}" for reason, count in table.left]
-            if table.skipped is not None:
-                lines.append(f"{table.table}: left alone, {table.skipped}")
-            lines += [f"{table.table}: FAILED, {failure}" for failure in table.failures]
+        for kind, tables in kinds:
+            first, middle, last = ends(tables, most)
+            lines += [line for table in first for line in _lines_of(table, would, most)]
+            lines += [f"... {len(middle):,} more tables {kind}"] if middle else []
+            lines += [line for table in last for line in _lines_of(table, would, most)]
         sizes = format_bytes(sum(table.bytes_read for table in self.tables))
         lines += [f"{pattern}: no table matches it" for pattern in self.unmatched]
         return [*lines, f"{would} {self.files_merged} files ({sizes}) into {self.files_created}, failures: {len(self.failures)}"]
@@ -120,6 +130,16 @@ class MergeResult(MaintenanceResult):
     def steps(self) -> tuple[MaintenanceStep, ...]:
         """One step for each file to make, and one for what is left alone."""
         return (*(step for table in self.tables for step in table.steps), *unmatched_steps(_VERB, self.unmatched))
+
+
+def _lines_of(table: TableMerge, would: str, most: int | None) -> list[str]:
+    lines = listed(
+        table.groups, lambda group: f"{table.table}: {would} {group}", most, lambda rest: f"{len(rest):,} more groups of {table.table}"
+    )
+    lines += [f"{table.table}: {count} files left alone, {reason}" for reason, count in table.left]
+    lines += [f"{table.table}: left alone, {table.skipped}"] if table.skipped is not None else []
+    failed = listed(table.failures, lambda text: f"{table.table}: FAILED, {text}", most, lambda rest: f"{len(rest):,} more failures")
+    return [*lines, *failed]
 
 
 def merge_adjacent_files(

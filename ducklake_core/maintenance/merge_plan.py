@@ -41,7 +41,7 @@ class MergeLimits:
 
     def __post_init__(self) -> None:
         if self.max_compacted_files is not None and self.max_compacted_files < 1:
-            raise UsageError(f"max_compacted_files must be at least 1, not {self.max_compacted_files}")
+            raise UsageError(f"max_compacted_files must be at least 1, not {self.max_compacted_files}", parameter="max_compacted_files")
         for name in ("min_file_size", "max_file_size"):
             value = getattr(self, name)
             if value is not None and value < 0:

@@ -18,6 +18,7 @@ from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.message_text import short_repr
 from ducklake_core.format.versions import FormatVersion
 from ducklake_core.maintenance.attempts import run_write
+from ducklake_core.maintenance.listing import MOST_LINES, listed, more_files
 from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.parquet_footer import read_footer
 
@@ -49,13 +50,20 @@ class MigrationResult:
 
     def lines(self) -> list[str]:
         """The steps in words, then the sum."""
+        return self._lines(None)
+
+    def brief_lines(self) -> list[str]:
+        """What :meth:`lines` gives, but of many files whose rows lose their history the first and last few."""
+        return self._lines(MOST_LINES)
+
+    def _lines(self, most: int | None) -> list[str]:
         if self.done_before:
             return [f"the catalog was brought from version {self.former} to {self.version} meanwhile"]
         if not self.steps:
             return [f"the catalog has version {self.version} already"]
         would = "would migrate" if self.dry_run else "migrated"
         lines = [f"  {step}" for step in self.steps]
-        lines += [f"  forget which rows of {path} are of which snapshot" for path in self.forgotten]
+        lines += listed(self.forgotten, lambda path: f"  forget which rows of {path} are of which snapshot", most, more_files)
         return [*lines, f"{would} from version {self.former} to {self.version} in {len(self.steps)} steps"]
 
     def __str__(self) -> str:
@@ -129,6 +137,7 @@ def _history_would_be_lost(database: Database, target: FormatVersion, lost: Sequ
     return UnsupportedFeatureError(
         f"migrating {database.address} would show all rows of {len(lost)} merged files at every snapshot, because these files are "
         f"missing or do not store the snapshot with each row, which version {target} needs: {', '.join(lost[:3])}"
-        f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or pass allow_history_loss=True",
+        f"{' ...' if len(lost) > 3 else ''}; expire the snapshots before the merge first, or allow it (allow_history_loss)",
+        parameter="allow_history_loss",
         paths=tuple(lost),
     )

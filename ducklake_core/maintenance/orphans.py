@@ -25,6 +25,7 @@ from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
 from ducklake_core.maintenance.budget import OUT_OF_FILES, OUT_OF_TIME, BudgetMeter, also_left, left_text
 from ducklake_core.maintenance.cleanup import LeftFile
+from ducklake_core.maintenance.listing import listed, more_files
 from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
 from ducklake_core.maintenance.sizes import format_bytes
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
@@ -78,14 +79,25 @@ class OrphansResult(MaintenanceResult):
 
     def lines(self) -> list[str]:
         """The plan in words: one line per file, then the sum."""
+        return self._lines(None)
+
+    def _lines(self, most: int | None) -> list[str]:
         would = "would delete" if self.dry_run else "deleted"
-        lines = [
-            f"{would} {file.path}: {format_bytes(file.size)}, last changed {file.modified:%Y-%m-%d %H:%M:%S} UTC" for file in self.files
-        ]
-        lines += [f"kept {file.path}: {file.reason}" for file in self.kept]
+        lines = listed(
+            self.files,
+            lambda file: f"{would} {file.path}: {format_bytes(file.size)}, last changed {file.modified:%Y-%m-%d %H:%M:%S} UTC",
+            most,
+            lambda rest: f"{more_files(rest)} ({format_bytes(sum(file.size for file in rest))})",
+        )
+        lines += listed(self.kept, lambda file: f"kept {file.path}: {file.reason}", most, more_files)
         abort = "would abort" if self.dry_run else "aborted"
-        lines += [f"{abort} the upload of {upload.path}, begun {upload.started:%Y-%m-%d %H:%M:%S} UTC" for upload in self.uploads]
-        lines += [f"FAILED {file.path}: {file.reason}" for file in self.failed]
+        lines += listed(
+            self.uploads,
+            lambda upload: f"{abort} the upload of {upload.path}, begun {upload.started:%Y-%m-%d %H:%M:%S} UTC",
+            most,
+            lambda rest: f"{len(rest):,} more uploads",
+        )
+        lines += listed(self.failed, lambda file: f"FAILED {file.path}: {file.reason}", most, more_files)
         if self.uploads_unknown:
             lines.append(f"unfinished uploads were not looked for: {self.uploads_unknown}")
         counts = f"{len(self.kept)} kept, {len(self.failed)} failed, {self.too_young} not old enough{left_text(self.left)}"

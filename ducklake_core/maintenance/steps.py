@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from ducklake_core.format.types.message_text import short_repr
+from ducklake_core.maintenance.listing import MOST_LINES, listed
 from ducklake_core.maintenance.sizes import format_bytes
 
 StepOutcome: TypeAlias = Literal["planned", "done", "skipped", "failed"]
@@ -38,10 +39,8 @@ class MaintenanceStep:
     bytes: int = 0
 
     def __str__(self) -> str:
-        sizes = [f"{count} {unit}" for count, unit in ((self.files, "files"), (self.rows, "rows")) if count]
-        sizes += [format_bytes(self.bytes)] if self.bytes else []
-        text = f" ({', '.join(sizes)})" if sizes else ""
-        return f"{self.outcome} {self.verb} {self.target}: {self.action}{text}: {self.reason}"
+        sizes = _sizes(self.files, self.rows, self.bytes)
+        return f"{self.outcome} {self.verb} {self.target}: {self.action}{sizes}: {self.reason}"
 
 
 def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep, ...]:
@@ -50,6 +49,26 @@ def unmatched_steps(verb: str, patterns: Iterable[str]) -> tuple[MaintenanceStep
         MaintenanceStep(verb=verb, target=pattern, action="look at its tables", reason="no table matches it", outcome="skipped")
         for pattern in patterns
     )
+
+
+def _listed(steps: Sequence[MaintenanceStep], most: int | None) -> list[str]:
+    if most is None or len(steps) <= most:
+        return list(map(str, steps))
+    kinds: dict[tuple[str, str, str], list[MaintenanceStep]] = {}
+    for step in steps:
+        kinds.setdefault((step.verb, step.outcome, step.action), []).append(step)
+    return [line for kind in kinds.values() for line in listed(kind, str, most, _left_out)]
+
+
+def _left_out(steps: Sequence[MaintenanceStep]) -> str:
+    files, rows, size = (sum(getattr(step, name) for step in steps) for name in ("files", "rows", "bytes"))
+    return f"{len(steps):,} more: {steps[0].outcome} {steps[0].verb}: {steps[0].action}{_sizes(files, rows, size)}"
+
+
+def _sizes(files: int, rows: int, size: int) -> str:
+    sizes = [f"{count} {unit}" for count, unit in ((files, "files"), (rows, "rows")) if count]
+    sizes += [format_bytes(size)] if size else []
+    return f" ({', '.join(sizes)})" if sizes else ""
 
 
 class MaintenanceResult:
@@ -74,9 +93,17 @@ class MaintenanceResult:
 
     def lines(self) -> list[str]:
         """The plan or outcome in words: a line for each step, then how many of them there are by outcome."""
-        counts = Counter(step.outcome for step in self.steps)
+        return self._lines(None)
+
+    def brief_lines(self) -> list[str]:
+        """What :meth:`lines` gives, but of many things of one kind the first and the last three, and how many lie between them."""
+        return self._lines(MOST_LINES)
+
+    def _lines(self, most: int | None) -> list[str]:
+        steps = self.steps
+        counts = Counter(step.outcome for step in steps)
         parts = [f"{counts[outcome]} {outcome}" for outcome in get_args(StepOutcome) if counts[outcome]]
-        return [*map(str, self.steps), f"steps: {', '.join(parts)}" if parts else "nothing to do"]
+        return [*_listed(steps, most), f"steps: {', '.join(parts)}" if parts else "nothing to do"]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

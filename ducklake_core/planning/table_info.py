@@ -50,7 +50,11 @@ _NOTHING_INLINED = InlinedCounts()
 
 @paused_collector()
 def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
-    """The size of every table at a snapshot, or of those directly in a schema, by schema and name."""
+    """The size of every table at a snapshot, or of those directly in a schema, by schema and name.
+
+    Raises:
+        NotFoundError: There is no such schema at the snapshot.
+    """
     listings = reader.tables(snapshot_id) if schema is None else _in_schema(reader, snapshot_id, schema)
     inlined = reader.inlined_counts(listings, snapshot_id)
     return [
@@ -63,9 +67,9 @@ def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = No
 
 
 def _in_schema(reader: CatalogReader, snapshot_id: int, schema: str) -> list[TableListing]:
+    found = folded(reader.schema(*schemas_meant(schema), snapshot_id=snapshot_id).name)
     names = reader.table_names(snapshot_id)
-    of = ({one for one, (owner, _) in names.items() if folded(owner) == folded(path)} for path in schemas_meant(schema))
-    wanted: set[int] = next(filter(None, of), set())
+    wanted = {one for one, (owner, _) in names.items() if folded(owner) == found}
     if 2 * len(wanted) < len(names):
         return reader.tables(snapshot_id, wanted)
     return [one for one in reader.tables(snapshot_id) if one.id in wanted]

@@ -68,7 +68,7 @@ class Query(Readable):
         from ducklake_core.engines.duckdb.instance import require_duckdb
         from ducklake_core.sql.in_process import rows_in_process
 
-        require_duckdb("the query is more than columns of one table: pass spark=session")
+        require_duckdb("the query is more than columns of one table: give a Spark session (spark)")
         with self._lake.reader() as reader:
             names = lake_names(self._lake, reader, self._snapshot_id)
         return rows_in_process(self._lake, names, self._sql)

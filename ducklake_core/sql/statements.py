@@ -129,7 +129,7 @@ class StagedQueries:
 
         if spark is not None:
             return self._rows_on_spark(query, target, spark, by_name=by_name)
-        require_duckdb("rows of a query need an engine: pass spark=session")
+        require_duckdb("rows of a query need an engine: give a Spark session (spark)")
         rows: FrameLike = rows_in_process(self.lake, self.names(), query, target=target, by_name=by_name)
         return rows
 

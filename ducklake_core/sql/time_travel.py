@@ -57,7 +57,7 @@ def tokens_of(sql: str) -> list[Any]:
     if not found:
         raise UsageError("the SQL is empty")
     if any(token.token_type == TokenType.SEMICOLON for token in found):
-        raise UsageError("one statement at a time: several become one commit in a transaction, by tx.sql(...) each")
+        raise UsageError("one statement at a time: in Python several become one commit in a transaction, by tx.sql(...) each")
     return found
 
 
@@ -172,7 +172,8 @@ def _no_moment(text: str, reason: str, *, is_version: bool) -> UsageError:
         return UsageError(f"AT (VERSION => {text}) needs the number of a snapshot: {reason}")
     return UsageError(
         f"AT (TIMESTAMP => {text}) needs a constant, such as TIMESTAMP '2026-01-31 12:00:00', or an expression without columns: {reason};"
-        " in Python: lake.sql(..., at=...)"
+        " or read all of the query at a snapshot, by the argument at of lake.sql",
+        parameter="at",
     )
 
 

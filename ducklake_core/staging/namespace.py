@@ -339,7 +339,7 @@ class StagedCatalog(StagedSchemas):
         made += [action.name for action in new_macros] + [schema.name for schema in within]
         if (inside or made) and not cascade:
             names = ", ".join([action.name for action in inside] + made)
-            raise UsageError(f"schema {state.name!r} has {names} in it; drop them first, or pass cascade=True", schema=state.name)
+            raise UsageError(f"schema {state.name!r} has {names} in it; drop them first, or all with cascade", schema=state.name)
         for schema in within:
             self.drop_schema(schema, cascade=True)
         self._tables = {key: table for key, table in self._tables.items() if table.state.schema_id != state.id}

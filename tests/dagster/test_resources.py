@@ -100,7 +100,7 @@ def test_a_data_path_may_be_left_to_the_catalog_or_overridden(tmp_path: Path, in
 
     assert dg.materialize([things], resources={"lake": lake(), "io_manager": DuckLakeIOManager(lake=lake())}, instance=instance).success
     (tmp_path / "files").rename(tmp_path / "moved")
-    with pytest.raises(DuckLakeError, match="override_data_path=True"):
+    with pytest.raises(DuckLakeError, match="set override_data_path"):
         lake(data_path=f"{tmp_path}/moved/").connect()
     moved = lake(data_path=f"{tmp_path}/moved/", override_data_path=True)
     assert moved.connect().table("things").scan().count() == 100

@@ -12,6 +12,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, insert, inspect, select
 from sqlalchemy.schema import CreateSchema, CreateTable
 
+from ducklake_core.catalog.database.catalog_file import forbidden
 from ducklake_core.catalog.database.connections import Database, classify
 from ducklake_core.catalog.database.indexes import create_indexes
 from ducklake_core.catalog.database.new_file import new_file
@@ -29,7 +30,7 @@ from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, F
 
 Opened = TypeVar("Opened")
 
-_NEW_LAKE = "DuckLake.create(...) or DuckLake.open(..., create=True) makes a new lake"
+_NEW_LAKE = "in Python DuckLake.create(...) or DuckLake.open(..., create=True) makes a new lake, and ATTACH in DuckDB"
 _CREATE_ATTEMPTS = 3
 _CREATE_SECONDS = 30.0
 
@@ -199,7 +200,7 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
         if not override:
             raise UsageError(
                 f"the lake {database.address} stores its files under {path!r}, not {with_slash(str(data_path))!r}: leave data_path "
-                "out, or pass override_data_path=True to read the files from elsewhere",
+                "out, or set override_data_path as well to read the files from elsewhere",
                 stored=path,
                 given=str(data_path),
             )
@@ -234,6 +235,8 @@ def _read_settings(database: Database) -> Mapping[str, str]:
     except CatalogError as error:
         if error.details.get("sqlite_error") == "SQLITE_NOTADB":
             raise NotALakeError(f"the file of {database.address} is no SQLite database, so it holds no DuckLake catalog") from error
+        if database.abilities.is_file and (reason := forbidden(str(database.address.url.database), str(database.address))) is not None:
+            raise reason from error
         raise
 
 

@@ -9,7 +9,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Dialect, Engine, event, pool
@@ -18,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ducklake_core.catalog.database.abilities import Abilities, abilities_of
 from ducklake_core.catalog.database.access import Access
+from ducklake_core.catalog.database.catalog_file import file_exists
 from ducklake_core.catalog.database.definitions import Definitions, attach
 from ducklake_core.catalog.database.earlier_tables import earlier_tables
 from ducklake_core.catalog.database.failures import Failure, classify, closed_after_interrupted_commit, interruption, wrapped
@@ -107,7 +107,7 @@ class Database:
         if self.layout is not None:
             raise CatalogVersionError(
                 f"the catalog {self.address} has version {self.version}, which this library reads but does not write: "
-                f"lake.migrate() brings it to {migration_target(self.version)} (lake.migrate(dry_run=True) shows how)",
+                f"lake.migrate(), or ducklake migrate, brings it to {migration_target(self.version)}, and as a dry run shows how",
                 found=self.version.name,
                 supported=migration_target(self.version).name,
             )
@@ -295,12 +295,10 @@ class Database:
         """Whether a file database is there; server databases are asked by connecting.
 
         Raises:
+            NotALakeError: A directory is there instead.
             CatalogError: The operating system does not say.
         """
-        try:
-            return not self.abilities.is_file or Path(str(self.address.url.database)).exists()
-        except OSError as error:
-            raise CatalogError(f"cannot look for the catalog file {self.address}: {error.strerror}") from error
+        return not self.abilities.is_file or file_exists(str(self.address.url.database), str(self.address))
 
     def close(self) -> None:
         """Close pooled connections. The database can be used again afterwards."""

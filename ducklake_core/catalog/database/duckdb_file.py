@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ducklake_core.catalog.database.catalog_file import file_exists, forbidden
 from ducklake_core.catalog.database.drivers import driver_module
 from ducklake_core.errors import CatalogError, CatalogUnavailableError, NotALakeError
 
@@ -93,7 +94,8 @@ class Lease:
 
     Raises:
         CatalogUnavailableError: The file is missing, or somebody else has it.
-        NotALakeError: It is no DuckDB database.
+        NotALakeError: It is no DuckDB database, or a directory.
+        CatalogError: This user may not open it.
     """
 
     def __init__(self, path: str, *, write: bool, patience: float) -> None:
@@ -146,12 +148,7 @@ class Lease:
                 time.sleep(_PAUSE_SECONDS)
 
     def _open(self, shown: str) -> _OpenFile:
-        try:
-            is_there = Path(self._path).exists()
-        except OSError as error:
-            message = f"cannot look for the catalog file {shown}: {error.strerror}"
-            raise CatalogUnavailableError(message, failure="unavailable", path=shown) from error
-        if not is_there:
+        if not file_exists(self._path, shown):
             raise CatalogUnavailableError(f"there is no catalog file {shown}", failure="unavailable", path=shown)
         duckdb = duckdb_module()
         try:
@@ -161,7 +158,7 @@ class Lease:
                 shown, "another DuckDB connection of this process has it open", "DETACH it there, or use the lake from another process"
             ) from error
         except duckdb.IOException as error:
-            raise _explained(self._path, shown, error) from error
+            raise _explained(self._path, shown, error, write=self._write) from error
         file = self._process.files[self._path] = _OpenFile(instance=instance, is_writable=self._write)
         return file
 
@@ -206,8 +203,10 @@ def _busy(shown: str, who: str, advice: str) -> CatalogUnavailableError:
     return CatalogUnavailableError(f"the catalog file {shown} is locked: {who}; {advice}", failure="retry", path=shown)
 
 
-def _explained(path: str, shown: str, error: Exception) -> CatalogError:
+def _explained(path: str, shown: str, error: Exception, *, write: bool) -> CatalogError:
     """Why DuckDB could not open the file, asked of the file itself. Called only while this process does not have it open."""
+    if (reason := forbidden(path, shown, write=write)) is not None:
+        return reason
     try:
         with Path(path).open("rb") as file:
             is_database = file.read(12)[8:] == _MAGIC

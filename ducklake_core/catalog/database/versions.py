@@ -89,7 +89,7 @@ def check_same_version(found: str | None, version: FormatVersion) -> None:
     if found not in (None, version.name):
         raise CatalogVersionError(
             f"the catalog had version {version} when it was opened and has {found} now: someone migrated it; this call has changed "
-            "nothing; open the lake again with DuckLake.connect(...) or lake.reopen()",
+            "nothing; open the lake again (DuckLake.connect(...) or lake.reopen())",
             found=found,
             supported=version.name,
         )

@@ -112,7 +112,7 @@ def check_same_lake(info: LakeInfo, options: StoredOptions) -> None:
     if info.stored_data_path not in (None, path) or info.encrypted != encrypted:
         raise CatalogError(
             f"the catalog holds another lake than the one that was opened: its data path is {path!r}, and it is "
-            f"{'' if encrypted else 'not '}encrypted. Open it again with DuckLake.connect(...)",
+            f"{'' if encrypted else 'not '}encrypted. Open it again (DuckLake.connect(...))",
             stored=path,
             opened=info.stored_data_path,
         )

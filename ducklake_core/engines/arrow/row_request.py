@@ -76,7 +76,7 @@ class ChangeRequest:
         computed = self.for_engine
         if types is None and computed:
             raise UnsupportedFeatureError(
-                f"{computed[0].text!r} for {self.table} needs a SQL engine ({computed[0].obstacle}); pass a Spark session: spark=...",
+                f"{computed[0].text!r} for {self.table} needs a SQL engine ({computed[0].obstacle}); give a Spark session (spark)",
                 expression=computed[0].text,
                 table=self.table,
             )

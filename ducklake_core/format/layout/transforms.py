@@ -71,7 +71,7 @@ def check_transforms(spec: PartitionSpec, version: FormatVersion) -> None:
     for key in spec.fields:
         if key.transform in EPOCH_TRANSFORMS and not version.epoch_transforms:
             raise UnsupportedFeatureError(
-                f"{key.transform}({key.column}): lakes of version {version} have no such partition keys; lake.migrate('1.1') makes it "
+                f"{key.transform}({key.column}): lakes of version {version} have no such partition keys; a migration to 1.1 makes it "
                 "a lake that has them",
                 transform=key.transform,
             )

@@ -100,4 +100,4 @@ def similar_in_brackets(name: str, candidates: Iterable[str]) -> str:
 
 def read_only_message(call: str, lake: str) -> str:
     """What a call that would change a lake says of one that was opened to be read only."""
-    return f"{call} would change the lake {lake}, which was opened with read_only=True; nothing was changed. Open it again without to write"
+    return f"{call} would change the lake {lake}, which was opened as read_only; nothing was changed. Open it again without it to write"

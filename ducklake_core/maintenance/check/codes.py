@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 Severity: TypeAlias = Literal["error", "warning", "notice"]
 
 _BACKUP = "restore the catalog from a backup, or mend the row by hand"
-_REPAIR = "lake.check(repair=True) mends it"
+_REPAIR = "a check with repair mends it"
 _LOST = "put the file back from a backup, or delete its rows (docs/faults.md)"
 _REWRITE = "write the rows of the file again"
 
@@ -38,7 +38,7 @@ CODES: dict[str, Code] = {
     "running-write-invalid": Code(
         "warning", "a row of a running write cannot be read, so that no orphan is deleted", "delete its row of ducklake_metadata"
     ),
-    "option-invalid": Code("warning", "an option has a value that it cannot have", "set it again: lake.set_option(...)"),
+    "option-invalid": Code("warning", "an option has a value that it cannot have", "set the option again"),
     # Schemas, tables, columns
     "name-twice": Code("error", "two schemas, or two tables or views of a schema, have one name", "rename or drop one of them with DuckDB"),
     "table-twice": Code("error", "a table is there twice at a snapshot", _BACKUP),
@@ -156,6 +156,6 @@ CODES: dict[str, Code] = {
     "rows-unreadable": Code("error", "rows of a file, or of the catalog, cannot be read", _LOST),
     "delete-file-invalid": Code("error", "a delete file is not one of its data file", _BACKUP),
     "row-id-twice": Code("error", "two visible rows of a table have one row id", _REWRITE),
-    "null-not-allowed": Code("error", "a column that is NOT NULL holds NULLs", "give the rows a value: table.update(...)"),
+    "null-not-allowed": Code("error", "a column that is NOT NULL holds NULLs", "give the rows a value by an update"),
     "snapshot-ids-wrong": Code("error", "a file holds rows of later snapshots than the catalog says", _REWRITE),
 }

@@ -46,7 +46,7 @@ def check_lake(
     meter, said = progress or ProgressMeter(), commit or CommitMessage()
     unused = [name for name, value in said.items() if value is not None and not repair]
     if unused:
-        raise UsageError(f"{unused[0]} is for the snapshot of a repair: give repair=True too", parameter=unused[0])
+        raise UsageError(f"{unused[0]} is for the snapshot of a repair: ask for repair too, or leave it out", parameter=unused[0])
     # Before the lake is read for it.
     stored_extra_info(new_commit_id(), said.get("extra_info"))
     bytes_read = 0

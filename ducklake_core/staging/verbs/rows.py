@@ -73,7 +73,7 @@ class RowVerbs(OpenTransaction):
         if self._is_done("restore", name, at, columns):
             return
         if columns not in (None, "now", "then"):
-            raise UsageError(f"columns are those of 'now' or of 'then', not {columns!r}")
+            raise UsageError(f"columns are those of 'now' or of 'then', not {columns!r}", parameter="columns")
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
             if staged.committed is None:
@@ -85,8 +85,9 @@ class RowVerbs(OpenTransaction):
                 self._stage(staged, staged.alteration(partial(alterations.restore_columns, schema=then.schema), discards=True))
             elif columns is None and columns_of(then) != columns_of(staged.state):
                 raise UsageError(
-                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}: restore them as well with "
-                    "columns='then', or write its rows into the columns that the table has with columns='now'",
+                    f"the columns of {staged.name} were changed after snapshot {then.snapshot_id}: restore them as well (columns: "
+                    "then), or write its rows into the columns that the table has (columns: now)",
+                    parameter="columns",
                     table=staged.name,
                     snapshot_id=then.snapshot_id,
                 )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from ducklake_core import DuckLake, Table
 from ducklake_core.catalog.database.connections import Database
@@ -23,38 +21,9 @@ from ducklake_core.cli.app import app
 from ducklake_core.cli.session import FAILED, FOUND, USAGE
 from ducklake_core.cli.spark_hops import first_file
 from tests.property.hostile_catalogs.spoiled import SpoiledLake
+from tests.support.command import Run, answer, lines
 from tests.support.mysql import MySQLServer
 from tests.support.oracle import LakeAddress
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def lake(sqlite_address: LakeAddress) -> DuckLake:
-    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.write("t", pa.table({"a": range(150), "b": [f"v{number}" for number in range(150)]}), author="me")
-    lake.write("t", pa.table({"a": range(150, 200), "b": ["w"] * 50}), message="more")
-    lake.table("t").delete("a < 30")
-    lake.write("other.u", pa.table({"d": pa.array([-(2**31) + 5, 0], pa.int32()).view(pa.date32()), "raw": [b"\xff", None]}), inline=False)
-    return lake
-
-
-@pytest.fixture
-def run(sqlite_address: LakeAddress) -> Run:
-    def invoke(line: str, *, code: int = 0, **variables: str) -> Result:
-        result = CliRunner().invoke(app, shlex.split(line), env={"DUCKLAKE_URL": sqlite_address.url, "COLUMNS": "200"} | variables)
-        assert result.exit_code == code, result.output + repr(result.exception)
-        return result
-
-    return invoke
-
-
-def answer(result: Result) -> Any:
-    return json.loads(result.stdout)
-
-
-def lines(result: Result) -> list[Any]:
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 @pytest.mark.takes_seconds
@@ -114,6 +83,13 @@ def test_upkeep(lake: DuckLake, run: Run) -> None:
     assert lake.table("m").scan().count() == 40
     assert run(f"restore --at {lake.snapshot().id}").stdout == "nothing to change\n"
     assert "is younger than" in run("expire --older-than '0 days'", code=USAGE).stderr
+
+
+def test_patterns_that_no_table_matches_are_told(lake: DuckLake, run: Run) -> None:
+    for line in ("flush 'sales.*'", "merge 'sales.*' t", "rewrite 'sales.*'", "plan checkpoint 'sales.*'"):
+        assert "no table matches it" in run(line).stdout, line
+    (skipped,) = [step for step in answer(run("merge 'sales.*' t --json"))["steps"] if step["target"] == "sales.*"]
+    assert (skipped["outcome"], skipped["reason"]) == ("skipped", "no table matches it")
 
 
 @pytest.mark.takes_seconds
@@ -231,73 +207,9 @@ def test_doctor_while_the_files_of_a_table_go(lake: DuckLake, run: Run, monkeypa
     assert "ok       storage" in run("doctor --no-write").stdout
 
 
-@pytest.mark.parametrize(
-    ("line", "code", "says"),
-    [
-        ("query nope", FAILED, "no table main.nope"),
-        ("query t --where 'zz > 1'", FAILED, "zz"),
-        ("query t --at yesterday", USAGE, "neither the id of a snapshot nor a time"),
-        ("query t --at '2026-01-01 00:00:00'", USAGE, "no zone"),
-        ("expire --versions x", USAGE, "must be ids"),
-        ("expire --older-than soon --min-age 0d", USAGE, "'soon' is neither an age ('7 days') nor a time"),
-        ("expire --older-than 2026-01-01", USAGE, "write 2026-01-01 00:00:00+00:00 for UTC"),
-        ("check --level deep", USAGE, "level must be one of"),
-        ("health --label x", USAGE, "name=value"),
-        ("health --label lake=x", USAGE, "--label is for the samples of --openmetrics"),
-        ("health --label lake=x --label lake=y", USAGE, "--label lake is given twice"),
-        ("expire --older-than 20260101", USAGE, "20260101 has no unit"),
-        ("cleanup --older-than 30", USAGE, "30 has no unit"),
-        ("merge t --schema main", USAGE, "give either TABLE or --schema"),
-        ("flush t --schema main", USAGE, "give either TABLE or --schema"),
-        ("rewrite t --schema main", USAGE, "give either TABLE or --schema"),
-        ("query t --columns '\"a'", USAGE, "cannot read the names"),
-        ("restore --at 1 --columns then", USAGE, "--columns is for one table"),
-        ("query", USAGE, "Missing argument 'TABLE' (see"),
-        ("changes t", USAGE, "Missing option '--from'"),
-        ("plan expire --keep-last 0", USAGE, "--keep-last"),
-        ("migrate --to 7", USAGE, "1.1"),
-        ("tables --nope", USAGE, "--nope"),
-        ("plan nope", USAGE, "nope"),
-        ("quary t", USAGE, "query"),
-    ],
-)
-def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, code: int, says: str) -> None:
-    result = run(line, code=code)
-    assert says in result.stderr
-    assert result.stdout == ""
-    assert len(result.stderr.splitlines()) == 1
-    told = run(f"{line} --json", code=code)
-    assert told.stdout == ""
-    error = json.loads(told.stderr)["error"]
-    assert (error["exit_code"], error["retriable"], says in error["message"]) == (code, False, True)
-    assert f"[{error['code']}]" in result.stderr
-
-
 def test_metrics_are_one_form(lake: DuckLake, run: Run) -> None:
-    assert "have one of that name" in run("health --openmetrics --label table=x", code=USAGE).stderr
+    assert "have one of that name already (--label)" in run("health --openmetrics --label table=x", code=USAGE).stderr
     assert "either --openmetrics or --json" in run("health --openmetrics --json", code=USAGE).stderr
-
-
-def test_without_a_command_there_is_help(run: Run) -> None:
-    for line, says in (("", "flush"), ("plan", "rewrite")):
-        result = run(line, code=USAGE)
-        assert "Usage:" in result.stderr
-        assert says in result.stderr
-
-
-def test_secrets_are_not_shown(run: Run) -> None:
-    secret = "hush-hush-7"
-    for url in (f"postgresql+psycopg://me:{secret}@127.0.0.1:1/lake", f"ducklake:postgres:host=127.0.0.1 port=1 password={secret}"):
-        for command in ("tables", "tables --json", "doctor", "doctor --json"):
-            variables = {"DUCKLAKE_URL": url, "DUCKLAKE_STORAGE_OPTIONS": f'{{"s3": {{"key": "{secret}"}}}}'}
-            result = CliRunner().invoke(app, shlex.split(command), env=variables)
-            assert result.exit_code != 0
-            assert secret not in result.output + repr(result.exception)
-    for options in (f'{{"s3": {{"key": "{secret}"', f'["{secret}"]'):
-        assert secret not in run("tables", code=USAGE, DUCKLAKE_STORAGE_OPTIONS=options).output
-    helped = CliRunner().invoke(app, ["--help"], env={"DUCKLAKE_URL": f"sqlite:///{secret}", "DUCKLAKE_STORAGE_OPTIONS": secret})
-    assert helped.exit_code == 0
-    assert secret not in helped.output
 
 
 def test_every_command_is_documented() -> None:

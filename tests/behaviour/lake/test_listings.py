@@ -314,7 +314,13 @@ def test_tables_of_one_schema_are_those_of_all(sqlite_address: LakeAddress) -> N
     every = lake.tables()
     assert lake.tables("main") == [info for info in every if info.table.startswith("main.")]
     assert lake.tables("S") == [info for info in every if info.table.startswith("s.")] != []
-    assert lake.tables("nothing") == []
+    lake.create_schema("empty")
+    assert lake.tables("empty") == []
+    for call in (lambda: lake.tables("emty"), lambda: lake.at(None).tables("emty")):
+        with pytest.raises(NotFoundError, match=r"there is no schema 'emty' at snapshot 8 \(did you mean 'empty'\?\)"):
+            call()
+    with pytest.raises(NotFoundError, match="there is no schema 'empty' at snapshot 5"):
+        lake.tables("empty", at=5)
 
 
 def test_a_last_change_is_found_behind_many_commits_that_only_look_so(sqlite_address: LakeAddress) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sqlite3
+import tempfile
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -63,6 +65,60 @@ def test_a_place_where_the_system_does_not_look(tmp_path: Path, kind: str) -> No
             begin(address)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_directory_is_no_lake(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "lake").mkdir()
+    create = partial(DuckLake.create, data_path=f"{tmp_path}/files/")
+    for begin in (DuckLake.connect, create, partial(DuckLake.open, create=True, data_path=f"{tmp_path}/files/")):
+        with pytest.raises(NotALakeError, match="is a directory") as caught:
+            begin(f"{kind}:///{tmp_path}/lake")
+        assert not caught.value.retriable
+    assert [path.name for path in tmp_path.rglob("*")] == ["lake"]
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A directory into which every user may look."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@contextmanager
+def _as_a_user_without_rights() -> Iterator[None]:
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="permissions are those of POSIX")
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_a_file_that_this_user_may_not_open(open_path: Path, kind: str) -> None:
+    """Trying again does not help, whatever the driver calls the error."""
+    file, address = open_path / "lake", f"{kind}:///{open_path}/lake"
+    with DuckLake.create(address, data_path=f"{open_path}/files/") as lake:
+        lake.write("t", ROWS)
+    file.chmod(0o444)
+    with _as_a_user_without_rights():
+        lake = DuckLake.connect(address)
+        assert "t" in lake
+        with pytest.raises(CatalogError) as caught:
+            lake.create_schema("s")
+        assert not caught.value.retriable
+        lake.close()
+    file.chmod(0o000)
+    with _as_a_user_without_rights(), pytest.raises(CatalogError, match="may not be read by this user") as caught:
+        DuckLake.connect(address)
+    assert (caught.value.code, caught.value.retriable) == ("catalog", False)
+    file.chmod(0o644)
+    assert "t" in DuckLake.connect(address)
+
+
 @pytest.mark.takes_seconds
 def test_many_open_a_new_lake_at_once(lake_address: LakeAddress, oracle: OracleOf) -> None:
     start, failed = threading.Barrier(6), list[BaseException]()
@@ -103,7 +159,7 @@ def test_a_lake_that_only_reads_refuses_every_verb_that_writes(lake_address: Lak
             (copy.delete_orphaned_files, "DuckLake.delete_orphaned_files"),
             (copy.migrate, "DuckLake.migrate"),
         ):
-            with pytest.raises(UsageError, match=rf"{name}\(\) would change the lake .*read_only=True; nothing was changed"):
+            with pytest.raises(UsageError, match=rf"{name}\(\) would change the lake .*opened as read_only; nothing was changed"):
                 verb()
     assert lake.expire_snapshots(older_than="365 days", dry_run=True) is not None
 
@@ -139,7 +195,7 @@ def test_no_public_method_changes_a_lake_that_only_reads(tmp_path: Path) -> None
         try:
             call(method, lake, arguments)
         except UsageError as error:
-            if "read_only=True" in str(error):
+            if "opened as read_only" in str(error):
                 refused.add(str(method))
         except Exception:  # noqa: BLE001 - what the call says of its arguments is not the subject here
             pass

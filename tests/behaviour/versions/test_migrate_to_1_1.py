@@ -245,7 +245,7 @@ def test_an_interrupted_migration_goes_on(
     with pytest.raises(CatalogVersionError, match=r"1\.0-to-1\.1"):
         other.create_schema("s")
     found = DuckLake.connect(lake_address.url)
-    with pytest.raises(CatalogVersionError, match=r"lake\.migrate\(\) brings it to 1\.1"):
+    with pytest.raises(CatalogVersionError, match=r"lake\.migrate\(\), or ducklake migrate, brings it to 1\.1"):
         found.create_schema("s")
     assert found.migrate().version == "1.1"
     assert everything(found) == before

@@ -1,0 +1,152 @@
+"""Wrong calls and errors: one line, one object, one code, and no secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ducklake_core import DuckLake
+from ducklake_core.cli.app import app
+from ducklake_core.cli.session import FAILED, FOUND, USAGE
+from tests.support.command import Run
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "says"),
+    [
+        ("query nope", FAILED, "no table main.nope"),
+        ("tables --schema othr", FAILED, "there is no schema 'othr' at snapshot 4 (did you mean 'other'?)"),
+        ("tables --schema other --at 2", FAILED, "there is no schema 'other' at snapshot 2"),
+        ("merge --schema othr", FAILED, "there is no schema 'othr'"),
+        ("flush nope 'main.*'", FAILED, "no table main.nope"),
+        ("plan checkpoint nope", FAILED, "no table main.nope"),
+        ("snapshots --table nope", FAILED, "no table main.nope"),
+        ("query t --where 'zz > 1'", FAILED, "zz"),
+        ("query t --at yesterday", USAGE, "neither the id of a snapshot nor a time"),
+        ("query t --at '2026-01-01 00:00:00'", USAGE, "no zone"),
+        ("expire --versions x", USAGE, "must be ids"),
+        ("expire --older-than soon --min-age 0d", USAGE, "'soon' is neither an age ('7 days') nor a time"),
+        ("expire --older-than 2026-01-01", USAGE, "write 2026-01-01 00:00:00+00:00 for UTC"),
+        ("check --level deep", USAGE, "level must be one of"),
+        ("health --label x", USAGE, "name=value"),
+        ("health --label lake=x", USAGE, "--label is for the samples of --openmetrics"),
+        ("health --label lake=x --label lake=y", USAGE, "--label lake is given twice"),
+        ("expire --older-than 20260101", USAGE, "20260101 has no unit"),
+        ("cleanup --older-than 30", USAGE, "30 has no unit"),
+        ("merge t --schema main", USAGE, "give either TABLE or --schema"),
+        ("flush t --schema main", USAGE, "give either TABLE or --schema"),
+        ("rewrite t --schema main", USAGE, "give either TABLE or --schema"),
+        ("query t --columns '\"a'", USAGE, "cannot read the names"),
+        ("restore --at 1 --columns then", USAGE, "--columns is for one table"),
+        ("query", USAGE, "Missing argument 'TABLE' (see"),
+        ("changes t", USAGE, "Missing option '--from'"),
+        ("plan expire --keep-last 0", USAGE, "--keep-last"),
+        ("migrate --to 7", USAGE, "1.1"),
+        ("tables --nope", USAGE, "--nope"),
+        ("plan nope", USAGE, "nope"),
+        ("quary t", USAGE, "query"),
+    ],
+)
+def test_errors_are_one_line_and_a_code(lake: DuckLake, run: Run, line: str, code: int, says: str) -> None:
+    result = run(line, code=code)
+    assert says in result.stderr
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    told = run(f"{line} --json", code=code)
+    assert told.stdout == ""
+    error = json.loads(told.stderr)["error"]
+    assert (error["exit_code"], error["retriable"], says in error["message"]) == (code, False, True)
+    assert f"[{error['code']}]" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("cleanup --cleanup-all", "--min-age"),
+        ("cleanup --cleanup-all --older-than '1 day'", "--cleanup-all"),
+        ("expire --older-than '0 days'", "--min-age"),
+        ("plan expire --older-than '0 days'", "--min-age"),
+        ("expire --versions 1 --older-than '1 day'", "--versions"),
+        ("merge --max-files 0", "--max-files"),
+        ("merge --max-compacted-files 0", "--max-compacted-files"),
+        ("rewrite --max-concurrency 0", "--max-concurrency"),
+        ("merge --cluster-by a", "--cluster-by"),
+        ("check --author me", "--author"),
+        ("restore t --at 1 --message x", "--columns"),
+        ("restore t --at 1 --columns later --message x", "--columns"),
+        ("sql 'DELETE FROM t'", "--message"),
+    ],
+)
+def test_errors_about_an_argument_name_its_option(lake: DuckLake, run: Run, line: str, option: str) -> None:
+    lake.table("t").add_column("c", "int64")
+    lake.set_option("require_commit_message", True)
+    result = run(line, code=USAGE)
+    assert f" ({option}) [usage]" in result.stderr
+    assert json.loads(run(f"{line} --json", code=USAGE).stderr)["error"]["details"]["command_option"] == option
+
+
+def test_errors_ask_for_nothing_that_cannot_be_typed(lake: DuckLake, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.create_view("v", "SELECT 1 AS one")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ducklake.toml").write_text(
+        f'[lakes.shown]\ncatalog = "{lake.database.address}"\nread_only = true\n'
+        f'[lakes.moved]\ncatalog = "{lake.database.address}"\ndata_path = "elsewhere/"\n'
+    )
+    for line, code in {
+        "query v": FAILED,
+        "--lake shown merge t": USAGE,
+        "--lake moved tables": USAGE,
+        "check --author me": USAGE,
+        "sql 'DROP SCHEMA other'": USAGE,
+        "sql 'SELECT * FROM v AT (VERSION => 5)'": FAILED,
+        "sql 'ALTER TABLE t SET PARTITIONED BY (day_since_epoch(a))'": FAILED,
+    }.items():
+        told = run(line, code=code).stderr
+        assert not re.search(r"=True|=False|\bpass \w+|migrate\(", told), told
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb"])
+def test_an_address_that_can_never_work_is_a_wrong_call(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "letter").write_text("Dear database,\n" * 100)
+    monkeypatch.chdir(tmp_path)
+    known = {
+        "folder": "is a directory",
+        "letter": "database, so it holds no",
+        "nothing": "no catalog file",
+        "x" * 300: "File name too long",
+    }
+    for name, says in known.items():
+        for command in ("tables", "merge"):
+            told = run(f"{command} --json", code=USAGE, DUCKLAKE_URL=f"{kind}:///{tmp_path}/{name}")
+            error = json.loads(told.stderr)["error"]
+            assert (error["retriable"], error["exit_code"], says in error["message"]) == (False, USAGE, True)
+    assert "there is no lake 'folder'" in run("tables", code=USAGE, DUCKLAKE_URL="folder").stderr
+    assert "check --lake or DUCKLAKE_URL" in run("doctor", code=FOUND, DUCKLAKE_URL=f"{kind}:///{tmp_path}/folder").stdout
+
+
+def test_without_a_command_there_is_help(run: Run) -> None:
+    for line, says in (("", "flush"), ("plan", "rewrite")):
+        result = run(line, code=USAGE)
+        assert "Usage:" in result.stderr
+        assert says in result.stderr
+
+
+def test_secrets_are_not_shown(run: Run) -> None:
+    secret = "hush-hush-7"
+    for url in (f"postgresql+psycopg://me:{secret}@127.0.0.1:1/lake", f"ducklake:postgres:host=127.0.0.1 port=1 password={secret}"):
+        for command in ("tables", "tables --json", "doctor", "doctor --json"):
+            variables = {"DUCKLAKE_URL": url, "DUCKLAKE_STORAGE_OPTIONS": f'{{"s3": {{"key": "{secret}"}}}}'}
+            result = CliRunner().invoke(app, shlex.split(command), env=variables)
+            assert result.exit_code != 0
+            assert secret not in result.output + repr(result.exception)
+    for options in (f'{{"s3": {{"key": "{secret}"', f'["{secret}"]'):
+        assert secret not in run("tables", code=USAGE, DUCKLAKE_STORAGE_OPTIONS=options).output
+    helped = CliRunner().invoke(app, ["--help"], env={"DUCKLAKE_URL": f"sqlite:///{secret}", "DUCKLAKE_STORAGE_OPTIONS": secret})
+    assert helped.exit_code == 0
+    assert secret not in helped.output

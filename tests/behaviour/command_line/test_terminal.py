@@ -1,0 +1,98 @@
+"""On a terminal of 80 columns listings can be read; elsewhere nothing is shortened or folded."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from tests.support.command import Run
+from tests.support.oracle import LakeAddress
+
+pty = pytest.importorskip("pty", reason="terminals are those of POSIX")
+
+pytestmark = pytest.mark.takes_seconds
+
+OnTerminal = Callable[[str], list[str]]
+
+
+@pytest.fixture
+def on_terminal(sqlite_address: LakeAddress) -> OnTerminal:
+    """Runs a command on a terminal of 80 columns; gives its lines, without styles."""
+
+    def invoke(line: str) -> list[str]:
+        ours, its = pty.openpty()
+        environment = {**os.environ, "DUCKLAKE_URL": sqlite_address.url, "COLUMNS": "80", "TERM": "xterm"}
+        command = [sys.executable, "-m", "ducklake_core.cli", *line.split()]
+        with subprocess.Popen(command, stdin=its, stdout=its, stderr=subprocess.DEVNULL, env=environment):
+            os.close(its)
+            text = b""
+            while (read := _read(ours)) != b"":
+                text += read
+        os.close(ours)
+        return [one.rstrip() for one in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).splitlines()]
+
+    return invoke
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:
+        # Linux says so where other systems give the end.
+        return b""
+
+
+def test_files(lake: DuckLake, run: Run, on_terminal: OnTerminal) -> None:
+    for number in range(3):
+        lake.write("sales.orders", pa.table({"day": [f"2026-01-0{number}"] * 2000, "n": range(2000)}), partition_by=["day"], inline=False)
+    lake.table("sales.orders").delete("n < 100 AND day = '2026-01-01'")
+    files = lake.table("sales.orders").list_files()
+    head, titles, more_titles, _, *rows = on_terminal("files sales.orders")
+    assert head == f"files below {lake.info.data_path}sales/orders/"
+    assert (titles.split(), more_titles.split()) == (
+        ["deleted", "since"],
+        ["file", "rows", "size", "rows", "snapshot", "partition", "path"],
+    )
+    assert len(rows) == 3
+    for file, deleted, row in zip(files, (0, 100, 0), rows, strict=True):
+        number, count, size, unit, deletes, since, partition, path = row.split()
+        assert [int(number), int(count), int(deletes), int(since), partition] == [file.id, 2000, deleted, file.begin_snapshot, _day(file)]
+        assert (float(size) > 1, unit, len(row) <= 80) == (True, "KiB", True)
+        begin, end = path.split("...")
+        assert file.path.startswith(f"{lake.info.data_path}sales/orders/{begin}")
+        assert file.path.endswith(end)
+    told = run("files sales.orders", COLUMNS="80").stdout
+    assert all(file.path in told for file in files)
+    # A table without partitions has no column for them.
+    assert "partition" not in " ".join(on_terminal("files t"))
+
+
+def _day(file: object) -> str:
+    ((_, day),) = file.partition_values  # type: ignore[attr-defined]
+    return str(day)
+
+
+def test_listings(lake: DuckLake, run: Run, on_terminal: OnTerminal) -> None:
+    lake.write("sales.orders_of_customers", pa.table({"n": range(2000)}), author="etl", message="the orders of a day", inline=False)
+    for line in ("snapshots", "tables", "info", "info t"):
+        assert max(map(len, on_terminal(line))) <= 80
+    told = "\n".join(on_terminal("tables"))
+    assert re.search(r"^sales\.orders_of_customers +2000 +1 +\d+\.\d KiB +0 +0$", told, re.MULTILINE)
+    snapshots = on_terminal("snapshots --last 1")
+    # Each change stands on a line of its own, and the time on one.
+    assert re.search(r"^ +5  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  created_schema", "\n".join(snapshots), re.MULTILINE)
+    assert sum("created_" in one for one in snapshots) == 2
+    assert 'created_schema:"sales",created_table:"sales"."orders_of_customers",inserted' in run("snapshots").stdout
+
+
+def test_changes_with_commas_in_names(lake: DuckLake, run: Run, on_terminal: OnTerminal) -> None:
+    lake.create_schema('a,"b"')
+    assert 'created_schema:"a,""b"""' in "\n".join(on_terminal("snapshots --last 1"))
+    assert 'created_schema:"a,""b"""' in run("snapshots --last 1").stdout
