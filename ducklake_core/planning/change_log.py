@@ -1,7 +1,7 @@
 """Reads the change texts of a range of commits: which tables they name, and which of them were expired.
 
-The log never decides whether rows changed: files and rows do (planning/lake_change_planner.py). It tells apart who changed them, and
-which files only hold what others held before.
+Files and rows decide whether rows changed (planning/lake_change_planner.py); the log does so only for rows of a merged file that are of
+neither snapshot which the catalog names for it. It tells apart who changed them, and which files only hold what others held before.
 """
 
 from __future__ import annotations
@@ -93,6 +93,13 @@ class ChangeLog:
             if ids:
                 found.update(ids[bisect_left(ids, first) : bisect_right(ids, last)])
         return sorted(found)
+
+    def added(self, table_id: int, first: int, last: int) -> tuple[int, int] | None:
+        """First and last snapshot that may have added rows to the table, of those from first to last; None when there is none."""
+        if self.unclear(first, last):
+            return first, last
+        found = self.logged(table_id, _ADDING, first, last)
+        return (found[0], found[-1]) if found else None
 
     def deleted(self, table_id: int, first: int, last: int) -> bool:
         """Whether rows of the table may have been deleted from first to last. A flush logs a delete where it only moves deletes."""

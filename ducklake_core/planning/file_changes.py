@@ -132,18 +132,21 @@ class FileChanges:
         return bool(row.data_file_id >= self._edges.next_file_id and _newest(row) <= self._edges.after)
 
     def _added(self, row: Any) -> Iterator[FileChange]:
-        edges, log = self._edges, self._log
+        edges, log, table_id = self._edges, self._log, row.table_id
+        if edges.holds(row.end_snapshot) and not log.only_rewrote(table_id, row.end_snapshot):
+            return
         first, last = max(row.begin_snapshot, edges.after + 1), min(_newest(row), edges.until)
-        # What a rewrite made may since have been merged with rows of earlier and later snapshots.
-        while first <= last and log.only_rewrote(row.table_id, _held(edges, first)):
-            first += 1
-        while first <= last and log.only_rewrote(row.table_id, _held(edges, last)):
-            last -= 1
         if first > last:
             return
-        if edges.holds(row.end_snapshot) and not log.only_rewrote(row.table_id, row.end_snapshot):
-            return
-        yield self._change("added", row, first, last)
+        # A file holds rows of its first and its last snapshot, which a rewrite may have moved; of those in between only the log tells.
+        if any(edges.holds(number) and not log.only_rewrote(table_id, number) for number in (row.begin_snapshot, _newest(row))):
+            while log.only_rewrote(table_id, first):
+                first += 1
+            while log.only_rewrote(table_id, last):
+                last -= 1
+            yield self._change("added", row, first, last)
+        elif (found := log.added(table_id, first, last)) is not None:
+            yield self._change("added", row, *found)
 
     def _removed(self, row: Any) -> Iterator[FileChange]:
         edges, log = self._edges, self._log
@@ -214,7 +217,3 @@ class FileChanges:
 def _newest(row: Any) -> int:
     """The last snapshot of which a file says that it holds rows or deletes."""
     return int(row.partial_max if row.partial_max is not None else row.begin_snapshot)
-
-
-def _held(edges: Edges, snapshot_id: int) -> int | None:
-    return snapshot_id if edges.holds(snapshot_id) else None

@@ -120,6 +120,33 @@ def test_rows_that_were_there_before_the_rewrite_are_not_told(sqlite_address: La
     lake.close()
 
 
+@pytest.mark.parametrize("merger", ["ours", "DuckDB's"])
+@pytest.mark.parametrize("written", ["t", "other"])
+def test_the_log_tells_of_rows_between_older_ones_and_a_rewrite(sqlite_address: LakeAddress, merger: str, written: str) -> None:
+    """One file has them all after a merge, and the catalog says of it only that it begins before the range and ends with the rewrite."""
+    with attached(sqlite_address, FILES_ONLY) as duck:
+        duck.run("CREATE TABLE t (a INTEGER)", "INSERT INTO t VALUES (1), (2)", "INSERT INTO t SELECT range FROM range(20)")
+        duck.run("DELETE FROM t WHERE a > 9", "CREATE TABLE other (a INTEGER)")
+    lake = DuckLake.connect(sqlite_address.url)
+    seen = lake.snapshot().id
+    lake.table(written).append(pa.table({"a": [100, 101]}), inline=False)
+    newest = lake.snapshot().id
+    assert lake.rewrite_data_files("t", delete_threshold=0.1, max_files=5).files_rewritten == 1
+    if merger == "ours":
+        lake.merge_adjacent_files("t")
+    lake.close()
+    if merger != "ours":
+        with attached(sqlite_address) as duck:
+            duck.run("CALL ducklake_merge_adjacent_files('lake', 't')")
+    lake = DuckLake.connect(sqlite_address.url)
+    assert len(lake.table("t").list_files()) == 1
+    changed = {found.name: found.rows for found in lake.changed_tables(seen).tables}
+    told = [(rows.change, rows.first_snapshot, rows.last_snapshot) for rows in changed.get("main.t", ())]
+    assert told == ([("added", newest, newest)] if written == "t" else [])
+    assert lake.table("t").changes(seen + 1).to_arrow().num_rows == (2 if written == "t" else 0)
+    lake.close()
+
+
 def _merge(address: LakeAddress) -> None:
     lake = DuckLake.connect(address.url)
     assert lake.merge_adjacent_files().files_merged == 2

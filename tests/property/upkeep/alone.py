@@ -15,6 +15,7 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.types.arrow_types import to_arrow_schema
 from tests.property.upkeep.keeping import Keeping
+from tests.property.upkeep.verbs import Verb, draw_verb
 from tests.property.upkeep.writing import change
 
 if TYPE_CHECKING:
@@ -59,10 +60,10 @@ class KeepingAlone(Keeping):
                 for _ in range(draw.randint(0, 4)):
                     act = draw.choice((change, change, change, _define, _write_many))
                     self.done.append(act(lake, draw))
-                # A verb on what another one has just made.
-                for _ in range(draw.randint(1, 3)):
-                    self._keep(lake, draw)
-                    self.readings += len(self._ours_read)
+                for _ in range(draw.randint(1, 2)):
+                    for verb in _verbs(lake, draw):
+                        self._keep(lake, draw, verb)
+                        self.readings += len(self._ours_read)
         except BaseException as error:
             error.add_note("\n".join(self.done))
             raise
@@ -82,6 +83,14 @@ class KeepingAlone(Keeping):
 
 def make_keeping(address: LakeAddress, version: Literal["1.0", "1.1"], draw: Random) -> KeepingAlone:
     return KeepingAlone(address, "", version=version, encrypted=draw.random() < 0.25)
+
+
+def _verbs(lake: DuckLake, draw: Random) -> list[Verb]:
+    """Any verb; or a rewrite within a budget, which takes no small neighbours along, and a merge of what it made with these."""
+    if draw.random() < 0.6:
+        return [draw_verb(lake, draw)]
+    rewrite = Verb("rewrite", lake.rewrite_data_files, {"delete_threshold": 0.0, "max_files": draw.randint(2, 6)})
+    return [rewrite, Verb("merge", lake.merge_adjacent_files, {})]
 
 
 def _rows(draw: Random, schema: pa.Schema, count: int) -> pa.Table:

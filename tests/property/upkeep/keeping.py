@@ -143,7 +143,7 @@ class Keeping:
             theirs = their_reading(duck, self._theirs_read)
         lake = self._connect()
         try:
-            self._keep(lake, draw)
+            self._keep(lake, draw, draw_verb(lake, draw))
         finally:
             lake.close()
         with self._attached() as duck:
@@ -152,9 +152,8 @@ class Keeping:
             assert after[key] == theirs[key], f"DuckDB reads {key} differently"
         self.readings += len(theirs.keys() & after.keys())
 
-    def _keep(self, lake: DuckLake, draw: Random) -> None:
+    def _keep(self, lake: DuckLake, draw: Random, verb: Verb) -> None:
         self._hold(lake, draw)
-        verb = draw_verb(lake, draw)
         if self.session is not None and draw.random() < 0.5:
             verb = verb.on(self.session)
         self.done.append(f"ours: {verb}")
@@ -196,11 +195,11 @@ class Keeping:
     def _compare(self, lake: DuckLake, verb: Verb, before: Before) -> None:
         """Nothing that is left shows other rows or changes, and what must be left is."""
         left = {snapshot.id for snapshot in lake.snapshots()}
+        last = max(left)
         self._ours_read = after = shown(lake)
         for (number, table), rows in before.shown.items():
             if number in left:
                 assert after[number, table] == rows, f"we read {table} at {number} differently after {verb}"
-        last = max(left)
         assert {table: rows for (n, table), rows in after.items() if n == last} == {
             table: rows for (n, table), rows in before.shown.items() if n == before.newest
         }
@@ -208,6 +207,8 @@ class Keeping:
         if left >= were:
             assert told(lake, before.newest) == before.feed, f"the change feed after {verb}"
             for number, names in _changed(lake).items() if self.tells_apart else ():
+                if not left.issuperset(range(number, last)):
+                    continue  # What expired since may have changed rows.
                 more = names - before.changed.get(number, set())
                 assert not more, f"rows of {more} count as changed since {number} after {verb}"
         assert before.held <= left
