@@ -40,7 +40,9 @@ CODES: dict[str, Code] = {
     ),
     "option-invalid": Code("warning", "an option has a value that it cannot have", "set it again: lake.set_option(...)"),
     # Schemas, tables, columns
-    "name-twice": Code("error", "two schemas, or two tables or views of a schema, have one name", "rename or drop one of them with DuckDB"),
+    "name-twice": Code(
+        "error", "two schemas, or two tables, views or macros of a schema, have one name", "rename or drop one of them with DuckDB"
+    ),
     "table-twice": Code("error", "a table is there twice at a snapshot", _BACKUP),
     "schema-missing": Code("error", "a table or view is in a schema that is not there", _BACKUP),
     "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),

@@ -101,6 +101,14 @@ def _two_now_and_before(lake: Planted) -> None:
     )(lake)
 
 
+def _second_macro(lake: Planted) -> None:
+    """DuckDB takes the one or the other; the ids between are those of what was dropped."""
+    number = "(SELECT macro_id FROM ducklake_macro WHERE macro_name = 'mac')"
+    _copied("macro", where="macro_name = 'mac'", macro_id="{gone}", macro_name="'MAC'")(lake)
+    _copied("macro_impl", where=f"macro_id = {number}", macro_id="{gone}")(lake)
+    _copied("macro_parameters", where=f"macro_id = {number}", macro_id="{gone}")(lake)
+
+
 def _later(table: pa.Table) -> pa.Table:
     name = "_ducklake_internal_snapshot_id"
     return table.set_column(table.schema.get_field_index(name), table.schema.field(name), pc.add(table.column(name), 100).cast(pa.int64()))
@@ -149,6 +157,7 @@ PLANTS = (
     # Schemas, tables, columns
     Plant("name-twice", "a table is called like a view", (_set("view", "view_name = 'F'", "view_name = 'w'"),)),
     Plant("name-twice", "two schemas of one name", change=_copied("schema", where="schema_name = 'main'", schema_id="1", schema_name="'MAIN'")),
+    Plant("name-twice", "two macros of one name", change=_second_macro),
     Plant("table-twice", "two rows of one table", change=_copied("table", where="table_id = {m}", begin_snapshot="begin_snapshot + 1")),
     Plant("schema-missing", "a view in no schema", (_set("view", "schema_id = 77", "view_name = 'w'"),)),
     Plant("schema-missing", "tables before their schema", (_set("schema", "begin_snapshot = 3", "schema_name = 'main'"),)),
