@@ -67,6 +67,11 @@ CODES: dict[str, Code] = {
     "sort-order-invalid": Code(
         "error", "the sort order of a table is none, twice there, or of no table", "set the sort order again (table.set_sorted_by)"
     ),
+    "schema-version-missing": Code(
+        "error",
+        "a change of columns has no schema version: DuckDB reads rows of the catalog by the columns of before, and cannot flush them",
+        "insert the rows into ducklake_schema_versions that the finding names",
+    ),
     "schema-version-unknown": Code(
         "warning", "no schema version of the table is known for a file, by which DuckDB's compaction crashes", _BACKUP
     ),

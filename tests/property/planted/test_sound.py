@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -352,27 +351,6 @@ def test_defaults_as_they_were_written_are_sound(sqlite_address: LakeAddress) ->
     lake = DuckLake.connect(sqlite_address.url)
     assert lake.check().by_code == {}, str(lake.check())
     lake.close()
-
-
-def test_macros_have_the_names_of_other_things(every_lake_address: LakeAddress) -> None:
-    """DuckDB refuses a second scalar macro of a name, and a second table macro, and nothing else."""
-    with attached(every_lake_address) as duck:
-        duck.run(
-            "CREATE TABLE t(a INTEGER)",
-            "CREATE VIEW v AS SELECT 1 AS one",
-            *(f"CREATE MACRO {name}(q) AS {body}" for name in ("t", "v", "main") for body in ("q", "TABLE SELECT q AS one")),
-            "CREATE OR REPLACE MACRO v(q) AS q + 1",
-            "CREATE MACRO o(a) AS a, (a, b) AS a + b",
-            "CREATE SCHEMA s",
-            "CREATE MACRO s.t(q) AS q",
-            'CREATE MACRO "Ä"(q) AS q',
-            'CREATE MACRO "ä"(q) AS q',
-        )
-        for made in ("T(q) AS q", "T(q) AS TABLE SELECT 1 AS one"):
-            with pytest.raises(duckdb.CatalogException, match="already exists"):
-                duck.run(f"CREATE MACRO {made}")
-    with DuckLake.connect(every_lake_address.url) as lake:
-        assert lake.check().by_code == {}, str(lake.check())
 
 
 def test_a_wrong_mapping_hides_no_fault_of_files_with_another(sqlite_address: LakeAddress, tmp_path: Path) -> None:
