@@ -35,6 +35,11 @@ CODES: dict[str, Code] = {
         "error", "an option has a scope that DuckDB does not know, or of nothing, so that it cannot attach", "delete the row"
     ),
     "hold-invalid": Code("warning", "a hold cannot be read, so that no snapshot expires", "delete its row of ducklake_metadata"),
+    "hold-of-no-snapshot": Code(
+        "warning",
+        "a hold is on a snapshot that is gone: DuckDB's expiry does not know holds",
+        "remove the hold (lake.holds.remove), or put it on another snapshot",
+    ),
     "running-write-invalid": Code(
         "warning", "a row of a running write cannot be read, so that no orphan is deleted", "delete its row of ducklake_metadata"
     ),

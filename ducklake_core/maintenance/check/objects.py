@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
-from ducklake_core.catalog.reading.holds import HOLD_PREFIX, parse_hold
+from ducklake_core.catalog.reading.holds import HOLD_PREFIX, Hold, parse_hold
 from ducklake_core.catalog.reading.running_writes import WRITE_PREFIX, parse_running_write
 from ducklake_core.catalog.reading.views import COLUMN_ALIASES
 from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
@@ -36,6 +37,23 @@ def _own_rows(facts: Facts) -> None:
                     parse(row.key, row.value)
                 except CatalogCorruptError as error:
                     facts.report(code, error.message)
+    _holds_of_nothing(facts)
+
+
+def _holds_of_nothing(facts: Facts) -> None:
+    """Holds that count and whose snapshot is gone. Once a hold has ended our own expiry takes its snapshot."""
+    held: list[Hold] = []
+    for row in facts.every.rows("metadata"):
+        if row.key.startswith(HOLD_PREFIX):
+            with suppress(CatalogCorruptError):
+                held.append(parse_hold(row.key, row.value))
+    there = set(facts.snapshot_ids)
+    gone = [hold for hold in held if hold.snapshot_id not in there]
+    now = facts.now() if gone else None
+    for hold in gone:
+        if now is not None and not hold.is_over(now):
+            why = "was never committed" if hold.snapshot_id > facts.newest else "is not there any more"
+            facts.report("hold-of-no-snapshot", f"the hold {hold.name!r} keeps nothing: snapshot {hold.snapshot_id} {why}")
 
 
 def _paths(facts: Facts) -> None:

@@ -132,6 +132,8 @@ PLANTS = (
     Plant("option-scope", "an option of no table", ("INSERT INTO ducklake_metadata VALUES ('target_file_size', '100', 'table', NULL)",)),
     Plant("cell-invalid", "encrypted or not", (_set("metadata", "value = 'maybe'", "key = 'encrypted'"),)),
     Plant("hold-invalid", "words of nobody", ("INSERT INTO ducklake_metadata VALUES ('ducklake_core.hold:x', 'garbage', NULL, NULL)",)),
+    Plant("hold-of-no-snapshot", "on a snapshot that has expired", ("INSERT INTO ducklake_metadata VALUES ('ducklake_core.hold:x', '{{\"name\": \"X\", \"snapshot\": 2}}', NULL, NULL)", "DELETE FROM ducklake_snapshot WHERE snapshot_id = 2", "DELETE FROM ducklake_snapshot_changes WHERE snapshot_id = 2")),
+    Plant("hold-of-no-snapshot", "on a snapshot to come", ("INSERT INTO ducklake_metadata VALUES ('ducklake_core.hold:x', '{{\"name\": \"X\", \"snapshot\": 900, \"until\": \"2999-01-01T00:00:00+00:00\"}}', NULL, NULL)",)),
     Plant("running-write-invalid", "words of nobody", ("INSERT INTO ducklake_metadata VALUES ('ducklake_core.write:x', 'garbage', NULL, NULL)",)),
     Plant("snapshot-counters", "schema_version falls", (_set("snapshot", "schema_version = 1", "snapshot_id = (SELECT max(snapshot_id) FROM ducklake_snapshot)"),)),
     Plant("snapshot-changes", "nobody says what changed", ("DELETE FROM ducklake_snapshot_changes WHERE snapshot_id = 3",)),
