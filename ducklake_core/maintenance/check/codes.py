@@ -89,6 +89,11 @@ CODES: dict[str, Code] = {
     "file-format-unknown": Code("warning", "a file has a format other than Parquet, as which it is read", _BACKUP),
     "mapping-invalid": Code("error", "a column mapping maps to nothing, from nothing, or twice: values read as NULL", _BACKUP),
     "mapping-unknown": Code("error", "a file has a column mapping that is not there", _BACKUP),
+    "mapping-missing": Code(
+        "warning",
+        "a file has neither a column mapping nor field ids: values may read as those of other columns",
+        "restore its mapping_id from a backup of the catalog, or write the rows of the file again",
+    ),
     "encryption-key-missing": Code(
         "error", "a file of an encrypted lake has no usable key", "restore the key from a backup of the catalog"
     ),

@@ -205,6 +205,7 @@ PLANTS = (
     Plant("mapping-invalid", "of no columns", ("DELETE FROM ducklake_name_mapping",)),
     Plant("mapping-invalid", "of a kind of nobody", (_set("column_mapping", "type = 'map_by_moon'", "type = 'map_by_name'"),)),
     Plant("mapping-unknown", "no such mapping", (_set("data_file", "mapping_id = 777", "data_file_id = {n0}"),)),
+    Plant("mapping-missing", "of an added file", (_set("data_file", "mapping_id = NULL", "data_file_id = {f0}"),)),
     Plant("partition-unknown", "keys of nobody", (_set("data_file", "partition_id = 777", "data_file_id = {p0}"),)),
     Plant("partition-values-incomplete", "a value is lost", ("DELETE FROM ducklake_file_partition_value WHERE data_file_id = {p0} AND partition_key_index = 1",)),
     Plant("partition-values-wrong", "another value", (_set("file_partition_value", "partition_value = '7'", "data_file_id = {p0} AND partition_key_index = 0"),)),
