@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import duckdb
 import pytest
 
 from ducklake_core import DuckLake
+from tests.property.hostile_catalogs.spoiled import SpoiledLake
 from tests.support.oracle import LakeAddress, attached
 
 
@@ -51,3 +54,59 @@ def test_schema_versions_of_definitions_in_one_transaction(sqlite_address: LakeA
         assert lake.check(level="rows").by_code == {}, str(lake.check(level="rows"))
         lake.expire_snapshots(versions=list(range(lake.snapshot().id)), min_age="0 seconds")
         assert lake.check(level="rows").by_code == {}, str(lake.check(level="rows"))
+
+
+def test_macros_that_duckdb_takes(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their SQL; of a macro that it cannot parse nothing is said where DuckDB is not installed."""
+    expressions = (
+        *("NULL", "'it''s -- \"not\" /* a comment'", "(SELECT max(a) FROM t)", "list_transform(x, lambda y: y + x)", "[y + 1 FOR y IN x]"),
+        *(
+            "CASE WHEN x THEN 1 END",
+            'x::STRUCT(a INTEGER, "b c" VARCHAR[])',
+            "max(x) FILTER (x > 1) OVER (PARTITION BY x ROWS 2 PRECEDING)",
+        ),
+        *("{'a': x, 'b': MAP {'k': x}}", "x BETWEEN 1 AND 2 IS NOT NULL", "x[1:2]", "x.a.b", "'a' COLLATE NOCASE", "INTERVAL (x) DAY"),
+        *(
+            "DATE '2024-01-01' + x",
+            "x NOT IN (SELECT 1)",
+            "EXISTS (SELECT 1)",
+            "x LIKE '%' ESCAPE '\\'",
+            "TRY_CAST(x AS UHUGEINT)",
+            "-x ** 2",
+            "!x",
+        ),
+    )
+    queries = (
+        *(
+            "(SELECT 1 AS a) UNION ALL SELECT 2",
+            "VALUES (1), (2)",
+            "FROM t",
+            "WITH c AS (SELECT 1 AS a) FROM c",
+            "SELECT * EXCLUDE (a) FROM t",
+        ),
+        *(
+            "SELECT a, x FROM t ORDER BY ALL LIMIT 3",
+            "SELECT * FROM (PIVOT t ON a IN (1, 2) USING count(*))",
+            "FROM range(x) USING SAMPLE 5",
+        ),
+        *("SELECT * FROM t QUALIFY row_number() OVER () = 1", "FROM t AT (VERSION => 1)", "SELECT t.* FROM t, LATERAL (SELECT t.a) u(b)"),
+        *("WITH RECURSIVE c AS (SELECT 1 AS a UNION SELECT a + 1 FROM c WHERE a < x) FROM c", "FROM t ASOF JOIN t u ON t.a >= u.a"),
+    )
+    taken = 0
+    with attached(sqlite_address) as duck:
+        duck.run("CREATE TABLE t(a INTEGER, b VARCHAR)")
+        for place, body in enumerate((*expressions, *(f"TABLE {query}" for query in queries))):
+            try:
+                duck.run(f"CREATE MACRO m{place}(x) AS {body}")
+            except duckdb.Error:
+                continue
+            taken += 1
+    assert taken > 25
+    with attached(sqlite_address) as duck:
+        assert duck.value("SELECT m0(1)") is None
+    with DuckLake.connect(sqlite_address.url) as lake:
+        assert lake.check().by_code == {}, str(lake.check())
+        SpoiledLake(sqlite_address).edit("UPDATE ducklake_macro_impl SET sql = '(q +' WHERE type = 'scalar'")
+        assert set(lake.check().by_code) == {"macro-invalid"}
+        monkeypatch.setitem(sys.modules, "duckdb", None)
+        assert lake.check().by_code == {}
