@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -37,9 +38,11 @@ class Holds:
         return f"<Holds of {self._database.address}>"
 
     def list(self) -> list[Hold]:
-        """All holds by name, those that are over included."""
+        """All holds by name, those that have ended included, which say so (:attr:`Hold.has_ended`)."""
         with self._database.read() as connection:
-            return read_holds(connection, self._database.tables)
+            found = read_holds(connection, self._database.tables)
+            now = self._database.now(connection) if any(hold.until is not None for hold in found) else None
+        return [hold if now is None else replace(hold, has_ended=hold.is_over(now)) for hold in found]
 
     def add(self, name: str, snapshot: int | datetime | None = None, *, until: datetime | None = None, replace: bool = False) -> Hold:
         """Hold a snapshot under a name.

@@ -7,7 +7,7 @@ as well: keys are compared without regard to case.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, insert, select
@@ -28,11 +28,13 @@ class Hold:
         name: The name as it was given; it is compared without regard to case.
         snapshot_id: The snapshot.
         until: When it ends, in UTC; None for a hold that stays until it is removed.
+        has_ended: Whether it had ended when it was listed, so that it keeps nothing.
     """
 
     name: str
     snapshot_id: int
     until: datetime | None = None
+    has_ended: bool = field(default=False, compare=False)
 
     def is_over(self, now: datetime) -> bool:
         """Whether it no longer holds anything at a time."""

@@ -35,12 +35,19 @@ CODES: dict[str, Code] = {
         "error", "an option has a scope that DuckDB does not know, or of nothing, so that it cannot attach", "delete the row"
     ),
     "hold-invalid": Code("warning", "a hold cannot be read, so that no snapshot expires", "delete its row of ducklake_metadata"),
+    "hold-of-no-snapshot": Code(
+        "warning",
+        "a hold is on a snapshot that is gone: DuckDB's expiry does not know holds",
+        "remove the hold (lake.holds.remove), or put it on another snapshot",
+    ),
     "running-write-invalid": Code(
         "warning", "a row of a running write cannot be read, so that no orphan is deleted", "delete its row of ducklake_metadata"
     ),
     "option-invalid": Code("warning", "an option has a value that it cannot have", "set the option again"),
     # Schemas, tables, columns
-    "name-twice": Code("error", "two schemas, or two tables or views of a schema, have one name", "rename or drop one of them with DuckDB"),
+    "name-twice": Code(
+        "error", "two schemas, or two tables, views or macros of a schema, have one name", "rename or drop one of them with DuckDB"
+    ),
     "table-twice": Code("error", "a table is there twice at a snapshot", _BACKUP),
     "schema-missing": Code("error", "a table or view is in a schema that is not there", _BACKUP),
     "columns-missing": Code("error", "a table has no columns, so that DuckDB cannot attach the lake", _BACKUP),
@@ -65,6 +72,11 @@ CODES: dict[str, Code] = {
     "sort-order-invalid": Code(
         "error", "the sort order of a table is none, twice there, or of no table", "set the sort order again (table.set_sorted_by)"
     ),
+    "schema-version-missing": Code(
+        "error",
+        "a change of columns has no schema version: DuckDB reads rows of the catalog by the columns of before, and cannot flush them",
+        "insert the rows into ducklake_schema_versions that the finding names",
+    ),
     "schema-version-unknown": Code(
         "warning", "no schema version of the table is known for a file, by which DuckDB's compaction crashes", _BACKUP
     ),
@@ -77,6 +89,11 @@ CODES: dict[str, Code] = {
     "file-format-unknown": Code("warning", "a file has a format other than Parquet, as which it is read", _BACKUP),
     "mapping-invalid": Code("error", "a column mapping maps to nothing, from nothing, or twice: values read as NULL", _BACKUP),
     "mapping-unknown": Code("error", "a file has a column mapping that is not there", _BACKUP),
+    "mapping-missing": Code(
+        "warning",
+        "a file has neither a column mapping nor field ids: values may read as those of other columns",
+        "restore its mapping_id from a backup of the catalog, or write the rows of the file again",
+    ),
     "encryption-key-missing": Code(
         "error", "a file of an encrypted lake has no usable key", "restore the key from a backup of the catalog"
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 
 from ducklake_core.catalog.reading.every_row import BadCell
@@ -142,9 +142,19 @@ def _names(facts: Facts) -> None:
     relations = [(row.schema_id, row.table_name, row.table_id) for row in live["table"]]
     relations += [(row.schema_id, row.view_name, row.view_id) for row in live["view"]]
     twice("tables or views", (((schema, folded(name)), number, name) for schema, name, number in relations))
+    _names_of_macros(facts, twice)
     for schema, name, _ in relations:
         if schema not in names:
             facts.report("schema-missing", f"{join_name(dotted((str(schema),)), name)} is in schema {schema}, which is not there")
+
+
+def _names_of_macros(facts: Facts, twice: Callable[[str, Iterable[tuple[tuple[int, str], int, str]]], None]) -> None:
+    """A scalar macro may have the name of a table macro, a table or a view, but not that of another scalar macro; so may table macros."""
+    kinds = {row.macro_id: row.type for row in facts.every.rows("macro_impl")}
+    live = [row for row in facts.every.rows("macro") if row.begin_snapshot is not None and is_live(row, facts.newest)]
+    for kind in ("scalar", "table"):
+        of_kind = [row for row in live if kinds.get(row.macro_id) == kind and row.macro_name is not None]
+        twice(f"{kind} macros", (((row.schema_id, folded(row.macro_name)), row.macro_id, row.macro_name) for row in of_kind))
 
 
 def _schemas_of_tables(facts: Facts) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeAlias
 
 from ducklake_core.catalog.inlined.rows import TableVersions
@@ -142,11 +143,13 @@ class Facts:
     Args:
         every: The rows.
         info: The lake's settings.
+        now: The database's clock, asked within the transaction.
     """
 
-    def __init__(self, every: EveryRow, info: LakeInfo) -> None:
+    def __init__(self, every: EveryRow, info: LakeInfo, now: Callable[[], datetime]) -> None:
         self.every = every
         self.info = info
+        self.now = now
         self.findings: list[Finding] = []
         self._about: dict[tuple[str, object], list[Finding]] = defaultdict(list)
         self._codes: dict[int, set[tuple[str, int | None]]] = defaultdict(set)

@@ -16,6 +16,11 @@ from ducklake_core.maintenance.check.mappings import check_mappings
 from ducklake_core.maintenance.check.repairs import DropInlinedTable, ForgetInlinedDeletes, ForgetOrphans, Unschedule
 from ducklake_core.maintenance.check.row_ids import check_row_ids
 
+_COLUMNS_CHANGE_UNKNOWN = {
+    *("columns-missing", "column-twice", "columns-invalid", "columns-of-the-past"),
+    *("lifetime-backwards", "snapshot-unknown", "table-twice"),
+}
+"""Faults of a table by which nobody knows when its columns changed."""
 TRANSIENT_ROW_IDS = 10**18
 """DuckDB gives such ids to rows that one transaction inserts and updates; its next_row_id takes no notice of them."""
 
@@ -176,16 +181,30 @@ def _partitions(facts: Facts) -> None:
 
 
 def _schema_versions(facts: Facts) -> None:
-    first: dict[int, int] = {}
+    begun: dict[int, set[int]] = defaultdict(set)
     for row in facts.every.rows("schema_versions"):
         if row.table_id is not None and row.begin_snapshot is not None:
-            first[row.table_id] = min(first.get(row.table_id, row.begin_snapshot), row.begin_snapshot)
+            begun[row.table_id].add(row.begin_snapshot)
+    numbers = {row.snapshot_id: row.schema_version for row in facts.every.rows("snapshot")}
     for table in facts.tables.values():
-        begun = min((row.begin_snapshot for row in table.files.values() if is_live(row, facts.newest)), default=None)
-        if begun is not None and begun < first.get(table.id, begun + 1):
-            facts.report(
-                "schema-version-unknown", f"a file begins at snapshot {begun}, the first version is of {first.get(table.id)}", table=table
-            )
+        known = begun[table.id]
+        # A migration from 0.2 knows only of snapshots that were there. Those of today were there then, or have come since.
+        lost = [change for change in _changes_of_columns(table) if change in numbers and change not in known]
+        if lost and not {code for code, _ in facts.codes_of(table)} & _COLUMNS_CHANGE_UNKNOWN:
+            rows = ", ".join(f"({number}, {numbers[number]}, {table.id})" for number in lost)
+            facts.report("schema-version-missing", f"ducklake_schema_versions has no {rows}", table=table)
+            continue
+        first = min((row.begin_snapshot for row in table.files.values() if is_live(row, facts.newest)), default=None)
+        if first is not None and first < min(known, default=first + 1):
+            says = f"a file begins at snapshot {first}, the first version is of {min(known, default=None)}"
+            facts.report("schema-version-unknown", says, table=table)
+
+
+def _changes_of_columns(table: TableFacts) -> list[int]:
+    """Snapshots at which its columns became others, the first ones included; the drop of a table ends its columns, and is none."""
+    first = min((row.begin_snapshot for row, _ in table.history), default=0)
+    seen = (change for change in table.changes if change >= first)
+    return [change for change in seen if any(begin <= change and (end is None or change < end) for begin, end in table.lives)]
 
 
 def check_inlined(facts: Facts) -> None:

@@ -196,6 +196,10 @@ class FooterChecks:
             if is_wrong or (row.mapping_id, row.table_id) in self._wrong_mappings:
                 self.unusable.add(("data_file", row.data_file_id))
         else:
+            bare = [repr(column.name) for column in columns if column.field_id is None]
+            if bare:
+                says = f"{what} has no mapping, and no field id of {', '.join(bare)}: all of its columns are read by position"
+                self._facts.report("mapping-missing", says, **where)
             self._bounds(table, row, found.metadata, columns, statistics)
 
     def _bounds(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
-from ducklake_core.catalog.reading.holds import HOLD_PREFIX, parse_hold
+from ducklake_core.catalog.reading.holds import HOLD_PREFIX, Hold, parse_hold
 from ducklake_core.catalog.reading.running_writes import WRITE_PREFIX, parse_running_write
 from ducklake_core.catalog.reading.views import COLUMN_ALIASES
-from ducklake_core.errors import CatalogCorruptError, UnsupportedFeatureError
-from ducklake_core.format.types.type_names import parse_leaf_type
+from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, is_live
+from ducklake_core.maintenance.check.macros import check_macros
 
 _COMMENTS = {"tag": ("object_id", "key"), "column_tag": ("table_id", "column_id", "key")}
 _OWN_ROWS: tuple[tuple[str, Callable[[str, str], object], str], ...] = (
@@ -25,7 +26,7 @@ def check_objects(facts: Facts) -> None:
     _paths(facts)
     _comments(facts)
     _views(facts)
-    _macros(facts)
+    check_macros(facts)
 
 
 def _own_rows(facts: Facts) -> None:
@@ -36,6 +37,23 @@ def _own_rows(facts: Facts) -> None:
                     parse(row.key, row.value)
                 except CatalogCorruptError as error:
                     facts.report(code, error.message)
+    _holds_of_nothing(facts)
+
+
+def _holds_of_nothing(facts: Facts) -> None:
+    """Holds that count and whose snapshot is gone. Once a hold has ended our own expiry takes its snapshot."""
+    held: list[Hold] = []
+    for row in facts.every.rows("metadata"):
+        if row.key.startswith(HOLD_PREFIX):
+            with suppress(CatalogCorruptError):
+                held.append(parse_hold(row.key, row.value))
+    there = set(facts.snapshot_ids)
+    gone = [hold for hold in held if hold.snapshot_id not in there]
+    now = facts.now() if gone else None
+    for hold in gone:
+        if now is not None and not hold.is_over(now):
+            why = "was never committed" if hold.snapshot_id > facts.newest else "is not there any more"
+            facts.report("hold-of-no-snapshot", f"the hold {hold.name!r} keeps nothing: snapshot {hold.snapshot_id} {why}")
 
 
 def _paths(facts: Facts) -> None:
@@ -60,41 +78,6 @@ def _views(facts: Facts) -> None:
     for row in _live(facts, "view"):
         if row.column_aliases and not COLUMN_ALIASES.fullmatch(row.column_aliases):
             facts.report("view-invalid", f"view {row.view_name!r} has the column names {row.column_aliases!r}")
-
-
-def _macros(facts: Facts) -> None:
-    bodies: dict[int, list[CatalogRow]] = defaultdict(list)
-    for row in facts.every.rows("macro_impl"):
-        bodies[row.macro_id].append(row)
-    parameters: dict[int, list[CatalogRow]] = defaultdict(list)
-    for row in facts.every.rows("macro_parameters"):
-        parameters[row.macro_id].append(row)
-    schemas = {row.schema_id for row in _live(facts, "schema")}
-    for row in _live(facts, "macro"):
-        own = bodies[row.macro_id]
-        if row.schema_id not in schemas:
-            facts.report("schema-missing", f"macro {row.macro_name!r} is in schema {row.schema_id}, which is not there")
-        wrong = (
-            ["no definition"] if not own else [f"a definition of type {one.type!r}" for one in own if one.type not in ("scalar", "table")]
-        )
-        wrong += ["a definition without SQL" for one in own if not one.sql]
-        if {one.impl_id for one in parameters[row.macro_id]} - {one.impl_id for one in own} and own:
-            wrong.append("parameters of no definition of it")
-        wrong += ["a parameter without a name" for one in parameters[row.macro_id] if not one.parameter_name]
-        wrong += [f"a parameter of type {one.parameter_type!r}" for one in parameters[row.macro_id] if not _is_type(one.parameter_type)]
-        if wrong:
-            facts.report("macro-invalid", f"macro {row.macro_name!r} has {', '.join(wrong)}")
-
-
-def _is_type(text: str | None) -> bool:
-    """Whether DuckDB takes a text for the type of a parameter; of nested types it writes the outermost word alone."""
-    if text in (None, "", "unknown", "list", "struct", "map"):
-        return True
-    try:
-        parse_leaf_type(str(text))
-    except UnsupportedFeatureError:
-        return False
-    return True
 
 
 def _live(facts: Facts, name: str) -> Iterable[CatalogRow]:

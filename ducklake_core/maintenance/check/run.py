@@ -88,7 +88,7 @@ def _of_the_catalog(database: Database, info: LakeInfo, *, looks_at_columns: boo
     """Read the catalog in one transaction, and check its rows against each other."""
     with database.read() as connection:
         every = EveryRow(connection=connection, tables=database.tables, required=REQUIRED, looks_at_columns=looks_at_columns)
-        facts = Facts(every, info)
+        facts = Facts(every, info, lambda: database.now(connection))
         unreadable = any(cell.column is None for cell in every.bad)
         for check in () if unreadable else _OF_THE_CATALOG:
             check(facts)

@@ -125,7 +125,8 @@ def test_duckdb_is_not_disturbed(lake: DuckLake, every_lake_address: LakeAddress
         # As the documentation says, DuckDB does not know what a hold is.
         duck.run(f"CALL ducklake_expire_snapshots('lake', versions => [{newest - 1}])")
     (hold,) = lake.holds.list()
-    assert (hold.name, hold.snapshot_id) == ('a "b" \\ %_ ü\n', newest - 1)
+    assert (hold.name, hold.snapshot_id, hold.has_ended) == ('a "b" \\ %_ ü\n', newest - 1, False)
+    assert [finding.table for finding in lake.check() if finding.code == "hold-of-no-snapshot"] == [None]
     assert lake.expire_snapshots(older_than=_ZERO, min_age=_ZERO).held == ()
 
 
@@ -150,7 +151,10 @@ def test_holds_end_and_are_moved(lake: DuckLake) -> None:
     with lake.database.write() as connection:
         over = Hold(name="soon", snapshot_id=newest - 1, until=datetime.now(UTC) - timedelta(seconds=1))
         store_hold(connection, lake.database.tables, over)
+    assert [(hold.name, hold.has_ended) for hold in lake.holds.list()] == [("Q", False), ("soon", True)]
     assert lake.expire_snapshots(versions=[newest - 1], min_age="0 days").snapshot_ids == (newest - 1,)
+    # The hold has kept the snapshot as long as it should.
+    assert lake.check().by_code == {}
     lake.holds.remove("soon")
     with pytest.raises(NotFoundError, match="no hold 'soon'"):
         lake.holds.remove("soon")

@@ -101,6 +101,14 @@ def _two_now_and_before(lake: Planted) -> None:
     )(lake)
 
 
+def _second_macro(lake: Planted) -> None:
+    """DuckDB takes the one or the other; the ids between are those of what was dropped."""
+    number = "(SELECT macro_id FROM ducklake_macro WHERE macro_name = 'mac')"
+    _copied("macro", where="macro_name = 'mac'", macro_id="{gone}", macro_name="'MAC'")(lake)
+    _copied("macro_impl", where=f"macro_id = {number}", macro_id="{gone}")(lake)
+    _copied("macro_parameters", where=f"macro_id = {number}", macro_id="{gone}")(lake)
+
+
 def _later(table: pa.Table) -> pa.Table:
     name = "_ducklake_internal_snapshot_id"
     return table.set_column(table.schema.get_field_index(name), table.schema.field(name), pc.add(table.column(name), 100).cast(pa.int64()))
@@ -124,13 +132,15 @@ PLANTS = (
     Plant("option-scope", "an option of no table", ("INSERT INTO ducklake_metadata VALUES ('target_file_size', '100', 'table', NULL)",)),
     Plant("cell-invalid", "encrypted or not", (_set("metadata", "value = 'maybe'", "key = 'encrypted'"),)),
     Plant("hold-invalid", "words of nobody", ("INSERT INTO ducklake_metadata VALUES ('ducklake_core.hold:x', 'garbage', NULL, NULL)",)),
+    Plant("hold-of-no-snapshot", "on a snapshot that has expired", ("INSERT INTO ducklake_metadata VALUES ('ducklake_core.hold:x', '{{\"name\": \"X\", \"snapshot\": 2}}', NULL, NULL)", "DELETE FROM ducklake_snapshot WHERE snapshot_id = 2", "DELETE FROM ducklake_snapshot_changes WHERE snapshot_id = 2")),
+    Plant("hold-of-no-snapshot", "on a snapshot to come", ("INSERT INTO ducklake_metadata VALUES ('ducklake_core.hold:x', '{{\"name\": \"X\", \"snapshot\": 900, \"until\": \"2999-01-01T00:00:00+00:00\"}}', NULL, NULL)",)),
     Plant("running-write-invalid", "words of nobody", ("INSERT INTO ducklake_metadata VALUES ('ducklake_core.write:x', 'garbage', NULL, NULL)",)),
     Plant("snapshot-counters", "schema_version falls", (_set("snapshot", "schema_version = 1", "snapshot_id = (SELECT max(snapshot_id) FROM ducklake_snapshot)"),)),
     Plant("snapshot-changes", "nobody says what changed", ("DELETE FROM ducklake_snapshot_changes WHERE snapshot_id = 3",)),
     Plant("snapshot-unknown", "a comment of the future", (_set("tag", "begin_snapshot = 900", "key = 'comment'"),)),
     Plant("snapshot-unknown", "a version of the future", ("INSERT INTO ducklake_schema_versions VALUES (900, 1, {t})",)),
     Plant("snapshot-unknown", "changes of the next snapshot", ("INSERT INTO ducklake_snapshot_changes (snapshot_id, changes_made) SELECT max(snapshot_id) + 1, '' FROM ducklake_snapshot",)),
-    Plant("cell-missing", "a schema version without a number", (_set("schema_versions", "schema_version = NULL", "table_id = {t}"),), also=("schema-version-unknown",)),
+    Plant("cell-missing", "a schema version without a number", (_set("schema_versions", "schema_version = NULL", "table_id = {t}"),), also=("schema-version-missing",)),
     Plant("cell-missing", "a table without a path", (_set("table", "path_is_relative = NULL", "table_id = {t}"),)),
     Plant("cell-invalid", "inlined rows without ids", ("ALTER TABLE {inl} RENAME COLUMN row_id TO id",)),
     Plant("cell-invalid", "inlined deletes of no file", ("ALTER TABLE ducklake_inlined_delete_{t} RENAME COLUMN file_id TO id",)),
@@ -140,6 +150,9 @@ PLANTS = (
     Plant("view-invalid", "columns of a view", (_set("view", "column_aliases = '(('", "view_name = 'w'"),)),
     Plant("macro-invalid", "no definition", ("DELETE FROM ducklake_macro_impl",)),
     Plant("macro-invalid", "a definition of nobody", (_set("macro_impl", "type = 'dance'", "type = 'scalar'"),)),
+    Plant("macro-invalid", "an expression that does not parse", (_set("macro_impl", "sql = '(q +'", "type = 'scalar'"),)),
+    Plant("macro-invalid", "a query that does not parse", (_set("macro_impl", "sql = 'SELEC 1', type = 'table'", "type = 'scalar'"),)),
+    Plant("macro-invalid", "a definition in no dialect", (_set("macro_impl", "dialect = NULL", "type = 'scalar'"),)),
     Plant("macro-invalid", "parameters of nothing", (_set("macro_parameters", "impl_id = 99", "impl_id IS NOT NULL"),)),
     Plant("macro-invalid", "no SQL", (_set("macro_impl", "sql = NULL", "type = 'scalar'"),)),
     Plant("macro-invalid", "a parameter without a name", (_set("macro_parameters", "parameter_name = NULL", "impl_id IS NOT NULL"),)),
@@ -149,6 +162,7 @@ PLANTS = (
     # Schemas, tables, columns
     Plant("name-twice", "a table is called like a view", (_set("view", "view_name = 'F'", "view_name = 'w'"),)),
     Plant("name-twice", "two schemas of one name", change=_copied("schema", where="schema_name = 'main'", schema_id="1", schema_name="'MAIN'")),
+    Plant("name-twice", "two macros of one name", change=_second_macro),
     Plant("table-twice", "two rows of one table", change=_copied("table", where="table_id = {m}", begin_snapshot="begin_snapshot + 1")),
     Plant("schema-missing", "a view in no schema", (_set("view", "schema_id = 77", "view_name = 'w'"),)),
     Plant("schema-missing", "tables before their schema", (_set("schema", "begin_snapshot = 3", "schema_name = 'main'"),)),
@@ -177,7 +191,9 @@ PLANTS = (
     Plant("dropped-table-alive", "a file outlives its table", (_set("data_file", "end_snapshot = NULL", "table_id = {gone}"),)),
     Plant("partition-key-invalid", "a key of no column", (_set("partition_column", "column_id = 77", "partition_key_index = 0"),)),
     Plant("partition-key-invalid", "a transform of nobody", (_set("partition_column", "transform = 'moonphase'", "partition_key_index = 1"),)),
-    Plant("schema-version-unknown", "no version of a table", ("DELETE FROM ducklake_schema_versions WHERE table_id = {m}",)),
+    Plant("schema-version-missing", "no version of a table", ("DELETE FROM ducklake_schema_versions WHERE table_id = {m}",)),
+    Plant("schema-version-missing", "no version of added columns", ("DELETE FROM ducklake_schema_versions WHERE table_id = {d} AND begin_snapshot = (SELECT max(begin_snapshot) FROM ducklake_column WHERE table_id = {d})",)),
+    Plant("schema-version-unknown", "no version of a table whose first snapshot has expired", ("DELETE FROM ducklake_schema_versions WHERE table_id = {m}", *(f"DELETE FROM ducklake_{table} WHERE snapshot_id = (SELECT begin_snapshot FROM ducklake_table WHERE table_id = {{m}})" for table in ("snapshot", "snapshot_changes")))),
     # Files as the catalog has them
     Plant("table-unknown", "a file of no table", change=_copied("data_file", where="data_file_id = {f0}", data_file_id="{free}", table_id="88", path="'nowhere.parquet'", mapping_id="NULL")),
     Plant("table-unknown", "columns and inlined rows of a table whose row was lost", ("DELETE FROM ducklake_data_file WHERE table_id = {t}", "DELETE FROM ducklake_delete_file", "DELETE FROM ducklake_file_column_stats WHERE table_id = {t}", "DELETE FROM ducklake_table WHERE table_id = {t}"), level="catalog"),
@@ -192,6 +208,7 @@ PLANTS = (
     Plant("mapping-invalid", "of no columns", ("DELETE FROM ducklake_name_mapping",)),
     Plant("mapping-invalid", "of a kind of nobody", (_set("column_mapping", "type = 'map_by_moon'", "type = 'map_by_name'"),)),
     Plant("mapping-unknown", "no such mapping", (_set("data_file", "mapping_id = 777", "data_file_id = {n0}"),)),
+    Plant("mapping-missing", "of an added file", (_set("data_file", "mapping_id = NULL", "data_file_id = {f0}"),)),
     Plant("partition-unknown", "keys of nobody", (_set("data_file", "partition_id = 777", "data_file_id = {p0}"),)),
     Plant("partition-values-incomplete", "a value is lost", ("DELETE FROM ducklake_file_partition_value WHERE data_file_id = {p0} AND partition_key_index = 1",)),
     Plant("partition-values-wrong", "another value", (_set("file_partition_value", "partition_value = '7'", "data_file_id = {p0} AND partition_key_index = 0"),)),

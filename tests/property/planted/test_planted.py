@@ -30,6 +30,7 @@ _DEEP = frozenset(
         "footer-size",
         "record-count",
         "file-differs",
+        "mapping-missing",
         "row-ids-missing",
         "snapshot-ids-missing",
         "rows-unreadable",
