@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ducklake_core.catalog.inlined.rows import inlined_rows
 from ducklake_core.catalog.reading import files as catalog_files
@@ -173,8 +174,8 @@ def _numbered(inlined: pa.Table | None, read_schema: Schema, files: int) -> pa.T
     if inlined is None:
         return None
     tables = inlined_column(inlined, read_schema, "inlined_table")
-    numbers = {name: files + number for number, name in enumerate(tables.unique().to_pylist())}
-    return inlined.append_column(FILE_INDEX.name, pa.array([numbers[name] for name in tables.to_pylist()], pa.uint64()))
+    places = pc.index_in(tables, value_set=tables.unique()).cast(pa.uint64())
+    return inlined.append_column(FILE_INDEX.name, pc.add(places, pa.scalar(files, pa.uint64())))
 
 
 def check_locations(info: LakeInfo, table: TableState, files: Sequence[DataFile]) -> None:

@@ -74,9 +74,12 @@ class Twins:
         self.address = address
         self.lake, self.duck = opened(self._stack, address)
 
-    def compare(self, name: str, ours: Callable[[DuckLake], object], theirs: str, promised: float) -> Result:
-        """Our verb against a statement of DuckDB."""
-        contenders = {"ours": lambda: ours(self.lake), "DuckDB": lambda: self.duck.run(theirs)}
+    def compare(self, name: str, ours: Callable[[DuckLake], object], theirs: str | Callable[[Oracle], object], promised: float) -> Result:
+        """Our verb against a statement of DuckDB, or what else is done with it."""
+        contenders = {
+            "ours": lambda: ours(self.lake),
+            "DuckDB": lambda: self.duck.run(theirs) if isinstance(theirs, str) else theirs(self.duck),
+        }
         try:
             return compare(name, contenders, baseline="DuckDB", promised_ratio=promised, rounds=ROUNDS, before_each=self.renew)
         finally:
@@ -171,13 +174,19 @@ def expire(folder: Path) -> list[Result]:
 
 
 def flush(folder: Path) -> list[Result]:
-    """Rows of many snapshots that are in the catalog."""
+    """Rows of many snapshots that are in the catalog, also read."""
 
     def ours(lake: DuckLake) -> None:
         assert lake.flush_inlined_data().rows_flushed == INLINED
 
+    def read(lake: DuckLake) -> None:
+        assert lake.table("t").to_arrow().num_rows == INLINED
+
     twins = Twins(folder, inlined_rows, "DATA_INLINING_ROW_LIMIT 1000")
-    return [twins.compare(f"flush {INLINED:,} inlined rows", ours, "CALL ducklake_flush_inlined_data('lake')", 1.0)]
+    return [
+        twins.compare(f"read {INLINED:,} inlined rows", read, lambda duck: duck.arrow("FROM t"), 3.0),
+        twins.compare(f"flush {INLINED:,} inlined rows", ours, "CALL ducklake_flush_inlined_data('lake')", 1.0),
+    ]
 
 
 def spark(folder: Path) -> list[Result]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from sqlalchemy import Column, ColumnElement, and_, func, select, true
+from sqlalchemy import true
 from sqlalchemy.exc import DBAPIError
 
-from ducklake_core.catalog.inlined.joined_cells import integer_columns, joined_cells, row_place
-from ducklake_core.catalog.inlined.rows import END_SNAPSHOT, EVERY_VERSION, ChosenInlined, StoredForm
+from ducklake_core.catalog.inlined.rows import END_SNAPSHOT, EVERY_VERSION, JoinedForm, StoredForm
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import InlinedTable, TableState
@@ -20,9 +18,6 @@ from ducklake_core.format.types.schema import Schema
 
 BATCH_ROWS = 16_384
 """Rows of a batch where rows are read some at a time; the Python objects of more than these make no use of the processor's cache."""
-
-JOINED_ROWS, JOINED_FROM = 65_536, 10_000
-"""Rows of a batch whose cells SQLite joins, and rows of a table from which that is faster, as making the statement takes milliseconds."""
 
 
 def stored_batches(
@@ -52,9 +47,8 @@ def stored_batches(
         CatalogUnavailableError: Another writer flushed the table meanwhile; read again in a new transaction.
     """
     form = StoredForm.of(reader, table, source, stored, stored, with_end=any_ended)
-    may_join = form.abilities.has_untyped_cells and not ordered and row_count >= JOINED_FROM
-    joined = _JoinedForm.of(reader, form) if may_join else None
-    for part in _fetched_batches(reader, form, ordered=ordered) if joined is None else joined.batches(reader):
+    joined = None if ordered else JoinedForm.of(reader, form, row_count)
+    for part in _fetched_batches(reader, form, ordered=ordered) if joined is None else joined.batches(reader, true()):
         yield part if any_ended else part.append_column(END_SNAPSHOT, pa.nulls(part.num_rows, pa.int64()))
 
 
@@ -83,50 +77,3 @@ def _plain_rows(cursor: Any) -> Callable[[int], Sequence[Any]]:
         return found
 
     return fetch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _JoinedForm:
-    """How rows of an SQLite table come whose cells are joined in the database.
-
-    Attributes:
-        columns: The columns, in the order in which the form wants them.
-        integers: Which of them have integers.
-        place: SQLite's number of a row.
-    """
-
-    form: StoredForm
-    columns: tuple[Column[Any], ...]
-    integers: tuple[bool, ...]
-    place: ColumnElement[int]
-
-    @classmethod
-    def of(cls, reader: CatalogReader, form: StoredForm) -> _JoinedForm | None:
-        """None where cells have to be fetched one by one."""
-        source = form.physical
-        place, integers = row_place(source), integer_columns(reader.connection, source)
-        if place is None or integers is None:
-            return None
-        ends = [source.c.end_snapshot] if form.with_end else []
-        columns = (source.c.row_id, source.c.begin_snapshot, *ends, *form.own)
-        return cls(form=form, columns=columns, integers=tuple(integers[column.name] for column in columns), place=place)
-
-    def batches(self, reader: CatalogReader) -> Generator[pa.Table, None, None]:
-        """All rows, some at a time, as the database finds them."""
-        source, after = self.form.physical, true()
-        while True:
-            some = select(self.place.label("place")).select_from(source).where(after).order_by(self.place).limit(JOINED_ROWS).subquery()
-            last = reader.connection.execute(select(func.max(some.c.place))).scalar()
-            if last is None:
-                return
-            part = self._part(reader, and_(after, self.place <= last))
-            yield part
-            after = self.place > last
-
-    def _part(self, reader: CatalogReader, condition: ColumnElement[bool]) -> pa.Table:
-        joined = joined_cells(reader.connection, self.columns, self.integers, condition)
-        if joined is not None:
-            return self.form.table_of_columns(joined, len(joined[0]))
-        with paused_collector():
-            chosen = ChosenInlined(condition=lambda _source: condition)
-            return self.form.table_of(self.form.fetch(reader, chosen, ordered=False).all())

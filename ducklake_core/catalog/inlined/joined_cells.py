@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Column, ColumnElement, Connection, Table, func, literal_column, select, text
+from sqlalchemy import Column, ColumnElement, Connection, func, literal_column, select, text
 from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.format.types.arrow_types import ArrowArray
@@ -19,22 +20,24 @@ _NULL_IN_SQL: ColumnElement[str] = literal_column(f"'{_NULL}'")
 _PLACES = ("_rowid_", "oid", "rowid")
 
 
-def row_place(source: Table) -> ColumnElement[int] | None:
+def declared_types(connection: Connection, table_name: str) -> Mapping[str, str]:
+    """The types that the columns of a table are declared with, in capitals, by their names in small letters."""
+    rows = connection.execute(text("SELECT name, upper(type) FROM pragma_table_info(:name)"), {"name": table_name}).all()
+    return {name.lower(): declared for name, declared in rows}
+
+
+def row_place(declared: Mapping[str, str]) -> ColumnElement[int] | None:
     """SQLite's own number of a row, by which parts of a table are found at once; None where columns have taken all of its names."""
-    taken = {column.name.lower() for column in source.c}
-    return next((literal_column(name) for name in _PLACES if name not in taken), None)
+    return next((literal_column(name) for name in _PLACES if name not in declared), None)
 
 
-def integer_columns(connection: Connection, source: Table) -> Mapping[str, bool] | None:
-    """Whether the cells of each column are integers rather than texts, by its name; None when a column may have cells of other types.
+def integer_columns(declared: Mapping[str, str], columns: Sequence[Column[Any]]) -> tuple[bool, ...] | None:
+    """Whether the cells of each column are integers rather than texts; None when a column may have cells of other types.
 
     A column that is declared for texts keeps no number (SQLite, Datatypes 3.1), and what is joined of integers is read as integers alone.
     """
-    declared = connection.execute(text("SELECT name, upper(type) FROM pragma_table_info(:name)"), {"name": source.name}).all()
-    kinds = {name.lower(): _is_integer(kind) for name, kind in declared}
-    found = {column.name: kinds.get(column.name.lower()) for column in source.c}
-    known = {name: kind for name, kind in found.items() if kind is not None}
-    return known if len(known) == len(found) else None
+    known = [kind for column in columns if (kind := _is_integer(declared.get(column.name.lower(), ""))) is not None]
+    return tuple(known) if len(known) == len(columns) else None
 
 
 def _is_integer(declared: str) -> bool | None:
@@ -44,7 +47,7 @@ def _is_integer(declared: str) -> bool | None:
 
 
 def joined_cells(
-    connection: Connection, columns: Sequence[Column[int]], integers: Sequence[bool], condition: ColumnElement[bool]
+    connection: Connection, columns: Sequence[Column[Any]], integers: Sequence[bool], condition: ColumnElement[bool]
 ) -> list[ArrowArray] | None:
     """The cells of each column in the rows that meet a condition, all in one order: int64 or string, NULL for NULL.
 
@@ -52,7 +55,8 @@ def joined_cells(
         integers: Whether the cells of each column are integers.
 
     Returns:
-        None when a cell is something else, or there is no telling where one ends: then each has to be fetched.
+        No arrays when there are no rows, and None when a cell is something else, or there is no telling where one ends: then each has to be
+        fetched.
     """
     # The greatest of integers is a text or a blob where one is among them; of texts it is told how many there are.
     known = [func.max(column) if is_integer else func.count(column) for column, is_integer in zip(columns, integers, strict=True)]
@@ -62,6 +66,8 @@ def joined_cells(
     except DBAPIError:
         # Texts of more than SQLite joins, or of no UTF-8; what else goes wrong does so again where cells are fetched.
         return None
+    if not count:
+        return []
     arrays = []
     for place, is_integer in enumerate(integers):
         joined = found[len(columns) + place]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import delete, select, update
 
-from ducklake_core.catalog.inlined import batches
+from ducklake_core.catalog.inlined import batches, rows
 from ducklake_core.engines.arrow import external_sort
 from ducklake_core.engines.arrow import flush as flushing
 from ducklake_core.errors import NotFoundError
@@ -303,8 +303,8 @@ def test_what_a_flush_forgets_is_no_fault(lake_address: LakeAddress) -> None:
 @pytest.mark.parametrize("joined_from", [1, 100])
 def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
     """Updated rows are inlined after others, also where no inlined row has ended."""
-    for name, value in (("BATCH_ROWS", 3), ("JOINED_ROWS", 3), ("JOINED_FROM", joined_from)):
-        monkeypatch.setattr(batches, name, value)
+    for module, name, value in ((batches, "BATCH_ROWS", 3), (rows, "JOINED_ROWS", 3), (rows, "JOINED_FROM", joined_from)):
+        monkeypatch.setattr(module, name, value)
     with attached(lake_address, FILES_ONLY) as duck:
         duck.run("CREATE TABLE t AS SELECT i AS a FROM range(4) r(i)", "CREATE TABLE plain (a BIGINT)")
         duck.run("CALL lake.set_option('data_inlining_row_limit', 10)")
@@ -320,7 +320,7 @@ def test_rows_are_in_the_order_of_their_ids(lake_address: LakeAddress, monkeypat
 
 @pytest.mark.parametrize("joined_from", [1, 100])
 def test_text_that_is_none_fails_one_table(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, joined_from: int) -> None:
-    monkeypatch.setattr(batches, "JOINED_FROM", joined_from)
+    monkeypatch.setattr(rows, "JOINED_FROM", joined_from)
     with attached(sqlite_address) as duck:
         duck.run("CREATE TABLE t AS SELECT 'a' AS a", "CREATE TABLE other AS SELECT 'b' AS b")
     with DuckLake.connect(sqlite_address.url) as lake:
