@@ -11,6 +11,7 @@ from sqlalchemy import Column, ColumnElement, Connection, func, literal_column, 
 from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.format.types.arrow_types import ArrowArray
+from ducklake_core.format.types.names import folded
 
 _SEPARATOR = "\x1f"
 _NULL = "\x1e"
@@ -21,9 +22,9 @@ _PLACES = ("_rowid_", "oid", "rowid")
 
 
 def declared_types(connection: Connection, table_name: str) -> Mapping[str, str]:
-    """The types that the columns of a table are declared with, in capitals, by their names in small letters."""
+    """The types that the columns of a table are declared with, in capitals, by their names without the case of ASCII letters."""
     rows = connection.execute(text("SELECT name, upper(type) FROM pragma_table_info(:name)"), {"name": table_name}).all()
-    return {name.lower(): declared for name, declared in rows}
+    return {folded(name): declared for name, declared in rows}
 
 
 def row_place(declared: Mapping[str, str]) -> ColumnElement[int] | None:
@@ -36,7 +37,7 @@ def integer_columns(declared: Mapping[str, str], columns: Sequence[Column[Any]])
 
     A column that is declared for texts keeps no number (SQLite, Datatypes 3.1), and what is joined of integers is read as integers alone.
     """
-    known = [kind for column in columns if (kind := _is_integer(declared.get(column.name.lower(), ""))) is not None]
+    known = [kind for column in columns if (kind := _is_integer(declared.get(folded(str(column.name)), ""))) is not None]
     return tuple(known) if len(known) == len(columns) else None
 
 
