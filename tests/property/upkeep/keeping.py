@@ -207,6 +207,9 @@ class Keeping:
         if left >= were:
             assert told(lake, before.newest) == before.feed, f"the change feed after {verb}"
             for number, names in _changed(lake).items() if self.tells_apart else ():
+                others = {table for (at, table), rows in after.items() if at == number and after.get((last, table), rows) != rows}
+                altered = {table for table in others if lake.table(table, at=number).schema != lake.table(table).schema}
+                assert others - altered <= names, f"some of {others} do not count as changed since {number} after {verb}"
                 if not left.issuperset(range(number, last)):
                     continue  # What expired since may have changed rows.
                 more = names - before.changed.get(number, set())
