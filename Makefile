@@ -89,9 +89,10 @@ docs: $(READY)  ## Build the documentation as a site, strictly, with the API ref
 release-check: $(READY)  ## Try the built packages in environments of their own, and the tests with the lowest and newest versions
 	@$(JAVA) "$(BIN)/python" .ci/release_check.py
 
-lint: $(READY)  ## Style and import contracts
+lint: $(READY)  ## Style, spelling and import contracts
 	@"$(BIN)/ruff" check .
 	@"$(BIN)/ruff" format --check .
+	@"$(BIN)/codespell"
 	@"$(BIN)/lint-imports"
 
 types: $(READY)  ## Static types

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -20,7 +19,7 @@ from pathlib import Path
 from lowest import lowest
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "ducklake_core" / "__init__.py").read_text(), re.MULTILINE).group(1)
 # What executors need beside the package; Spark's Python brings pyspark.
 EXECUTORS = ("pyarrow", "numpy", "fsspec", "mmh3", "sqlglot", "pyspark")
 ON_EXECUTORS = """
@@ -80,7 +79,7 @@ def check_changelog() -> None:
     """The version of the package has a dated section, below what is not released."""
     heads = re.findall(r"^## \[(.+?)\](.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert heads[0][0] == "Unreleased", heads
-    assert PROJECT["version"] in [version for version, _ in heads], f"CHANGELOG.md has no section {PROJECT['version']}"
+    assert VERSION in [version for version, _ in heads], f"CHANGELOG.md has no section {VERSION}"
     for version, date in heads[1:]:
         assert re.fullmatch(r" - \d{4}-\d{2}-\d{2}", date), f"the section {version} of CHANGELOG.md has no date"
 

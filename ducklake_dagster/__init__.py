@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from dagster_shared.libraries import DagsterLibraryRegistry
 
+from ducklake_core import __version__ as __version__
+
 if TYPE_CHECKING:
     from ducklake_dagster.audit_checks import build_audit_checks as build_audit_checks
     from ducklake_dagster.audits import Audit as Audit
@@ -89,8 +91,6 @@ if TYPE_CHECKING:
     from ducklake_dagster.write_settings import WhenNotMatched as WhenNotMatched
     from ducklake_dagster.write_settings import WhenNotMatchedBySource as WhenNotMatchedBySource
     from ducklake_dagster.write_settings import WriteMode as WriteMode
-
-__version__ = "0.1.0"
 
 _EXPORTS = {
     "WriteMode": "write_settings",

@@ -1,4 +1,4 @@
-"""DuckDB at work on a MySQL catalog: on a copy of it in SQLite, which goes to and fro.
+"""DuckDB at work on a MySQL catalog: on a copy of it in SQLite, which is written back afterwards.
 
 DuckDB reads MySQL catalogs by its ``mysql`` extension, and cannot write them (an UPDATE that joins is none of the connector's). The layouts
 are the same, so a lake can change its database: before DuckDB is asked it gets what is in MySQL, and before this library begins a
