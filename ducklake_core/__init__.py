@@ -141,6 +141,7 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import FrameLike as FrameLike
     from ducklake_core.staging.arguments import Partitions as Partitions
     from ducklake_core.staging.arguments import RestoredColumns as RestoredColumns
+    from ducklake_core.staging.arguments import MissingColumns as MissingColumns
     from ducklake_core.staging.arguments import SchemaEvolution as SchemaEvolution
     from ducklake_core.staging.arguments import Where as Where
     from ducklake_core.staging.arguments import WriteMode as WriteMode
@@ -255,6 +256,7 @@ _EXPORTS = {
     "RowChange": "ducklake_core.results",
     "Scan": "ducklake_core.scan",
     "Schema": "ducklake_core.format.types.schema",
+    "MissingColumns": "ducklake_core.staging.arguments",
     "SchemaEvolution": "ducklake_core.staging.arguments",
     "SchemaState": "ducklake_core.format.state",
     "ScopedOption": "ducklake_core.catalog.reading.option_rows",

@@ -21,7 +21,17 @@ from ducklake_core.format.versions import writable_version
 from ducklake_core.maintenance.holds import Holds
 from ducklake_core.maintenance.verbs import MaintenanceVerbs
 from ducklake_core.results import WriteResult
-from ducklake_core.staging.arguments import At, CommitOptions, FrameLike, Partitions, SchemaEvolution, Where, WriteMode, resolve_at
+from ducklake_core.staging.arguments import (
+    At,
+    CommitOptions,
+    FrameLike,
+    MissingColumns,
+    Partitions,
+    SchemaEvolution,
+    Where,
+    WriteMode,
+    resolve_at,
+)
 from ducklake_core.staging.lake_files import find_lake
 from ducklake_core.staging.table_cache import TableStateCache
 from ducklake_core.storage.filesystems import Storage, StorageOptions
@@ -273,6 +283,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         create: bool = True,
         partition_by: Sequence[str] = (),
         schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
         comment: str | None = None,
         inline: bool | None = None,
         author: str | None = None,
@@ -286,7 +297,9 @@ class DuckLake(Definitions, MaintenanceVerbs):
             name: ``table`` or ``schema.table``. A missing schema is created together with the table.
             data: Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (pyarrow, pandas, polars, DuckDB relations), a list of
                 dicts, or a Spark DataFrame (classic, Connect, pandas-on-Spark), whose session does the work. A stream, such as a
-                RecordBatchReader, is read once, and whole only for an upsert. Up to ``data_inlining_row_limit`` rows of this process are
+                RecordBatchReader, is read once, and whole only for an upsert. Without rows its columns do not matter: nothing is added,
+                an overwrite deletes what it would replace, and a missing table is created only when all columns have types, as those of
+                Arrow, polars and Spark have and those of pandas have not. Up to ``data_inlining_row_limit`` rows of this process are
                 kept in the catalog itself (docs/inlining.md).
             mode: ``append``; ``overwrite`` replaces the rows that match ``where`` (all rows without it); ``upsert`` replaces
                 the rows whose ``on`` columns equal those of a new row.
@@ -298,6 +311,9 @@ class DuckLake(Definitions, MaintenanceVerbs):
             schema_evolution: ``strict`` refuses columns and types the table does not have, but takes integers of any width whose values
                 fit the column (docs/types.md); ``additive`` adds new columns and widens types in the same commit. Nothing is ever
                 dropped or narrowed.
+            missing_columns: What happens when ``data`` lacks columns of the table, or fields of its structs, that have no default:
+                ``error`` raises :class:`SchemaError`, ``null`` writes NULL to new rows. Default: ``error`` under ``strict``, ``null`` under
+                ``additive``. Columns with a default get it. Rows that an upsert matches keep their values of columns that are missing.
             inline: Whether few rows are kept in the catalog (docs/inlining.md): of Arrow data only when None, of a Spark DataFrame
                 too when True, of nothing when False.
             extra_info: A mapping (stored as JSON beside the commit id) or a text.
@@ -323,6 +339,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
             create=create,
             partition_by=partition_by,
             schema_evolution=schema_evolution,
+            missing_columns=missing_columns,
             comment=comment,
             inline=inline,
             author=author,

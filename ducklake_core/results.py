@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from ducklake_core.format.expressions.value_range import ValueRange
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.message_text import short_repr, visible
+from ducklake_core.format.types.names import folded, join_name, split_name
 from ducklake_core.format.types.schema import Schema
 
 
@@ -18,7 +19,8 @@ class WriteResult:
 
     Attributes:
         table: ``schema.table``.
-        table_id: Id of the table; 0 when ``repeated`` and that commit knows no table of the name.
+        table_id: Id of the table; 0 when ``repeated`` and that commit knows no table of the name, and when there were no rows and no
+            column types to create the table with.
         snapshot: The snapshot that the write became, or, when nothing changed, the one it was compared with.
         committed: False when there was nothing to change, so that no snapshot was made.
         repeated: True when the same ``commit_id`` had been committed before; nothing was written this time, and the
@@ -92,6 +94,17 @@ class TransactionResult:
     snapshot: Snapshot | None
     writes: tuple[WriteResult, ...] = ()
     repeated: bool = False
+
+    def with_not_created(self, names: Sequence[str], base: Snapshot) -> TransactionResult:
+        """Add results for writes that had no rows and no column types to create their table with."""
+        known = {folded(write.table) for write in self.writes}
+        wanted = {folded(table): table for table in (join_name(*split_name(name)) for name in names)}
+        added = tuple(
+            WriteResult(table=table, table_id=0, snapshot=self.snapshot or base, committed=False)
+            for key, table in wanted.items()
+            if key not in known
+        )
+        return replace(self, writes=(*self.writes, *added)) if added and not self.repeated else self
 
     def __repr__(self) -> str:
         return f"<TransactionResult: {self}>"

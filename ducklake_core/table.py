@@ -18,7 +18,16 @@ from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name
 from ducklake_core.planning.table_info import column_summaries, table_size
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
-from ducklake_core.staging.arguments import At, CommitOptions, FrameLike, Partitions, SchemaEvolution, Where, resolve_at
+from ducklake_core.staging.arguments import (
+    At,
+    CommitOptions,
+    FrameLike,
+    MissingColumns,
+    Partitions,
+    SchemaEvolution,
+    Where,
+    resolve_at,
+)
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.scanned import Scanned
 from ducklake_core.staging.verbs.autocommit import TableAlterations
@@ -247,10 +256,17 @@ class Table(TableRowChanges, TableAlterations, Scanned):
             return self._same(reader.table_by_id(self._state.id, resolve_at(reader, at).id))
 
     def append(
-        self, data: FrameLike, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None, **commit: Unpack[CommitOptions]
+        self,
+        data: FrameLike,
+        *,
+        schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
+        inline: bool | None = None,
+        **commit: Unpack[CommitOptions],
     ) -> WriteResult:
-        """Add rows. ``inline`` is as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id."""
-        return self._write(data, mode="append", schema_evolution=schema_evolution, inline=inline, **commit)
+        """Add rows. The arguments are as in :meth:`DuckLake.write`; ``commit`` takes author, message, extra_info and commit_id."""
+        how = {"schema_evolution": schema_evolution, "missing_columns": missing_columns, "inline": inline}
+        return self._write(data, mode="append", **how, **commit)
 
     def overwrite(
         self,
@@ -259,20 +275,23 @@ class Table(TableRowChanges, TableAlterations, Scanned):
         where: Where = None,
         partitions: Partitions | None = None,
         schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
         inline: bool | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
         """Replace the rows that match ``where``, or those of ``partitions``, (all without either) by ``data``, in one commit.
 
         Args:
-            data: Rows that are all within what is replaced; one outside is an error before anything is committed.
+            data: Rows that are all within what is replaced; one outside is an error before anything is committed. Without rows, what is
+                replaced is deleted, and the columns of ``data`` do not matter.
             where: SQL text, or a condition built with :func:`ducklake_core.col`.
             partitions: Partitions of the table's present keys, each by the values of all keys, named as in ``partition_by``:
                 ``[{"carrier": "UA", "month(day)": 3}]``; None is NULL. ``"in_data"`` replaces those partitions that rows of ``data``
                 are in, and leaves all others alone (dynamic partition overwrite).
-            schema_evolution: As in :meth:`DuckLake.write`; ``inline`` and ``commit`` too.
+            schema_evolution: As in :meth:`DuckLake.write`; ``missing_columns``, ``inline`` and ``commit`` too.
         """
-        how = {"where": where, "partitions": partitions, "schema_evolution": schema_evolution, "inline": inline}
+        how: dict[str, Any] = {"where": where, "partitions": partitions, "schema_evolution": schema_evolution, "inline": inline}
+        how["missing_columns"] = missing_columns
         return self._write(data, mode="overwrite", **how, **commit)
 
     def upsert(
@@ -281,14 +300,23 @@ class Table(TableRowChanges, TableAlterations, Scanned):
         *,
         on: str | Sequence[str],
         schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
         inline: bool | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
         """Replace the rows whose ``on`` columns equal those of a row of ``data``, and add the others, in one commit.
 
-        ``on`` names one column or several; the other arguments are as for :meth:`append`.
+        Columns that ``data`` lacks keep their values in the rows that match, whatever ``missing_columns`` says: the rows are updated and
+        keep their row ids. New rows get the column's default or, where ``missing_columns="null"`` or ``schema_evolution="additive"``
+        allows it, NULL.
+
+        Args:
+            data: The rows; no two with the same key.
+            on: Name of the key column, or names of several.
+            schema_evolution: As in :meth:`DuckLake.write`; ``missing_columns``, ``inline`` and ``commit`` too.
         """
-        return self._write(data, mode="upsert", on=on, schema_evolution=schema_evolution, inline=inline, **commit)
+        how: dict[str, Any] = {"on": on, "schema_evolution": schema_evolution, "missing_columns": missing_columns, "inline": inline}
+        return self._write(data, mode="upsert", **how, **commit)
 
     def add_data_files(
         self,

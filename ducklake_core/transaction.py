@@ -10,8 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ducklake_core.commit.committer import Committer
+from ducklake_core.engines.arrow.frame_input import no_columns
 from ducklake_core.engines.frame import Frame, frame_of
-from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
 from ducklake_core.format.layout.chosen_partitions import partition_predicate, written_partitions
@@ -21,7 +22,17 @@ from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.results import TransactionResult, WriteResult, single_result
 from ducklake_core.sql.statements import StatementVerbs
-from ducklake_core.staging.arguments import FrameLike, Partitions, SchemaEvolution, Where, WriteMode, check_keys, check_mode
+from ducklake_core.staging.arguments import (
+    FrameLike,
+    MissingColumns,
+    Partitions,
+    SchemaEvolution,
+    Where,
+    WriteMode,
+    check_keys,
+    check_mode,
+    missing_columns_of,
+)
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.inlining import inlined_part
 from ducklake_core.staging.namespace import StagedCatalog
@@ -70,6 +81,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         self._base = base
         self._staged: StagedCatalog | None = None
         self._repeated: Snapshot | None = None
+        self._not_created: list[str] = []
         self._result: TransactionResult | None = None
 
     def __enter__(self) -> Self:
@@ -99,7 +111,8 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             self._result = TransactionResult(snapshot=self._repeated, repeated=True)
         else:
             staged = self._catalog
-            self._result = self._coordinator.publish(staged.base, tuple(staged.definitions), staged.tables, staged.views)
+            published = self._coordinator.publish(staged.base, tuple(staged.definitions), staged.tables, staged.views)
+            self._result = published.with_not_created(self._not_created, staged.base)
             if self._result.snapshot is not None and not self._result.repeated and self._base is not None:
                 self._base.history.note(self._result.snapshot, staged.options)
         self._base = self._staged = None
@@ -165,9 +178,17 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         staged.guarded = True
         self._coordinator.note_read(staged)
 
-    def append(self, name: str, data: FrameLike, *, schema_evolution: SchemaEvolution = "strict", inline: bool | None = None) -> None:
-        """Add rows to a table."""
-        self.write(name, data, create=False, schema_evolution=schema_evolution, inline=inline)
+    def append(
+        self,
+        name: str,
+        data: FrameLike,
+        *,
+        schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
+        inline: bool | None = None,
+    ) -> None:
+        """Add rows to a table; see :meth:`DuckLake.write` for the arguments."""
+        self.write(name, data, create=False, schema_evolution=schema_evolution, missing_columns=missing_columns, inline=inline)
 
     def overwrite(
         self,
@@ -177,13 +198,23 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         where: Where = None,
         partitions: Partitions | None = None,
         schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
     ) -> None:
         """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
-        self.write(name, data, mode="overwrite", where=where, partitions=partitions, create=False, schema_evolution=schema_evolution)
+        how: dict[str, Any] = {"where": where, "partitions": partitions, "schema_evolution": schema_evolution}
+        self.write(name, data, mode="overwrite", create=False, missing_columns=missing_columns, **how)
 
-    def upsert(self, name: str, data: FrameLike, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict") -> None:
-        """Replace rows with equal keys, and add the others."""
-        self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution)
+    def upsert(
+        self,
+        name: str,
+        data: FrameLike,
+        *,
+        on: Sequence[str],
+        schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
+    ) -> None:
+        """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`."""
+        self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution, missing_columns=missing_columns)
 
     def write(
         self,
@@ -197,6 +228,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         create: bool = True,
         partition_by: Sequence[str] = (),
         schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
         comment: str | None = None,
         inline: bool | None = None,
     ) -> None:
@@ -211,6 +243,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             create=create,
             partition_by=partition_by,
             schema_evolution=schema_evolution,
+            missing_columns=missing_columns,
             comment=comment,
             inline=inline,
         )
@@ -227,6 +260,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         create: bool = True,
         partition_by: Sequence[str] = (),
         schema_evolution: SchemaEvolution = "strict",
+        missing_columns: MissingColumns | None = None,
         comment: str | None = None,
         inline: bool | None = None,
     ) -> None:
@@ -236,9 +270,12 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         check_mode(mode, where, on, partitions)
         if inline and mode == "upsert" and frame.session is not None:
             raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
+        lacking = missing_columns_of(missing_columns, schema_evolution)
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
         with self._whole_or_nothing():
-            staged = self._target(target, frame, schema_evolution, only_append=mode == "append")
+            staged, frame, is_empty = self._target(target, frame, schema_evolution, lacking, only_append=mode == "append")
+            if staged is None:
+                return
             if mode == "upsert":
                 check_keys(on, staged.state)
                 frame = frame.replayable()
@@ -249,7 +286,16 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
                 inline = False
             elif partitions is not None and not isinstance(partitions, str):
                 predicate = partition_predicate(partitions, staged.state.partition_spec, staged.state.schema, staged.name)
+            elif mode == "overwrite" and predicate is None:
+                frame.check_overwrites_all(staged.state)
             staged.written = True
+            if is_empty:
+                if mode == "overwrite" and not in_data:
+                    self._stage(staged, DeleteWhere(where=predicate, session=frame.session))
+                return
+            if mode == "upsert" and any(frame.schema.find(column.name) is None for column in staged.state.schema):
+                self._update_by_keys(staged, frame, on, inline=inline)
+                return
             # The rows are written first: a key, or what satisfies the condition, is checked before anything is looked for.
             written = replace(self._write_rows(staged, frame, predicate, inline), replaces=mode != "append")
             if mode == "upsert":
@@ -281,22 +327,59 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         if found is not None:
             self._stage(staged, DeleteWhere(where=found, session=session))
 
-    def _target(self, target: Target, frame: Frame, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
+    def _target(
+        self, target: Target, frame: Frame, mode: SchemaEvolution, missing: MissingColumns, *, only_append: bool
+    ) -> tuple[StagedTable | None, Frame, bool]:
+        """Find the table of a write, or create it, and fit its columns to the frame.
+
+        A frame without rows changes no columns, whatever its own are, and creates a table only when all of its columns have types.
+
+        Returns:
+            The table, None when it does not exist and is not created; the frame; and whether it is known to have no rows.
+        """
         name = target.name
         staged = self._catalog.find_table(name, only_append=only_append)
         if staged is None:
             if not target.create:
-                return self._catalog.table(name)
+                return self._catalog.table(name), frame, False
+            if not frame.is_typed:
+                is_empty, frame = frame.checked_empty()
+                if is_empty:
+                    self._not_created.append(name)
+                    return None, frame, True
+            if not frame.schema.columns:
+                raise no_columns(frame.kind)
             schema_name, table_name = split_name(name)
             owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True, with_parents=True)
-            return self._catalog.create_table(owner, table_name, frame.schema, target.partition_by, target.comment, or_existing=True)
-        columns = frame.schema_for(staged.state.schema)
-        wanted, differences = evolve(staged.state, columns, mode)
-        if wanted is not staged.state:
-            self._stage(staged, staged.alteration(partial(evolved, frame=columns, mode=mode), asked=False))
-            staged.differences += differences
+            created = self._catalog.create_table(owner, table_name, frame.schema, target.partition_by, target.comment, or_existing=True)
+            return created, frame, False
+        is_empty = frame.is_surely_empty
+        if not is_empty:
+            is_empty, frame = self._fit(staged, frame, mode, missing)
         target.check_existing(staged.state)
-        return staged
+        return staged, frame, is_empty
+
+    def _fit(self, staged: StagedTable, frame: Frame, mode: SchemaEvolution, missing: MissingColumns) -> tuple[bool, Frame]:
+        """Fit the columns of a table to a frame; whether the frame was found to have no rows, and the frame with all of its rows."""
+        columns = frame.schema_for(staged.state.schema)
+        problem: DuckLakeError | None = None
+        wanted, differences = staged.state, ()
+        try:
+            if not columns.columns:
+                raise no_columns(frame.kind)
+            wanted, differences = evolve(staged.state, columns, mode, missing)
+        except (SchemaError, UsageError) as error:
+            problem = error
+        if problem is not None or wanted is not staged.state:
+            is_empty, frame = frame.checked_empty()
+            if is_empty:
+                return True, frame
+        if problem is not None:
+            raise problem
+        if wanted is not staged.state:
+            self._stage(staged, staged.alteration(partial(evolved, frame=columns, mode=mode, missing_columns=missing), asked=False))
+            staged.differences += differences
+        return False, frame
 
     @property
     def _catalog(self) -> StagedCatalog:

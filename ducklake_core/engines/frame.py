@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from ducklake_core.engines.arrow.frame import ArrowFrame, arrow_frame
-from ducklake_core.engines.arrow.frame_input import kind_of
+from ducklake_core.engines.arrow.frame_input import kind_of, no_columns
 from ducklake_core.errors import UsageError
 from ducklake_core.format.types.arrow_types import from_arrow_schema
 from ducklake_core.format.types.schema import Schema
@@ -27,7 +27,7 @@ def frame_of(data: Any) -> Frame:
             (classic, Connect, pandas-on-Spark).
 
     Raises:
-        UsageError: It is none of these, or has no columns; the message names its kind.
+        UsageError: It is none of these, or has rows without columns; the message names its kind.
         UnsupportedFeatureError: A column of a type that DuckLake has not.
     """
     kinds = [cls.__module__ for cls in type(data).__mro__ if cls.__name__ == "DataFrame"]
@@ -47,7 +47,7 @@ def columns_of(data: Any) -> Schema:
     """The DuckLake columns, without ids, of a DuckLake schema, an Arrow schema of any library, or a frame, which is not read.
 
     Raises:
-        UsageError: It is none of these; the message names its kind.
+        UsageError: It is none of these, or a frame without columns; the message names its kind.
     """
     if isinstance(data, Schema):
         return data
@@ -59,4 +59,7 @@ def columns_of(data: Any) -> Schema:
             return from_arrow_schema(pa.schema(data))
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise UsageError(f"cannot take columns from a {kind_of(data)}: {error}", type=kind_of(data)) from error
-    return frame_of(data).schema
+    frame = frame_of(data)
+    if not frame.schema.columns:
+        raise no_columns(frame.kind)
+    return frame.schema

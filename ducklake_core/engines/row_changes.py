@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
     from ducklake_core.engines.arrow.row_request import ChangeRequest
     from ducklake_core.engines.arrow.write_state import WriteState
+    from ducklake_core.format.types.schema import Schema
     from ducklake_core.planning.plan import ScanPlan
     from ducklake_core.storage.filesystems import Storage
     from ducklake_core.storage.sweeping import NamedFiles
@@ -59,6 +61,29 @@ def change_rows(
 
         return change_rows_by_id(plan, request.change(), target, state, storage, source=rows, keep=keep)
     return change_with_arrow(plan, request.change(), target, state, storage, source=rows, keep=keep)
+
+
+def check_source_keys(source: MergeSource, on: Sequence[str], table: Schema) -> None:
+    """Check that every row of a merge's source has a key of its own.
+
+    Args:
+        source: The source.
+        on: Names of the key columns.
+        table: The table's columns.
+
+    Raises:
+        SchemaError: NULL or repeated keys.
+        UnsupportedFeatureError: A key column of a nested type.
+    """
+    if source.rows is not None:
+        from ducklake_core.engines.arrow.keys import key_set
+
+        key_set(source.rows, on, table)
+        return
+    from ducklake_core.engines.spark.positions import check_keys
+    from ducklake_core.engines.spark.read import read_plan
+
+    check_keys(read_plan(source.scan(on), source.storage, source.session, exact=False), table.select(on))
 
 
 def restore_rows(

@@ -321,7 +321,7 @@ def _commit_message(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
 _BY_NAME: Mapping[str, Check] = {
     **_COMMIT,
     **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql", "reader"), _text),
-    **dict.fromkeys(("data_path", "metadata_schema", "comment", "text", "version", "to"), _or_none(_text)),
+    **dict.fromkeys(("data_path", "metadata_schema", "comment", "text", "version", "to", "missing_columns"), _or_none(_text)),
     **dict.fromkeys(("mode", "schema_evolution", "kind", "level"), _text),
     **dict.fromkeys(("if_not_exists", "if_exists", "or_replace", "replace", "cascade", "create", "dry_run", "encrypted", "indexes"), _flag),
     **dict.fromkeys(("read_only", "override_data_path", "allow_history_loss", "allow_missing", "allow_duplicates"), _flag),
@@ -388,7 +388,7 @@ _OF_METHOD: Mapping[tuple[str, str], Check] = {
     ("merge", "on"): _name_or_path,
     # What the data source and the builder of merges hand over inside the library.
     **{("stage_created", one): _anything for one in ("files", "state", "uuid")},
-    **{("stage_written", one): _anything for one in ("files", "state", "table_id", "overwrite")},
+    **{("stage_written", one): _anything for one in ("files", "state", "table_id", "replaces")},
     **{("merge_clauses", one): _anything for one in ("on", "clauses")},
     ("write_frame", "frame"): _anything,
     ("restore", "columns"): _or_none(_text),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ducklake_core.format.types.schema import Schema
     from ducklake_core.sql.names import Names, ScanTable
     from ducklake_core.sql.row_changes import ChangeComputed, ComputedChange
-    from ducklake_core.staging.arguments import FrameLike
+    from ducklake_core.staging.arguments import FrameLike, MissingColumns
     from ducklake_core.staging.context import LakeContext
     from ducklake_core.staging.namespace import StagedCatalog
     from ducklake_core.staging.publish import CommitCoordinator
@@ -41,7 +41,7 @@ class StatementVerbs(RowVerbs, DefinitionVerbs):
         """Reads of a table as the transaction has made it so far."""
 
     @abstractmethod
-    def append(self, name: str, data: FrameLike) -> None:
+    def append(self, name: str, data: FrameLike, *, missing_columns: MissingColumns | None = None) -> None:
         """Add rows to a table."""
 
     def sql(self, sql: str, *, spark: SparkSession | None = None) -> Readable | None:
@@ -282,7 +282,8 @@ class _Statement:
         schema = self._queries.schema(insert.table)
         target = [(name, schema.column(name)) for name in insert.given(schema)]
         rows = self._queries.rows_of(insert.query_for(target), target, by_name=insert.by_name, spark=self._spark)
-        self._tx.append(insert.table, rows)
+        # Columns that an INSERT does not name get their default or NULL, as in every SQL.
+        self._tx.append(insert.table, rows, missing_columns="null")
 
     def _create_as(self, node: exp.Create) -> None:
         from ducklake_core.sql.definition_statements import partition_keys

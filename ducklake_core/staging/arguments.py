@@ -52,6 +52,9 @@ Partitions: TypeAlias = Sequence[Mapping[str, object]] | Literal["in_data"]
 WriteMode: TypeAlias = Literal["append", "overwrite", "upsert"]
 SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 
+MissingColumns: TypeAlias = Literal["error", "null"]
+"""What happens when a frame lacks columns of the table that have no default: a :class:`SchemaError`, or NULL in new rows."""
+
 RestoredColumns: TypeAlias = Literal["now", "then"]
 """Which columns a restored table has when they were changed since."""
 
@@ -89,6 +92,21 @@ def check_mode(mode: WriteMode, where: Where, on: Sequence[str], partitions: Par
         raise UsageError("an overwrite takes where or partitions, not both")
     if on and mode != "upsert":
         raise UsageError(f"on belongs to upsert, not to {mode}")
+
+
+def missing_columns_of(given: MissingColumns | None, evolution: SchemaEvolution) -> MissingColumns:
+    """Return what happens to columns that a frame lacks: an error under ``strict`` and NULL under ``additive``, unless given.
+
+    Raises:
+        UsageError: The value or the schema evolution does not exist.
+    """
+    if evolution not in ("strict", "additive"):
+        raise UsageError(f"unknown schema_evolution {evolution!r}: strict or additive", parameter="schema_evolution")
+    if given is None:
+        return "error" if evolution == "strict" else "null"
+    if given not in ("error", "null"):
+        raise UsageError(f"unknown missing_columns {given!r}: error or null", parameter="missing_columns")
+    return given
 
 
 def check_keys(on: Sequence[str], state: TableState) -> None:

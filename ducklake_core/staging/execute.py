@@ -173,7 +173,8 @@ class StepExecutor:
             state = staged.committed
         plan = self._over(staged, self._committed_plan(state, None, where, ("rowid", "file_row_number")))
         if isinstance(step, ChangeRows):
-            keep = write.options.data_inlining_row_limit if may_inline(write.schema, write.format_version) else 0
+            inlines = step.inline is not False and may_inline(write.schema, write.format_version)
+            keep = write.options.data_inlining_row_limit if inlines else 0
             changed = change_rows(
                 plan, step.request, target, write, storage, source=step.source, session=step.session, keep=keep, named=self.named
             )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ducklake_core.commit.alterations import partition_spec, restore_definition
 from ducklake_core.commit.definition_actions import CreateSchema, CreateTable
+from ducklake_core.errors import SchemaError
 from ducklake_core.format.evolution.defaults import with_initial_defaults
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import LakeInfo, SchemaState, TableState
@@ -19,7 +20,7 @@ from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ducklake_core.staging.arguments import SchemaEvolution
+    from ducklake_core.staging.arguments import MissingColumns, SchemaEvolution
 
 
 def new_schema(
@@ -104,17 +105,22 @@ def as_before(new: TableState, then: TableState, options: Mapping[str, str]) -> 
     return replace(state, next_column_id=1 + max(node.id for node in then.schema.walk()))
 
 
-def evolve(state: TableState, frame: Schema, mode: SchemaEvolution) -> tuple[TableState, tuple[str, ...]]:
+def evolve(
+    state: TableState, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns
+) -> tuple[TableState, tuple[str, ...]]:
     """The table's state after it was made to fit a frame, and what differs.
 
     Raises:
-        SchemaError: The frame does not fit and the mode does not allow what would make it fit.
+        SchemaError: The frame does not fit and the mode does not allow what would make it fit, or it lacks columns without a default
+            and must not.
     """
     if _same_columns(state.schema, frame):
         return state, ()
     from ducklake_core.format.evolution.reconciliation import reconcile
 
     found = reconcile(state.schema, frame, mode, state.next_column_id)
+    if found.missing and missing_columns == "error":
+        raise lacking_columns(state.qualified_name, found.missing)
     if not found.added and not found.ended:
         return state, ()
     known = {column.id for column in state.schema}
@@ -126,9 +132,38 @@ def evolve(state: TableState, frame: Schema, mode: SchemaEvolution) -> tuple[Tab
     return after, tuple(str(difference) for difference in found.differences)
 
 
-def evolved(state: TableState, *, frame: Schema, mode: SchemaEvolution) -> TableState:
+def evolved(state: TableState, *, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns) -> TableState:
     """The table's state after it was made to fit a frame."""
-    return evolve(state, frame, mode)[0]
+    return evolve(state, frame, mode, missing_columns)[0]
+
+
+def check_not_lacking(state: TableState, frame: Schema) -> None:
+    """Raise for a frame that lacks columns of the table that have no default, whatever else differs.
+
+    Raises:
+        SchemaError: It lacks some.
+    """
+    missing = tuple(column.name for column in state.schema if column.default is None and frame.find(column.name) is None)
+    if missing:
+        raise lacking_columns(state.qualified_name, missing)
+
+
+def lacking_columns(table: str, missing: Sequence[str], option: str = "missing_columns='null'") -> SchemaError:
+    """Return the error for a frame that lacks columns of the table that have no default.
+
+    Args:
+        table: ``schema.table``.
+        missing: Paths of the columns and struct fields.
+        option: The setting that allows it, as the caller writes it.
+    """
+    names = ", ".join(repr(path) for path in missing)
+    noun, pronoun = ("column", "it") if len(missing) == 1 else ("columns", "them")
+    return SchemaError(
+        f"the data lacks {noun} {names} of {table}, which would be NULL in new rows: add {pronoun} to the data, or allow it with {option}",
+        table=table,
+        columns=tuple(missing),
+        missing_columns=tuple(missing),
+    )
 
 
 def _same_columns(table: Schema, frame: Schema) -> bool:

@@ -51,9 +51,10 @@ class DeleteByKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRows:
-    """Rows to change or delete, and rows to add for those of a source that match none."""
+    """Rows to change or delete, and rows to add for those of a source that match none; ``inline`` is as in :meth:`DuckLake.write`."""
 
     request: ChangeRequest
+    inline: bool | None = None
     source: MergeSource | None = None
     session: Any = field(default=None, repr=False)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.arrow.frame_input import ArrowData, arrow_data, kind_of, no_columns
+from ducklake_core.engines.arrow.frame_input import ArrowData, arrow_data, kind_of
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.evolution.adopted_types import with_adopted_types, with_types_for_nulls
 from ducklake_core.format.types.arrow_types import ArrowArray, from_arrow_schema
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
     from ducklake_core.engines.arrow.write_state import WriteState
     from ducklake_core.format.files.data_files import WrittenFile
+    from ducklake_core.format.state import TableState
     from ducklake_core.planning.plan import ScanPlan
     from ducklake_core.storage.filesystems import Storage
     from ducklake_core.storage.sweeping import NamedFiles
@@ -36,6 +37,7 @@ class ArrowFrame:
     Attributes:
         data: A table, or a reader that can be read once.
         schema: The columns, without ids.
+        kind: What messages call the data.
         is_inferred: Whether the types are guessed from Python values, so that they say little about what the user wants.
         session: No Spark session does the work.
         inlines_unasked: Whether few rows go into the catalog without being asked for: to look at them costs nothing.
@@ -43,6 +45,7 @@ class ArrowFrame:
 
     data: ArrowData
     schema: Schema
+    kind: str = "pyarrow Table"
     is_inferred: bool = False
     session: ClassVar[None] = None
     inlines_unasked: ClassVar[bool] = True
@@ -56,6 +59,27 @@ class ArrowFrame:
     def is_small(self) -> bool:
         """Whether writing the rows once more costs next to nothing."""
         return isinstance(self.data, pa.Table) and self.data.num_rows <= _FEW_ROWS
+
+    @property
+    def is_surely_empty(self) -> bool:
+        """Whether it is known without reading that there are no rows."""
+        return isinstance(self.data, pa.Table) and not self.data.num_rows
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether there are columns, and each of them has a type of its own."""
+        return bool(len(self.data.schema)) and not any(pa.types.is_null(column.type) for column in self.data.schema)
+
+    def checked_empty(self) -> tuple[bool, ArrowFrame]:
+        """Return whether there are no rows, and a frame that still has them all. Of a stream the first rows are read."""
+        if isinstance(self.data, pa.Table):
+            return not self.data.num_rows, self
+        first = next((batch for batch in self.data if batch.num_rows), None)
+        batches = () if first is None else chain([first], self.data)
+        return first is None, replace(self, data=pa.RecordBatchReader.from_batches(self.data.schema, batches))
+
+    def check_overwrites_all(self, _table: TableState) -> None:
+        """Nothing to check: only sessions of Spark have a setting that says what an overwrite replaces."""
 
     def schema_for(self, table: Schema) -> Schema:
         """The columns, where those without a type of their own take the type of the table's column.
@@ -136,14 +160,23 @@ class ArrowFrame:
 
         return find_positions(plan, target, storage, key_set(self._table(), on, plan.schema))
 
-    def merge_source(self, _state: WriteState, _named: NamedFiles | None = None) -> MergeSource:
-        """The rows as the source of a merge, in memory."""
+    def merge_source(self, _state: WriteState, _named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
+        """The rows as the source of a merge, in memory, with the frame's own columns or with ``columns``, which it has by name."""
         from ducklake_core.engines.arrow.merge_source import MergeSource
         from ducklake_core.engines.arrow.row_change import source_ids
         from ducklake_core.format.values.arrow_cast import cast_to
 
-        schema = source_ids(self.schema)
+        schema = source_ids(self.schema if columns is None else columns)
         return MergeSource(schema=schema, rows=cast_to(self._table(), schema, physical=False))
+
+    def empty_source(self, columns: Schema, _state: WriteState) -> MergeSource:
+        """The source of a merge that has columns and no rows."""
+        from ducklake_core.engines.arrow.merge_source import MergeSource
+        from ducklake_core.engines.arrow.row_change import source_ids
+        from ducklake_core.format.types.arrow_types import to_arrow_schema
+
+        schema = source_ids(columns)
+        return MergeSource(schema=schema, rows=to_arrow_schema(schema).empty_table())
 
     def _table(self) -> pa.Table:
         data = self.replayable().data
@@ -175,10 +208,8 @@ def arrow_frame(data: object) -> ArrowFrame:
     """The frame of whatever holds rows in this process.
 
     Raises:
-        UsageError: The value is no such thing, or has no columns; the message names its kind.
+        UsageError: The value is no such thing; the message names its kind.
         UnsupportedFeatureError: A column of a type that DuckLake has not.
     """
     rows = arrow_data(data)
-    if not len(rows.schema):
-        raise no_columns(kind_of(data))
-    return ArrowFrame(data=rows, schema=from_arrow_schema(rows.schema), is_inferred=isinstance(data, list | tuple))
+    return ArrowFrame(data=rows, schema=from_arrow_schema(rows.schema), kind=kind_of(data), is_inferred=isinstance(data, list | tuple))

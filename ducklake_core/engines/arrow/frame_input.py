@@ -43,11 +43,11 @@ def kind_of(data: object) -> str:
     )
 
 
-def arrow_data(data: object) -> ArrowData:
-    """The rows of a frame; a stream is opened but not read.
+def arrow_data(data: Any) -> ArrowData:
+    """The rows of a frame; a stream is opened but not read. A frame without rows may have no columns.
 
     Raises:
-        UsageError: The value holds no rows in columns; the message names its kind.
+        UsageError: The value holds no rows in columns, or rows without columns; the message names its kind.
     """
     if isinstance(data, pa.Table | pa.RecordBatchReader):
         return data
@@ -57,10 +57,11 @@ def arrow_data(data: object) -> ArrowData:
         return _of_mappings(data)
     if is_a(data, "pandas", "DataFrame"):
         check_index(data, "pandas DataFrame")
+        if not len(data.columns) and len(data):
+            raise no_columns("pandas DataFrame")
     try:
         if is_a(data, "pandas", "DataFrame"):
-            # Labels of rows without a name are no column.
-            return pa.Table.from_pandas(data, preserve_index=False)
+            return _of_pandas(data)
         if is_a(data, "polars", "DataFrame"):
             return pa.table(data)
         if hasattr(data, "__arrow_c_stream__"):
@@ -73,8 +74,14 @@ def arrow_data(data: object) -> ArrowData:
 
 
 def no_columns(kind: str) -> UsageError:
-    """The error for a frame without columns: as rows of NULLs, or as no rows in place of others, it would hide a mistake."""
+    """Return the error for a frame without columns where its rows or its columns are needed: rows of NULLs would hide a mistake."""
     return UsageError(f"cannot write a {kind} without columns: give at least one column of the table", type=kind)
+
+
+def _of_pandas(data: Any) -> pa.Table:
+    """Labels of rows without a name are no column. Without rows pandas makes up types (float64, object), so the columns have none."""
+    rows = pa.Table.from_pandas(data, preserve_index=False)
+    return rows if len(data) else pa.table([pa.nulls(0)] * rows.num_columns, names=rows.column_names)
 
 
 def _advice(data: object) -> str:
@@ -123,9 +130,8 @@ def _of_mappings(rows: Sequence[object]) -> pa.Table:
                 values[name] = [None] * number
         for name, column in values.items():
             column.append(row.get(name))
-    if not values:
-        kind = "list of empty dicts" if rows else "list without rows"
-        raise UsageError(f"cannot write a {kind}: nothing tells its columns; give a table that has the columns and no rows", type="list")
+    if rows and not values:
+        raise no_columns("list of empty dicts")
     columns = [_column(name, column) for name, column in values.items()]
     return pa.Table.from_arrays([array for _, array in columns], schema=pa.schema([field for field, _ in columns]))
 

@@ -66,7 +66,7 @@ class MergeSource:
             held: list[Any] = [self.rows.column(theirs).combine_chunks() for _, theirs in request.keys]
             return SourceKeys(parts=parts, rows=tuple(held))
         names = tuple(dict.fromkeys(column.name for _, column in parts))
-        return SourceKeys(parts=parts, plan=self._scan(names))
+        return SourceKeys(parts=parts, plan=self.scan(names))
 
     @property
     def _row_count(self) -> int:
@@ -79,11 +79,12 @@ class MergeSource:
             return {place: self.rows.column(place).combine_chunks() for place in places}
         if self._row_count > SOUGHT:
             return {}
-        plan = self._scan(tuple(self.schema.columns[place].name for place in places))
+        plan = self.scan(tuple(self.schema.columns[place].name for place in places))
         table = pa.Table.from_batches(read_plan(plan, self.storage), plan.shape.arrow_schema())
         return {place: table.column(number).combine_chunks() for number, place in enumerate(places)}
 
-    def _scan(self, names: Sequence[str]) -> ScanPlan:
+    def scan(self, names: Sequence[str]) -> ScanPlan:
+        """A scan of some columns of a source in files."""
         return written_plan(empty_plan("source", 0, self.schema), names, self.directory, self.files)
 
     def _bounds(self, target: Field, place: int, known: Any) -> Predicate | None:

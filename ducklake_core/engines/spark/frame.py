@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ducklake_core.engines.arrow.frame_input import check_index, no_columns
+from ducklake_core.engines.arrow.frame_input import check_index
 from ducklake_core.engines.spark.types import from_spark_schema, type_parts
+from ducklake_core.errors import UsageError
 from ducklake_core.format.evolution.adopted_types import with_adopted_types, with_types_for_nulls
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.planning.plan import written_plan
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
     from ducklake_core.engines.arrow.positions import DeleteTarget, Deletions
     from ducklake_core.engines.arrow.write_state import WriteState
     from ducklake_core.format.files.data_files import WrittenFile
+    from ducklake_core.format.state import TableState
     from ducklake_core.planning.plan import ScanPlan
     from ducklake_core.storage.filesystems import Storage
     from ducklake_core.storage.sweeping import NamedFiles
+
+
+OVERWRITE_MODE = "spark.sql.sources.partitionOverwriteMode"
+"""The setting by which overwrites of Spark's own sources replace all partitions (static) or those of the data (dynamic)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +39,8 @@ class SparkFrame:
         data: The DataFrame.
         schema: The columns, without ids.
         is_stream: It can be computed again.
-        is_small: Nobody knows without computing it.
+        is_small: Nobody knows without computing it; nor whether it ``is_surely_empty``.
+        kind: What messages call the data.
         inlines_unasked: Whether few rows go into the catalog without being asked for: to count them first may compute it twice.
     """
 
@@ -41,12 +48,42 @@ class SparkFrame:
     schema: Schema
     is_stream: ClassVar[bool] = False
     is_small: ClassVar[bool] = False
+    is_surely_empty: ClassVar[bool] = False
+    kind: ClassVar[str] = "Spark DataFrame"
     inlines_unasked: ClassVar[bool] = False
 
     @property
     def session(self) -> SparkSession:
         """The session that does the work."""
         return self.data.sparkSession
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether there are columns, and each of them has a type of its own."""
+        from pyspark.sql.types import NullType
+
+        return bool(self.data.columns) and not any(isinstance(column.dataType, NullType) for column in self.data.schema)
+
+    def checked_empty(self) -> tuple[bool, SparkFrame]:
+        """Return whether there are no rows, and the frame, which is computed until it has one."""
+        return self.data.isEmpty(), self
+
+    def check_overwrites_all(self, table: TableState) -> None:
+        """Raise where the session's setting contradicts an overwrite of all rows.
+
+        Raises:
+            UsageError: The table is partitioned, and ``spark.sql.sources.partitionOverwriteMode`` is ``dynamic``.
+        """
+        if table.partition_spec is None:
+            return
+        if (self.session.conf.get(OVERWRITE_MODE, "static") or "static").lower() == "dynamic":
+            raise UsageError(
+                f"the overwrite would replace all rows of {table.qualified_name}, but the Spark session sets {OVERWRITE_MODE} to dynamic, "
+                "which means only the partitions that the data is in: write with partitions='in_data' for that, or with where='TRUE' to "
+                "replace all rows",
+                table=table.qualified_name,
+                setting=OVERWRITE_MODE,
+            )
 
     def schema_for(self, table: Schema) -> Schema:
         """The columns, where those of Spark's type void take the type of the table's column."""
@@ -105,26 +142,33 @@ class SparkFrame:
         keys = read_plan(written_plan(plan, on, target.directory, written), storage, self.session, exact=False)
         return find_key_positions(plan, target, storage, keys, on, named=named)
 
-    def merge_source(self, state: WriteState, named: NamedFiles | None = None) -> MergeSource:
-        """The rows as the source of a merge: computed once, in files beside the table."""
+    def merge_source(self, state: WriteState, named: NamedFiles | None = None, columns: Schema | None = None) -> MergeSource:
+        """The rows as the source of a merge: computed once, in files next to the table's.
+
+        They have the frame's own columns, or ``columns``, which the frame has by name.
+        """
         from ducklake_core.engines.arrow.merge_source import MergeSource
         from ducklake_core.engines.arrow.row_change import source_ids
 
-        schema = source_ids(self.schema)
+        schema = source_ids(self.schema if columns is None else columns)
         plain = replace(state, schema=schema, partition_spec=None, row_constraint=None, sort=())
         files = self.write(plain, named)
         return MergeSource(schema=schema, files=files, directory=state.directory, session=self.session, storage=state.storage)
+
+    def empty_source(self, columns: Schema, state: WriteState) -> MergeSource:
+        """The source of a merge that has columns and no rows."""
+        from ducklake_core.engines.arrow.merge_source import MergeSource
+        from ducklake_core.engines.arrow.row_change import source_ids
+
+        return MergeSource(schema=source_ids(columns), directory=state.directory, session=self.session, storage=state.storage)
 
 
 def spark_frame(data: DataFrame) -> SparkFrame:
     """The frame of a DataFrame.
 
     Raises:
-        UsageError: It has no columns.
         UnsupportedFeatureError: A column of a type that cannot be carried.
     """
-    if not data.columns:
-        raise no_columns("Spark DataFrame")
     return SparkFrame(data=data, schema=from_spark_schema(data.schema))
 
 

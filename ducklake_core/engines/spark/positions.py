@@ -142,7 +142,7 @@ def find_key_positions(
     schema = plan.read_schema.select(on)
     keys = _keys(data, schema).persist()
     try:
-        _check_keys(keys, schema)
+        _check_distinct(keys, schema)
         wide = _positions(plan, schema, storage, data.sparkSession, keep_predicate=True)
         return _hide(wide.join(keys, on=list(schema.names), how="left_semi"), plan, target, storage, named)
     finally:
@@ -163,7 +163,21 @@ def _keys(data: DataFrame, schema: Schema) -> DataFrame:
     return data.select(*selected)
 
 
-def _check_keys(keys: DataFrame, schema: Schema) -> None:
+def check_keys(data: DataFrame, schema: Schema) -> None:
+    """Check that every row of a frame has a key of its own.
+
+    Args:
+        data: Rows with at least the key columns.
+        schema: The key columns of the table.
+
+    Raises:
+        SchemaError: NULL or repeated keys in the frame, or a key column that it lacks.
+        UnsupportedFeatureError: A key column of a nested type.
+    """
+    _check_distinct(_keys(data, schema), schema)
+
+
+def _check_distinct(keys: DataFrame, schema: Schema) -> None:
     columns = [sf.col(quoted(name)) for name in schema.names]
     missing = [sf.coalesce(sf.sum(sf.when(column.isNull(), sf.col(_COUNT))), sf.lit(0)) for column in columns]
     repeated = sf.coalesce(sf.sum(sf.when(sf.col(_COUNT) > 1, sf.col(_COUNT) - 1)), sf.lit(0))

@@ -97,12 +97,14 @@ class Reconciliation:
         added: Every node to insert, parents first, each with the id of its parent (None on top level): widened nodes under their old
             id, new ones under new ids. Children of a new node are listed on their own.
         differences: What changes, for people.
+        missing: Paths of columns and struct fields without a default that the frame lacks.
     """
 
     schema: Schema
     ended: tuple[int, ...] = ()
     added: tuple[tuple[Field, int | None], ...] = ()
     differences: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def promotes(source: DataType, target: DataType) -> bool:
@@ -199,7 +201,8 @@ def may_fit(frame: DataType, table: DataType) -> bool:
 def reconcile(table: Schema, frame: Schema, mode: Mode, next_column_id: int) -> Reconciliation:
     """Compare a frame's columns with a table's, by name without regard to case, at any depth.
 
-    Columns that the frame lacks are written as their default or NULL.  Narrower types of the frame are cast up.
+    Columns that the frame lacks are written as their default or NULL; those without a default are in the result, and the caller decides.
+    Narrower types of the frame are cast up.
 
     Args:
         table: The table's present columns.
@@ -222,6 +225,7 @@ def reconcile(table: Schema, frame: Schema, mode: Mode, next_column_id: int) -> 
         ended=tuple(work.ended),
         added=tuple(work.added),
         differences=tuple(work.changed),
+        missing=tuple(work.missing),
     )
 
 
@@ -235,6 +239,7 @@ class _Work:
     added: list[tuple[Field, int | None]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
     def level(self, table: tuple[Field, ...], frame: tuple[Field, ...], parent: int | None, path: str) -> tuple[Field, ...]:
         """Columns of the table, or fields of one struct, after the frame was taken in."""
@@ -253,6 +258,8 @@ class _Work:
             return self.node(column, frame, parent, path)
         if parent is None and not column.nullable and column.default is None:
             self.refused.append(f"column {path + column.name!r} ({column.type}) is NOT NULL and the frame does not have it")
+        elif column.default is None:
+            self.missing.append(path + column.name)
         return column
 
     def node(self, column: Field, frame: Field, parent: int | None, path: str) -> Field:

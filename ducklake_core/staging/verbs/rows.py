@@ -7,12 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ducklake_core.commit import alterations
-from ducklake_core.engines.frame import frame_of
-from ducklake_core.errors import UsageError
+from ducklake_core.engines.arrow.frame_input import no_columns
+from ducklake_core.engines.frame import Frame, frame_of
+from ducklake_core.engines.row_changes import check_source_keys
+from ducklake_core.errors import DuckLakeError, SchemaError, UsageError
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.types.names import folded
+from ducklake_core.format.types.schema import Schema
 from ducklake_core.merge_builder import Merge, MergeClause
 from ducklake_core.planning.virtual import with_virtual
-from ducklake_core.staging.arguments import FrameLike, resolve_at
+from ducklake_core.staging.arguments import FrameLike, MissingColumns, missing_columns_of, resolve_at
+from ducklake_core.staging.new_objects import check_not_lacking
 from ducklake_core.staging.rebase import columns_of
 from ducklake_core.staging.staged_table import ChangeRows, DeleteWhere, RestoreRows, Selection, StagedTable
 from ducklake_core.staging.verbs.base import OpenTransaction
@@ -48,25 +53,88 @@ class RowVerbs(OpenTransaction):
             request = update_request(staged.name, staged.state.schema, plain, self._without_macros(where))
             self._select(staged, ChangeRows(request=request, session=spark))
 
-    def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str]) -> Merge[None]:
+    def merge(
+        self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None
+    ) -> Merge[None]:
         """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it."""
-        return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses))
+        return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses, missing_columns=missing_columns))
 
-    def merge_clauses(self, name: str, source: FrameLike, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
+    def merge_clauses(
+        self,
+        name: str,
+        source: FrameLike,
+        on: str | Sequence[str],
+        clauses: Sequence[MergeClause],
+        *,
+        missing_columns: MissingColumns | None = None,
+    ) -> None:
         """Stage a merge whose branches are known."""
-        from ducklake_core.engines.arrow.merge_request import merge_request
-
         if self._is_done("merge", name, on, tuple(clauses)):
             return
+        missing = missing_columns_of(missing_columns, "strict")
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
-            frame = frame_of(source).typed_like(staged.state.schema)
-            # What is asked for is checked before the source is computed.
-            request = merge_request(staged.name, staged.state.schema, frame.schema, on, clauses)
-            state = self._coordinator.write_state(staged)
-            kept = frame.merge_source(state, self._coordinator.named)
-            self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
-            self._select(staged, ChangeRows(request=request, source=kept))
+            frame = frame_of(source)
+            try:
+                self._merge(staged, frame.typed_like(staged.state.schema), on, clauses, missing)
+            except DuckLakeError:
+                # Without rows nothing is compared or inserted, so that neither types nor columns matter.
+                is_empty, frame = frame.checked_empty()
+                if not is_empty:
+                    raise
+                self._merge_nothing(staged, frame, on, clauses)
+
+    def _merge(
+        self, staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause], missing: MissingColumns
+    ) -> None:
+        from ducklake_core.engines.arrow.merge_request import merge_request
+
+        if not frame.schema.columns:
+            raise no_columns(frame.kind)
+        # What is asked for is checked before the source is computed.
+        request = merge_request(staged.name, staged.state.schema, frame.schema, on, clauses)
+        if missing == "error" and any(when == "not matched" and values == "all" for when, _, values, _ in clauses):
+            check_not_lacking(staged.state, frame.schema)
+        state = self._coordinator.write_state(staged)
+        kept = frame.merge_source(state, self._coordinator.named)
+        self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
+        self._select(staged, ChangeRows(request=request, source=kept))
+
+    def _merge_nothing(self, staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
+        """Stage a merge whose source has no rows: it has the table's columns, and its own that the table does not have."""
+        from ducklake_core.engines.arrow.merge_request import merge_request
+
+        own = tuple(column for column in frame.schema if staged.state.schema.find(column.name) is None)
+        columns = Schema(columns=(*staged.state.schema.columns, *own))
+        # Values that rows of the source would give have no row to be evaluated for.
+        left = [clause for clause in clauses if clause[0] == "not matched by source"]
+        staged.written = True
+        if left or not clauses:
+            request = merge_request(staged.name, staged.state.schema, columns, on, left)
+            source = frame.empty_source(columns, self._coordinator.write_state(staged))
+            self._select(staged, ChangeRows(request=request, source=source))
+
+    def _update_by_keys(self, staged: StagedTable, frame: Frame, on: Sequence[str], *, inline: bool | None) -> None:
+        """Stage an upsert of a frame that lacks columns: matched rows keep their values there, and new rows get the default or NULL.
+
+        Raises:
+            SchemaError: NULL or repeated keys in the frame.
+        """
+        from ducklake_core.engines.arrow.merge_request import merge_request
+
+        table = staged.state.schema
+        columns = Schema(columns=tuple(column for column in table if frame.schema.find(column.name) is not None))
+        for name in on:
+            if columns.find(name) is None:
+                raise SchemaError(f"the data has no column {name!r}, which is part of the key", column=name)
+        has_values = len(columns) > len({folded(name) for name in on})
+        clauses: list[MergeClause] = [("matched", "update", "all", None)] if has_values else []
+        request = merge_request(staged.name, table, columns, list(on), [*clauses, ("not matched", "insert", "all", None)])
+        state = self._coordinator.write_state(staged)
+        kept = frame.merge_source(state, self._coordinator.named, columns)
+        self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
+        check_source_keys(kept, on, table)
+        self._select(staged, ChangeRows(request=request, source=kept, inline=inline))
 
     def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:
         """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""

@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ducklake_core.merge_builder import Merge
+from ducklake_core.merge_builder import Merge, MergeClause
 from ducklake_core.staging.arguments import CommitOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ducklake_core.results import WriteResult
-    from ducklake_core.staging.arguments import At, FrameLike, RestoredColumns, Where
+    from ducklake_core.staging.arguments import At, FrameLike, MissingColumns, RestoredColumns, Where
     from ducklake_core.staging.verbs.rows import RowVerbs
 
 
@@ -51,7 +51,9 @@ class TableRowChanges(ABC):
         """
         return self._change(lambda tx: tx.update(self.name, values, where=where, spark=spark), commit)
 
-    def merge(self, source: FrameLike, *, on: str | Sequence[str], **commit: Unpack[CommitOptions]) -> Merge[WriteResult]:
+    def merge(
+        self, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None, **commit: Unpack[CommitOptions]
+    ) -> Merge[WriteResult]:
         """Change, delete and add rows by what a source says, in one commit: name the branches, then ``execute()``.
 
         Args:
@@ -59,13 +61,20 @@ class TableRowChanges(ABC):
                 does the work.
             on: Name or names of columns that both have, or a condition over ``t.column`` (the table) and ``s.column`` (the source)
                 with at least one equality of a column of each. NULL equals nothing.
+            missing_columns: What ``when_not_matched_insert()`` does when the source lacks columns of the table that have no default:
+                ``error`` (the default) raises :class:`SchemaError`, ``null`` writes NULL. Values that are named one by one are written as
+                they are named.
 
         Returns:
             The merge, to which branches are added; see :class:`~ducklake_core.merge_builder.Merge`. ``commit`` is as for
             :meth:`append`.
         """
         self._check_writable()
-        return Merge(self.name, lambda clauses: self._change(lambda tx: tx.merge_clauses(self.name, source, on, clauses), commit))
+
+        def carry_out(clauses: Sequence[MergeClause]) -> WriteResult:
+            return self._change(lambda tx: tx.merge_clauses(self.name, source, on, clauses, missing_columns=missing_columns), commit)
+
+        return Merge(self.name, carry_out)
 
     def restore(
         self, at: At, *, columns: RestoredColumns | None = None, spark: SparkSession | None = None, **commit: Unpack[CommitOptions]

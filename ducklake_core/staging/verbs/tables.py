@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ducklake_core.commit import alterations
+from ducklake_core.engines.arrow.frame_input import no_columns
 from ducklake_core.engines.frame import Frame, columns_of, frame_of
 from ducklake_core.errors import AlreadyExistsError
 from ducklake_core.format.types.data_types import Field
@@ -110,6 +111,8 @@ class DefinitionVerbs(AlterationVerbs, ViewVerbs, MacroVerbs, TagVerbs):
         """
         with self._catalog.whole_or_nothing():
             frame = frame_of(data)
+            if not frame.schema.columns:
+                raise no_columns(frame.kind)
             self.create_table(name, frame.schema, partition_by=partition_by, comment=comment, or_replace=or_replace)
             self.write_frame(name, frame, create=False)
 
