@@ -59,7 +59,11 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     )
     write_mode: WriteMode = "overwrite"
     schema_evolution: SchemaEvolution = "strict"
-    missing_columns: MissingColumns = "null"
+    missing_columns: MissingColumns = Field(
+        default="auto",
+        description="What happens when a frame lacks columns of the table that have no default: error fails the step, null writes NULL to "
+        "new rows, and auto is error with schema_evolution strict and null with additive.",
+    )
     out_of_slice: OutOfSlice = "error"
     comments: bool = Field(
         default=True, description="Whether an asset's description and its column descriptions become comments of the table."
@@ -106,6 +110,7 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         with final_failures(str(output.address)):
             lake = writing_lake(self).connect()
             table = output.table(lake)
+            output = output.settled(table)
             missing = output.missing_columns(table)
             predicate = output.predicate(table)
             publish = partial(refuse_failed, context, table=str(output.address), subject=output.subject)
@@ -189,7 +194,9 @@ def metadata_of_commit(
         notes[BRANCH] = output.branch
     if missing:
         notes["ducklake/missing_columns"] = ", ".join(missing)
-        context.log.warning("%s: the frame lacks columns of the table, which are NULL now: %s", output.address, ", ".join(missing))
+        context.log.warning(
+            "%s: the frame lacks columns of the table, which have NULL or their default in new rows: %s", output.address, ", ".join(missing)
+        )
     if REPLACED_MEANWHILE in notes:
         context.log.warning("%s: the overwrite replaced what came while it was made: %s", output.address, notes[REPLACED_MEANWHILE])
     metadata = {**commit_metadata(lake, output, predicate, written.result, seconds=seconds), **notes}

@@ -104,7 +104,7 @@ def _commit(lake: DuckLake, parts: Sequence[_Part], branch: str | None) -> dict[
 
 
 def _audited(part: _Part, tx: Transaction) -> list[AuditResult]:
-    if not part.output.audits:
+    if not part.output.audits or part.output.creates_nothing:
         return []
     results = part.output.audit(tx, part.predicate)
     refuse_failed(part.context, results, str(part.output.address), part.output.subject)
@@ -127,6 +127,7 @@ def _part(context: dg.OutputContext, key: dg.AssetKey, frame: Any, manager: Duck
     )
     with final_failures(str(output.address)):
         table = output.table(lake)
+        output = output.settled(table)
         missing, predicate = output.missing_columns(table), output.predicate(table)
         commit = output.commit(table, output.rows(predicate), predicate)
     return _Part(key=key, context=context, output=output, missing=missing, predicate=predicate, commit=commit)

@@ -67,7 +67,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
             ``delete``.
         delete_when: SQL over the frame's columns as ``s.column``: matched rows for which it is true are deleted, others left out.
         schema_evolution: ``strict``, ``additive`` or, for an unpartitioned asset, ``replace``.
-        missing_columns: ``null`` or ``error``.
+        missing_columns: ``error``, ``null`` or ``auto``, which is ``error`` with ``strict`` and ``null`` with ``additive``.
         out_of_slice: ``error`` or ``filter``.
         shared: Whether an overwrite may replace rows that another asset wrote to the same table.
         audits: What must be so before rows are committed, by name: a SQL condition that is true for every row of the run's partitions as

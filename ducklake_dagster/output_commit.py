@@ -50,6 +50,7 @@ class OutputCommit:
     settings: WriteSettings
     table: Table | None
     predicate: SlicePredicate | None
+    creates_nothing: bool = False
     comments: Sequence[Comment]
     writer: str
     rows: SliceBounds
@@ -96,7 +97,9 @@ class OutputCommit:
 
     def _committed(self, lake: DuckLake, look: Callable[[Transaction], None] | None) -> WriteResult:
         changes = [*self._layout_changes(), *self._replaced()]
-        is_one_write = self.settings.merge is None and not (changes or self.comments or self._makes_sorted_table)
+        is_one_write = self.creates_nothing or (
+            self.settings.merge is None and not (changes or self.comments or self._makes_sorted_table)
+        )
         if is_one_write and look is None:
             return lake.write(self.name, self.frame, **self._how, **self.texts)
         with lake.transaction(**self.texts) as tx:
@@ -145,6 +148,9 @@ class OutputCommit:
             UsageError: A setting does not fit the table, or a row lies outside of the slice.
         """
         settings = self.settings
+        if self.creates_nothing:
+            tx.write(self.name, self.frame, **self._how)
+            return
         if self.table is None and (self._makes_sorted_table or settings.merge is not None):
             self._create(tx)
         if self.table is not None:
@@ -164,6 +170,8 @@ class OutputCommit:
 
     @property
     def _how(self) -> dict[str, Any]:
+        if self.creates_nothing:
+            return {"mode": "append"}
         mode, predicate = self.settings.write_mode, self.predicate
         evolution = self.settings.schema_evolution
         return {
@@ -172,6 +180,7 @@ class OutputCommit:
             "on": self.settings.upsert_keys if mode == "upsert" else (),
             "partition_by": self.settings.partition_by if self.table is None and not self._makes_sorted_table else (),
             "schema_evolution": "additive" if evolution == "replace" else evolution,
+            "missing_columns": "error" if self.settings.refuses_missing_columns else "null",
         }
 
     @property

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from ducklake_core.errors import CommitConflictError, NotFoundError, SchemaError, UsageError
+from ducklake_core import folded
+from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UsageError
 from ducklake_dagster.asset_tables import AssetTable
 from ducklake_dagster.audits import RESULTS, Audit, AuditResult, audit_metadata, audits_of, passed_audits, run_audits
 from ducklake_dagster.branches import Branch
 from ducklake_dagster.definition_texts import TableTexts, spec_of, table_texts
 from ducklake_dagster.handlers import FrameHandler, handler_for_frame
-from ducklake_dagster.handlers.arrow import outside_text
+from ducklake_dagster.handlers.arrow import ArrowHandler, outside_text
 from ducklake_dagster.naming import TableAddress, output_address, refuse_other_names
 from ducklake_dagster.output_commit import OutputCommit, WrittenOutput
 from ducklake_dagster.ownership import table_writers
@@ -55,6 +56,8 @@ class TableOutput:
         texts: What the definition says about the table and its columns, which become comments.
         audits: What must be so before the rows are committed.
         branch: The branch that is written to, None for production.
+        declared: Columns that the definition declares for the table, None when it declares none.
+        creates_nothing: Whether there are no rows, and no columns to create the table with.
     """
 
     subject: str
@@ -69,13 +72,42 @@ class TableOutput:
     texts: TableTexts
     audits: Mapping[str, Audit]
     branch: str | None
+    declared: Schema | None = None
+    creates_nothing: bool = False
 
     @property
     def columns(self) -> Schema:
         """The frame's columns; its rows are not read."""
-        from ducklake_core import columns_of
+        from ducklake_core import Schema, columns_of
 
-        return columns_of(self.frame)
+        return Schema(columns=()) if self.creates_nothing else columns_of(self.frame)
+
+    def settled(self, table: Table | None) -> TableOutput:
+        """Give a frame without rows the columns of the table, or those that the definition declares for one that does not exist yet.
+
+        Its own columns mean nothing without rows. A frame that is not in memory is only looked into where its columns do not do.
+        """
+        has_columns = self._has_columns(table)
+        if not self.handler.is_surely_empty(self.frame):
+            if has_columns:
+                return self
+            is_empty, frame = self.handler.checked_empty(self.frame)
+            if not is_empty:
+                return replace(self, frame=frame)
+        columns = table.schema if table is not None else self.declared
+        if columns is not None:
+            return replace(self, frame=columns.to_arrow().empty_table(), handler=ArrowHandler())
+        return self if has_columns else replace(self, frame=[], handler=ArrowHandler(), creates_nothing=True)
+
+    def _has_columns(self, table: Table | None) -> bool:
+        """Whether the frame has the partition columns, and the columns that a table needs, or types to create one with."""
+        names = {folded(name) for name in self.handler.column_names(self.frame)}
+        wanted = {folded(constraint.column) for box in self.table_slice.boxes or () for constraint in box}
+        if table is None:
+            return wanted <= names and self.handler.is_typed(self.frame)
+        if self.settings.refuses_missing_columns:
+            wanted |= {folded(column.name) for column in table.schema if column.default is None}
+        return bool(names) and wanted <= names
 
     def table(self, lake: DuckLake) -> Table | None:
         """The table as it is before the write; None when the write will make it."""
@@ -88,20 +120,21 @@ class TableOutput:
         """Columns of the table that the frame lacks, and whose rows therefore get NULL or the default.
 
         Raises:
-            SchemaError: There are some, and the settings say that there must be none.
+            SchemaError: Some of them have no default, and the settings do not allow NULL.
         """
         if table is None or self.settings.schema_evolution == "replace":
             return ()
         given = self.columns
-        missing = tuple(column.name for column in table.schema if given.find(column.name) is None)
-        if missing and self.settings.missing_columns == "error":
+        missing = [column for column in table.schema if given.find(column.name) is None]
+        without = tuple(column.name for column in missing if column.default is None)
+        if without and self.settings.refuses_missing_columns:
             raise SchemaError(
-                f"the frame for {self.address} lacks columns of the table: {', '.join(missing)}. Add them, or set missing_columns "
-                "to 'null' to have NULL (or the column's default) in them",
+                f"the frame for {self.address} lacks columns of the table that have no default: {', '.join(without)}. Add them, or set "
+                "missing_columns to 'null' to have NULL in new rows",
                 table=str(self.address),
-                columns=missing,
+                columns=without,
             )
-        return missing
+        return tuple(column.name for column in missing)
 
     def predicate(self, table: Table | None) -> SlicePredicate | None:
         """The slice as a predicate over the table's types, or the frame's for a table or column that does not exist yet.
@@ -109,7 +142,7 @@ class TableOutput:
         Raises:
             UsageError: The frame lacks a partition column, or its type cannot be matched with the partitions.
         """
-        if self.table_slice.boxes is None:
+        if self.table_slice.boxes is None or self.creates_nothing:
             return None
         in_frame = self.columns
         in_table = table.schema if table is not None else None
@@ -142,7 +175,7 @@ class TableOutput:
         """
         frame = self.rows(predicate)
         with self.explaining():
-            if self.audits:
+            if self.audits and not self.creates_nothing:
                 return self._audited(lake, table, frame, predicate, publish)
             return self.commit(table, frame, predicate).run(lake)
 
@@ -187,7 +220,8 @@ class TableOutput:
             settings=self.settings,
             table=table,
             predicate=predicate,
-            comments=self.texts.differing_from(table, self.columns),
+            creates_nothing=self.creates_nothing,
+            comments=() if self.creates_nothing else self.texts.differing_from(table, self.columns),
             writer=self.provenance.writer,
             rows=rows,
             writers=known,
@@ -273,6 +307,7 @@ def plan_output(
         texts=table_texts(context, definition) if comments else TableTexts(),
         audits=audits,
         branch=branch.name if branch is not None else None,
+        declared=declared_columns(definition.get("dagster/column_schema")),
     )
 
 
@@ -289,6 +324,18 @@ def _refuse_no_partitions(context: dg.OutputContext, subject: str) -> None:
             "the run with a partition key or a range of partitions",
             asset=subject,
         )
+
+
+def declared_columns(declared: object) -> Schema | None:
+    """Columns that a definition declares with DuckLake types, None when there are none or one has another type."""
+    from ducklake_core import Field, Schema, data_type_of
+
+    if not isinstance(declared, dg.TableSchema) or not declared.columns:
+        return None
+    try:
+        return Schema(columns=tuple(Field(name=column.name, type=data_type_of(column.type)) for column in declared.columns))
+    except DuckLakeError:
+        return None
 
 
 def _asset(context: dg.OutputContext, address: TableAddress, definition: Mapping[str, Any]) -> AssetTable | None:

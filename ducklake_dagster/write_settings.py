@@ -19,7 +19,7 @@ WhenMatched: TypeAlias = Literal["update", "ignore", "delete"]
 WhenNotMatched: TypeAlias = Literal["insert", "ignore"]
 WhenNotMatchedBySource: TypeAlias = Literal["keep", "delete"]
 OutOfSlice: TypeAlias = Literal["error", "filter"]
-MissingColumns: TypeAlias = Literal["null", "error"]
+MissingColumns: TypeAlias = Literal["auto", "error", "null"]
 
 _PREFIX = "ducklake/"
 OUTPUT_KEYS = (
@@ -79,8 +79,8 @@ class WriteSettings:
         sort_by: Sort order of new files, ``"day"``, ``"amount DESC"``, likewise.
         schema_evolution: ``strict`` refuses new columns and wider types, ``additive`` adds them to the table in the same commit,
             ``replace`` gives the table the frame's columns and types, whatever it had: for overwrites of whole tables.
-        missing_columns: What happens when the frame lacks columns that the table has: ``null`` writes NULL (or their default) and
-            warns, ``error`` refuses.
+        missing_columns: What happens when the frame lacks columns of the table that have no default: ``error`` fails the step, ``null``
+            writes NULL to new rows and warns, ``auto`` is ``error`` with ``strict`` and ``null`` with ``additive``.
         out_of_slice: What happens to rows outside the run's partitions: ``error``, or ``filter`` leaves them out.
         shared: Whether an overwrite may replace rows that another asset wrote.
     """
@@ -91,9 +91,18 @@ class WriteSettings:
     partition_by: tuple[str, ...] = ()
     sort_by: tuple[str, ...] = ()
     schema_evolution: SchemaEvolution = "strict"
-    missing_columns: MissingColumns = "null"
+    missing_columns: MissingColumns = "auto"
     out_of_slice: OutOfSlice = "error"
     shared: bool = False
+
+    @property
+    def refuses_missing_columns(self) -> bool:
+        """Whether a frame that lacks columns without a default fails the step: where its rows would have NULL there."""
+        if self.merge is not None and self.merge.when_not_matched == "ignore":
+            return False
+        if self.missing_columns == "auto":
+            return self.schema_evolution == "strict"
+        return self.missing_columns == "error"
 
     @property
     def replaces_rows(self) -> bool:

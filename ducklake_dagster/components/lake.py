@@ -22,7 +22,7 @@ class IOManagerSettings(dg.Model, dg.Resolvable):
     table_schema: Annotated[ResolvedName, Field(description="DuckLake schema of assets that do not name one.")] = None
     write_mode: WriteMode = "overwrite"
     schema_evolution: SchemaEvolution = "strict"
-    missing_columns: MissingColumns = "null"
+    missing_columns: MissingColumns = "auto"
     out_of_slice: OutOfSlice = "error"
     default_frame: Literal["auto", "spark", "arrow", "pandas", "polars"] = "auto"
     comments: bool = True

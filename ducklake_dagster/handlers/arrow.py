@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ducklake_core.errors import SchemaError, UsageError
@@ -58,6 +59,32 @@ class ArrowHandler:
         import pyarrow as pa
 
         return isinstance(frame, pa.Table)
+
+    def column_names(self, frame: pa.Table | pa.RecordBatchReader) -> list[str]:
+        """Names of the frame's columns."""
+        return list(frame.schema.names)
+
+    def is_typed(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
+        """Whether the frame has columns, and none of Arrow's type of NULLs alone."""
+        import pyarrow as pa
+
+        return bool(len(frame.schema)) and not any(pa.types.is_null(column.type) for column in frame.schema)
+
+    def is_surely_empty(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
+        """Whether it is a table without rows."""
+        import pyarrow as pa
+
+        return isinstance(frame, pa.Table) and not frame.num_rows
+
+    def checked_empty(self, frame: pa.Table | pa.RecordBatchReader) -> tuple[bool, pa.Table | pa.RecordBatchReader]:
+        """Whether there are no rows, and a frame that still has them all; of a stream the first rows are read."""
+        import pyarrow as pa
+
+        if isinstance(frame, pa.Table):
+            return not frame.num_rows, frame
+        first = next((batch for batch in frame if batch.num_rows), None)
+        batches = iter(()) if first is None else chain([first], frame)
+        return first is None, pa.RecordBatchReader.from_batches(frame.schema, batches)
 
     def keep_inside(self, frame: pa.Table | pa.RecordBatchReader, predicate: SlicePredicate) -> pa.Table | pa.RecordBatchReader:
         """Rows for which the predicate is true; of a stream batch by batch while it is written.

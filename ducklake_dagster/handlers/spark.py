@@ -40,6 +40,25 @@ class SparkHandler:
         """True: it is computed anew."""
         return True
 
+    def column_names(self, frame: Any) -> list[str]:
+        """Names of the frame's columns."""
+        return list(_spark_frame(frame).columns)
+
+    def is_typed(self, frame: Any) -> bool:
+        """Whether the frame has columns, and none of Spark's type void."""
+        from pyspark.sql.types import NullType
+
+        fields = _spark_frame(frame).schema.fields
+        return bool(fields) and not any(isinstance(field.dataType, NullType) for field in fields)
+
+    def is_surely_empty(self, _frame: Any) -> bool:
+        """False: the frame would have to be computed."""
+        return False
+
+    def checked_empty(self, frame: Any) -> tuple[bool, Any]:
+        """Whether there are no rows, for which the frame is computed until there is one; and the frame."""
+        return _spark_frame(frame).isEmpty(), frame
+
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> DataFrame:
         """Rows for which the predicate is true."""
         inside: DataFrame = _spark_frame(frame).filter(predicate.to_sql("spark"))
