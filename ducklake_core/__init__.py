@@ -139,9 +139,9 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import At as At
     from ducklake_core.staging.arguments import CommitOptions as CommitOptions
     from ducklake_core.staging.arguments import FrameLike as FrameLike
+    from ducklake_core.staging.arguments import MissingColumns as MissingColumns
     from ducklake_core.staging.arguments import Partitions as Partitions
     from ducklake_core.staging.arguments import RestoredColumns as RestoredColumns
-    from ducklake_core.staging.arguments import MissingColumns as MissingColumns
     from ducklake_core.staging.arguments import SchemaEvolution as SchemaEvolution
     from ducklake_core.staging.arguments import Where as Where
     from ducklake_core.staging.arguments import WriteMode as WriteMode

@@ -15,7 +15,7 @@ from ducklake_core.engines.frame import Frame, frame_of
 from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
-from ducklake_core.format.layout.chosen_partitions import partition_predicate, written_partitions
+from ducklake_core.format.layout.chosen_partitions import partition_predicate
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.message_text import visible
@@ -46,8 +46,6 @@ from ducklake_core.staging.verbs.written import WrittenFilesVerbs
 from ducklake_core.staging.write_target import Target, check_replaceable
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ducklake_core.format.expressions.predicates import Predicate
     from ducklake_core.staging.table_cache import Base
 
@@ -301,7 +299,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             if mode == "upsert":
                 self._stage(staged, DeleteByKeys(on=tuple(on), frame=frame, files=written.files))
             elif in_data:
-                self._replace_partitions(staged, written, frame.session)
+                self._replace_partitions(staged, written.files, frame.session)
             elif mode == "overwrite":
                 self._stage(staged, DeleteWhere(where=predicate, session=frame.session))
             self._stage(staged, written)
@@ -318,14 +316,6 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         if rows is not None:
             return AddRows(inlined=rows)
         return AddRows(files=self._coordinator.write_rows(staged, frame, state))
-
-    def _replace_partitions(self, staged: StagedTable, written: AddRows, session: SparkSession | None) -> None:
-        """Delete what the partitions that rows were written to have, if there are any."""
-        spec = staged.state.partition_spec
-        assert spec is not None
-        found = written_partitions((file.partition_values for file in written.files), spec, staged.state.schema)
-        if found is not None:
-            self._stage(staged, DeleteWhere(where=found, session=session))
 
     def _target(
         self, target: Target, frame: Frame, mode: SchemaEvolution, missing: MissingColumns, *, only_append: bool

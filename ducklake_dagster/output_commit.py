@@ -97,9 +97,7 @@ class OutputCommit:
 
     def _committed(self, lake: DuckLake, look: Callable[[Transaction], None] | None) -> WriteResult:
         changes = [*self._layout_changes(), *self._replaced()]
-        is_one_write = self.creates_nothing or (
-            self.settings.merge is None and not (changes or self.comments or self._makes_sorted_table)
-        )
+        is_one_write = self.creates_nothing or (self.settings.merge is None and not (changes or self.comments or self._makes_sorted_table))
         if is_one_write and look is None:
             return lake.write(self.name, self.frame, **self._how, **self.texts)
         with lake.transaction(**self.texts) as tx:

@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from ducklake_core.errors import CommitError
 from ducklake_core.spark_source.options import parse_options
+from ducklake_core.spark_source.user_errors import user_errors
 from ducklake_core.spark_source.writing import FilesMessage, WritePlan, write_rows
 
 
@@ -23,10 +24,12 @@ class TableWriter(DataSourceArrowWriter):
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
 
+    @user_errors
     def write(self, iterator: Iterable[pa.RecordBatch]) -> FilesMessage:
         """On an executor: the rows of one task."""
         return write_rows(iterator, self._plan)
 
+    @user_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver: one snapshot of all files."""
         from ducklake_core.spark_source.committing import commit_files
@@ -34,6 +37,7 @@ class TableWriter(DataSourceArrowWriter):
         options = parse_options(self._plan.note.claim(), "write")
         commit_files(options, self._plan, cast("list[FilesMessage]", messages), commit_id=options.commit_id)
 
+    @user_errors
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - the write id tells
         """On the driver: no file stays, whichever task wrote it, unless a commit has begun."""
         from ducklake_core.spark_source.committing import named_by

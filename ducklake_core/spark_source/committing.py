@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.types import NullType, StructType
 
@@ -14,20 +14,29 @@ from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.option_rows import stored_options
 from ducklake_core.engines.spark.types import from_spark_schema, year_month_columns
 from ducklake_core.engines.spark.write import verify_files
-from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, NotFoundError, UnsupportedFeatureError
+from ducklake_core.errors import (
+    CommitOutcomeUnknownError,
+    DuckLakeError,
+    NotFoundError,
+    SchemaError,
+    UnsupportedFeatureError,
+    UsageError,
+)
+from ducklake_core.format.layout.chosen_partitions import key_expression
 from ducklake_core.format.types.names import split_name
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.spark_source.sealed_options import SealedWriteOptions
-from ducklake_core.spark_source.writing import FilesMessage, WritePlan, reported
+from ducklake_core.spark_source.writing import FilesMessage, Replaced, WritePlan, reported
 from ducklake_core.staging.computed_defaults import computed_defaults
-from ducklake_core.staging.new_objects import evolve, new_table
-from ducklake_core.staging.write_target import new_write_state
+from ducklake_core.staging.new_objects import evolve, lacking_columns, new_table
+from ducklake_core.staging.write_target import check_replaceable, new_write_state
 from ducklake_core.storage.sweeping import NamedFiles
 
 if TYPE_CHECKING:
     from ducklake_core.format.state import Snapshot, TableState
     from ducklake_core.lake import DuckLake
     from ducklake_core.spark_source.options import SourceOptions
+    from ducklake_core.staging.arguments import MissingColumns
 
 
 @contextmanager
@@ -41,17 +50,35 @@ def connected(options: SourceOptions) -> Iterator[DuckLake]:
 
 
 def plan_write(
-    lake: DuckLake, table: str, frame: StructType, note: Mapping[str, str], *, overwrite: bool, create: bool = False
+    lake: DuckLake,
+    options: SourceOptions,
+    frame: StructType,
+    note: Mapping[str, str],
+    *,
+    overwrite: bool,
+    create: bool = False,
+    is_stream: bool = False,
 ) -> WritePlan:
     """Prepare the value that executors write the rows of a frame with, and seal its options for the end of the write.
 
     A table that is missing is planned with the frame's columns where ``create`` allows it, and made by the commit.
 
+    Args:
+        lake: The lake.
+        options: The options of the write.
+        frame: The frame's columns.
+        note: What the end of the write needs to know.
+        overwrite: Whether the rows replace others.
+        create: Whether the table is made when it is missing.
+        is_stream: Whether it is one micro-batch of a stream, whose output mode says what it replaces.
+
     Raises:
         NotFoundError: There is no such table, or no schema to make it in.
         SchemaError: The frame does not fit the table; the message lists every difference.
+        UsageError: It is not said what an overwrite of a partitioned table replaces.
         UnsupportedFeatureError: A column of a type that cannot be written.
     """
+    table = options.table
     lake.database.check_writable()
     months = next(year_month_columns(frame), None)
     if months is not None:
@@ -63,7 +90,7 @@ def plan_write(
     state = _table(lake, table, frame, create=create)
     is_new = state.id < 0
     if not is_new:
-        evolve(state, _frame_columns(frame, state.schema), "strict")
+        _check_fits(state, _frame_columns(frame, state.schema), options.missing_columns)
     defaults = computed_defaults(state.schema, frame.names, datetime.now(UTC).astimezone())
     written = new_write_state(state, lake.info, lake.storage, defaults=defaults)
     note_left = SealedWriteOptions.store(note)
@@ -71,10 +98,42 @@ def plan_write(
         state=written,
         table_id=state.id,
         uuid=state.uuid,
-        overwrite=overwrite and not is_new,
+        replaces=_replaced(state, options, is_stream=is_stream) if overwrite and not is_new else None,
         note=note_left,
         created=state.uuid if is_new else None,
     )
+
+
+def _check_fits(state: TableState, frame: Schema, missing_columns: MissingColumns) -> None:
+    try:
+        evolve(state, frame, "strict", missing_columns)
+    except SchemaError as error:
+        if missing := cast("tuple[str, ...]", error.details.get("missing_columns", ())):
+            raise lacking_columns(state.qualified_name, missing, "option('missingColumns', 'null')") from None
+        raise
+
+
+def _replaced(state: TableState, options: SourceOptions, *, is_stream: bool) -> Replaced:
+    """What an overwrite replaces. Spark does not tell data sources in Python the settings of the session.
+
+    Raises:
+        UsageError: It is not said, or the table has no partitions to replace.
+    """
+    if is_stream or (options.overwrite_mode is None and state.partition_spec is None):
+        return "all"
+    if options.overwrite_mode is None:
+        assert state.partition_spec is not None
+        keys = ", ".join(key_expression(key) for key in state.partition_spec.fields)
+        raise UsageError(
+            f"{state.qualified_name} is partitioned by {keys}, and an overwrite must say what it replaces, because Spark does not pass on "
+            "spark.sql.sources.partitionOverwriteMode: set option partitionOverwriteMode to 'static' to replace all rows, or to 'dynamic' "
+            "to replace only the partitions that the data is in",
+            table=state.qualified_name,
+        )
+    if options.overwrite_mode == "dynamic":
+        check_replaceable(state, None)
+        return "partitions"
+    return "all"
 
 
 def _table(lake: DuckLake, table: str, frame: StructType, *, create: bool) -> TableState:
@@ -147,7 +206,7 @@ def commit_files(
                 if plan.created is not None:
                     tx.stage_created(files, plan.state, plan.created)
                 else:
-                    tx.stage_written(files, plan.state, plan.table_id, plan.uuid, overwrite=plan.overwrite, has_own_id=has_own_id)
+                    tx.stage_written(files, plan.state, plan.table_id, plan.uuid, replaces=plan.replaces, has_own_id=has_own_id)
             result = tx.result
     except CommitOutcomeUnknownError:
         raise

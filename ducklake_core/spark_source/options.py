@@ -28,9 +28,9 @@ _READ_STREAM = ("startingVersion", "feed", "maxSnapshotsPerTrigger", "types")
 _OF: dict[Purpose, tuple[str, ...]] = {
     "schema": (*_READ, *_READ_STREAM),
     "read": _READ,
-    "write": ("author", "message", "commitId", "createTable"),
+    "write": ("author", "message", "commitId", "createTable", "missingColumns", "partitionOverwriteMode"),
     "readStream": _READ_STREAM,
-    "writeStream": ("author", "message", "streamId", "checkpointLocation"),
+    "writeStream": ("author", "message", "streamId", "checkpointLocation", "missingColumns"),
 }
 
 
@@ -47,6 +47,9 @@ class SourceOptions:
         exact: Whether columns have types that hold every value.
         commit_id: Makes a batch write happen once.
         create: Whether a batch write makes a table that is missing.
+        missing_columns: What happens when a frame lacks columns of the table that have no default.
+        overwrite_mode: Whether an overwrite of a partitioned table replaces all rows (static) or the partitions that its rows are in
+            (dynamic); None when it is not said.
         starting: Where a stream begins: ``earliest``, ``latest``, or the id of the first snapshot that it tells of.
         feed: What a stream tells of.
         most_snapshots: Snapshots of a micro-batch at most.
@@ -68,6 +71,8 @@ class SourceOptions:
     message: str | None = None
     commit_id: str | None = None
     create: bool = True
+    missing_columns: Literal["error", "null"] = "error"
+    overwrite_mode: Literal["static", "dynamic"] | None = None
     starting: int | Literal["earliest", "latest"] = "earliest"
     feed: FeedKind = "insertions"
     most_snapshots: int | None = None
@@ -122,6 +127,8 @@ def parse_options(given: Mapping[str, str], purpose: Purpose) -> SourceOptions:
         message=texts.text("message"),
         commit_id=texts.text("commitId"),
         create=texts.choice("createTable", ("true", "false")) == "true",
+        missing_columns=cast('Literal["error", "null"]', texts.choice("missingColumns", ("error", "null"))),
+        overwrite_mode=_overwrite_mode(texts),
         starting=starting if starting in ("earliest", "latest") else cast("int", texts.whole("startingVersion")),  # type: ignore[arg-type]
         feed=cast("FeedKind", texts.choice("feed", ("insertions", "deletions", "changes"))),
         most_snapshots=texts.whole("maxSnapshotsPerTrigger", least=1),
@@ -183,6 +190,12 @@ def _table(texts: _Texts) -> str:
     if name is None or (table is not None and path is not None):
         raise UsageError("name the table once: load('schema.table'), save('schema.table'), or option table")
     return name
+
+
+def _overwrite_mode(texts: _Texts) -> Literal["static", "dynamic"] | None:
+    if texts.text("partitionOverwriteMode") is None:
+        return None
+    return cast('Literal["static", "dynamic"]', texts.choice("partitionOverwriteMode", ("static", "dynamic")))
 
 
 def _storage(given: Mapping[str, str]) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.spark_source.options import parse_options
+from ducklake_core.spark_source.user_errors import user_errors
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
@@ -34,6 +35,7 @@ class DuckLakeDataSource(DataSource):
         """The name that ``format`` takes."""
         return "ducklake"
 
+    @user_errors
     def schema(self) -> StructType:
         """The columns of the table, or of the feed that a stream asks for."""
         from ducklake_core.spark_source.batch_read import table_columns
@@ -46,6 +48,7 @@ class DuckLakeDataSource(DataSource):
         columns, self._snapshot_id = table_columns(options)
         return columns
 
+    @user_errors
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads a snapshot."""
         from ducklake_core.spark_source.batch_read import ScanReader
@@ -55,12 +58,14 @@ class DuckLakeDataSource(DataSource):
             options = replace(options, version=self._snapshot_id, timestamp=None)
         return ScanReader(options, schema)
 
+    @user_errors
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Reads the change feed."""
         from ducklake_core.spark_source.stream_read import FeedReader
 
         return FeedReader(self._taken("readStream"), schema)
 
+    @user_errors
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes a frame in one commit."""
         from ducklake_core.spark_source.batch_write import TableWriter
@@ -69,8 +74,9 @@ class DuckLakeDataSource(DataSource):
         given = dict(self.options)
         options = self._taken("write")
         with connected(options) as lake:
-            return TableWriter(plan_write(lake, options.table, schema, given, overwrite=overwrite, create=options.create))
+            return TableWriter(plan_write(lake, options, schema, given, overwrite=overwrite, create=options.create))
 
+    @user_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
         """Writes each micro-batch in one commit."""
         try:

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from ducklake_core.errors import CommitError, DuckLakeError, UsageError
 from ducklake_core.spark_source.options import SourceOptions
+from ducklake_core.spark_source.user_errors import error_while_pickling, user_errors
 from ducklake_core.spark_source.writing import FilesMessage, WritePlan, write_rows
 from ducklake_core.storage.filesystems import Storage, StorageOptions
 
@@ -26,6 +27,7 @@ class StreamPartWriter(DataSourceStreamArrowWriter):
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
 
+    @user_errors
     def write(self, iterator: Iterable[pa.RecordBatch]) -> FilesMessage:
         """The rows of one task."""
         return write_rows(iterator, self._plan)
@@ -52,14 +54,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self._plan is None:
             from ducklake_core.spark_source.committing import connected, plan_write
 
-            with connected(self._options) as lake:
-                self._plan = plan_write(lake, self._options.table, self._schema, {}, overwrite=self._overwrite)
+            try:
+                with connected(self._options) as lake:
+                    self._plan = plan_write(lake, self._options, self._schema, {}, overwrite=self._overwrite, is_stream=True)
+            except DuckLakeError as error:
+                raise error_while_pickling(error) from None
         return StreamPartWriter, (self._plan,)
 
     def write(self, iterator: Iterable[pa.RecordBatch]) -> FilesMessage:  # noqa: ARG002
         """Never called: executors have a :class:`StreamPartWriter`."""
         raise AssertionError("the sink itself does not go to executors")
 
+    @user_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """One snapshot of all files of the micro-batch; none when an earlier run committed it, or when it had no rows."""
         from ducklake_core.spark_source.committing import commit_files
@@ -76,6 +82,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             extra_info={"stream_id": self._stream_id, "batch_id": batchId},
         )
 
+    @user_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's name
         """No file stays of tasks that ended, unless a commit has begun; a task that fails deletes its own."""
         from ducklake_core.spark_source.committing import named_by

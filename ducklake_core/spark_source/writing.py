@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
@@ -17,6 +18,8 @@ from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.spark_source.sealed_options import SealedWriteOptions
 from ducklake_core.storage.sweeping import NamedFiles, sweep
 
+Replaced: TypeAlias = Literal["all", "partitions"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
@@ -25,7 +28,7 @@ class WritePlan:
     Attributes:
         state: What writers need.
         table_id: The table; ``uuid`` is its uuid.
-        overwrite: Whether the rows replace all others.
+        replaces: What the rows replace: ``all`` rows of the table, those of the ``partitions`` that they are in, or nothing.
         created: Uuid of the table where the write is to make it.
         note: What planning left for the end of the write.
     """
@@ -33,7 +36,7 @@ class WritePlan:
     state: WriteState
     table_id: int
     uuid: str
-    overwrite: bool
+    replaces: Replaced | None
     note: SealedWriteOptions
     created: str | None = None
 

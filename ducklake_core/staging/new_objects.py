@@ -105,9 +105,7 @@ def as_before(new: TableState, then: TableState, options: Mapping[str, str]) -> 
     return replace(state, next_column_id=1 + max(node.id for node in then.schema.walk()))
 
 
-def evolve(
-    state: TableState, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns
-) -> tuple[TableState, tuple[str, ...]]:
+def evolve(state: TableState, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns) -> tuple[TableState, tuple[str, ...]]:
     """The table's state after it was made to fit a frame, and what differs.
 
     Raises:

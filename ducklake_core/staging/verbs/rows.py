@@ -53,9 +53,7 @@ class RowVerbs(OpenTransaction):
             request = update_request(staged.name, staged.state.schema, plain, self._without_macros(where))
             self._select(staged, ChangeRows(request=request, session=spark))
 
-    def merge(
-        self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None
-    ) -> Merge[None]:
+    def merge(self, name: str, source: FrameLike, *, on: str | Sequence[str], missing_columns: MissingColumns | None = None) -> Merge[None]:
         """Change, delete and add rows by what a source says; see :meth:`Table.merge`. ``execute()`` stages it."""
         return Merge(name, lambda clauses: self.merge_clauses(name, source, on, clauses, missing_columns=missing_columns))
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ducklake_core.errors import CommitConflictError
+from ducklake_core.format.layout.chosen_partitions import written_partitions
 from ducklake_core.format.types.names import split_name
-from ducklake_core.staging.staged_table import AddRows, DeleteWhere
+from ducklake_core.staging.staged_table import AddRows, DeleteWhere, StagedTable
 from ducklake_core.staging.verbs.base import OpenTransaction
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ducklake_core.engines.arrow.write_state import WriteState
     from ducklake_core.format.files.data_files import WrittenFile
 
@@ -52,7 +55,7 @@ class WrittenFilesVerbs(OpenTransaction):
         table_id: int,
         uuid: str,
         *,
-        overwrite: bool = False,
+        replaces: Literal["all", "partitions"] | None = None,
         has_own_id: bool = False,
     ) -> None:
         """Make files that executors wrote part of the commit; the transaction deletes them when it fails.
@@ -62,13 +65,13 @@ class WrittenFilesVerbs(OpenTransaction):
             state: What their writers were told.
             table_id: Id of the table that they were told of, and its uuid.
             uuid: See ``table_id``.
-            overwrite: Whether they replace all rows.
+            replaces: What they replace: all rows, those of the partitions that they are in, or nothing.
             has_own_id: Whether the commit id is that of this table alone, whatever it is called.
 
         Raises:
             CommitConflictError: The table is no longer what the files were written for.
         """
-        if self.repeated if has_own_id else self._is_done("overwrite" if overwrite else "append", state.table):
+        if self.repeated if has_own_id else self._is_done("append" if replaces is None else "overwrite", state.table):
             return
         with self._whole_or_nothing():
             staged = self._catalog.table(state.table)
@@ -80,6 +83,16 @@ class WrittenFilesVerbs(OpenTransaction):
                     table=state.table,
                 )
             staged.written = True
-            if overwrite:
+            if replaces == "all":
                 self._stage(staged, DeleteWhere(where=None))
-            self._stage(staged, AddRows(files=tuple(files), replaces=overwrite))
+            elif replaces == "partitions":
+                self._replace_partitions(staged, files, None)
+            self._stage(staged, AddRows(files=tuple(files), replaces=replaces is not None))
+
+    def _replace_partitions(self, staged: StagedTable, files: Sequence[WrittenFile], session: SparkSession | None) -> None:
+        """Delete what the partitions that rows were written to have, if there are any."""
+        spec = staged.state.partition_spec
+        assert spec is not None
+        found = written_partitions((file.partition_values for file in files), spec, staged.state.schema)
+        if found is not None:
+            self._stage(staged, DeleteWhere(where=found, session=session))
