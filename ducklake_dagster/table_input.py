@@ -96,7 +96,10 @@ class TableInput:
         """What was not found, with what can be done about it where it is the newest table."""
         if self.settings.names_a_moment or "table" not in error.details:
             return error
-        advice = f"materialise {self.subject} first; an asset that stores no rows belongs into deps= and not among the arguments"
+        advice = (
+            f"materialise {self.subject} first; an asset that stores no rows belongs into deps= and not among the arguments, and one whose "
+            "frame had no rows has a table only if dagster/column_schema in its metadata declares the columns"
+        )
         return NotFoundError(f"{error.message}: {advice}", **error.details)
 
     def _moment(self, lake: DuckLake, *, pin: bool) -> int | datetime | None:

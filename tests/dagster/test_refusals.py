@@ -9,6 +9,7 @@ from typing import Any
 
 import dagster as dg
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -159,28 +160,34 @@ def test_keys_of_an_input_need_their_prefix(run: Run, key: str, meant: str) -> N
 
 
 @pytest.mark.parametrize("mode", ["append", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("overwrite", "upsert"))])
-def test_columns_that_the_frame_lacks_are_said(
+def test_columns_that_the_frame_lacks_fail_the_step_or_are_reported(
     run: Run, lake_resource: DuckLakeResource, caplog: pytest.LogCaptureFixture, mode: str
 ) -> None:
     def lacking(**how: Any) -> dg.AssetsDefinition:
         return asset(pa.table({"n": [7]}), **how, write_mode=mode, upsert_keys=["n"])
 
     run([asset(pa.table({"n": [1], "b": ["x"], "c": [True]}))])
-    text = cause(run([lacking(missing_columns="error")], raise_on_error=False))
-    assert "the frame for main.things lacks columns of the table: b, c" in text
+    text = cause(run([lacking()], raise_on_error=False))
+    assert "the frame for main.things lacks columns of the table that have no default: b, c" in text
+    assert "set missing_columns to 'null'" in text
+    assert "lacks columns" in cause(run([lacking(missing_columns="auto")], io={"missing_columns": "null"}, raise_on_error=False))
+    additive = lacking(missing_columns="error", schema_evolution="additive")
+    assert "lacks columns" in cause(run([additive], raise_on_error=False))
     assert lake_resource.connect().snapshot().id == 1
-    assert "lacks columns" in cause(run([lacking()], io={"missing_columns": "error"}, raise_on_error=False))
     with caplog.at_level(logging.WARNING, logger="dagster"):
-        told = facts(run([lacking()]))
+        told = facts(run([lacking()], io={"missing_columns": "null"}))
     assert told["ducklake/missing_columns"] == "b, c"
     rows = lake_resource.connect().table("things").scan(where="n = 7").to_arrow().to_pylist()
     assert rows == [{"n": 7, "b": None, "c": None}]
+    assert facts(run([lacking(missing_columns="null")]))["ducklake/missing_columns"] == "b, c"
+    assert facts(run([lacking(schema_evolution="additive")]))["ducklake/missing_columns"] == "b, c"
     assert "ducklake/missing_columns" not in facts(run([asset(pa.table({"n": [1], "B": ["x"], "c": [True]}))]))
 
 
-def test_a_frame_without_columns_empties_nothing(run: Run, lake_resource: DuckLakeResource) -> None:
+def test_rows_without_columns_empty_nothing(run: Run, lake_resource: DuckLakeResource) -> None:
     run([asset(ROWS)])
-    assert "cannot write a pyarrow Table without columns" in cause(run([asset(pa.table({}))], raise_on_error=False))
+    for frame, kind in ((ROWS.select([]), "pyarrow Table"), (pd.DataFrame(index=[0, 1]), "pandas DataFrame")):
+        assert f"cannot write a {kind} without columns" in cause(run([asset(frame)], raise_on_error=False))
     assert lake_resource.connect().table_info("things").row_count == 2
 
 

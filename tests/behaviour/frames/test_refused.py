@@ -21,8 +21,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "nothing": (lambda: None, "cannot write a NoneType: give Arrow data"),
     "text": (lambda: "rows.parquet", "cannot write a str: give Arrow data"),
     "path": (lambda: Path("rows.parquet"), r"cannot write a pathlib\.\w*Path: give Arrow data"),
-    "no rows": (list, "cannot write a list without rows: nothing tells its columns"),
-    "no names": (lambda: [{}, {}], "cannot write a list of empty dicts: nothing tells its columns"),
+    "no names": (lambda: [{}, {}], "cannot write a list of empty dicts without columns"),
     "rows of texts": (lambda: [{"a": 1}, "b"], "row 1 is of type str, not a dict"),
     "rows of rows": (lambda: [[1, 2]], "row 0 is of type list, not a dict"),
     "numbers as names": (lambda: [{"a": 1}, {1: 1}], "row 1 names a column 1, which is no text"),
@@ -37,11 +36,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "pandas Series": (lambda: pd.Series([1], name="a"), f"cannot write a pandas Series: {ONE_COLUMN}"),
     "polars Series": (lambda: pl.Series("a", [1]), f"cannot write a polars Series: {ONE_COLUMN}"),
     "lazy frame": (lambda: pl.LazyFrame({"a": [1]}), r"cannot write a polars LazyFrame: call its collect\(\)"),
-    "Table without columns": (lambda: pa.table({}), "cannot write a pyarrow Table without columns"),
-    "reader without columns": (lambda: pa.table({}).to_reader(), "cannot write a pyarrow RecordBatchReader without columns"),
+    "stream without columns": (
+        lambda: pa.table({"a": [1, 2]}).select([]).to_reader(),
+        "cannot write a pyarrow RecordBatchReader without columns",
+    ),
     "rows without columns": (lambda: pa.table({"a": [1, 2]}).select([]), "cannot write a pyarrow Table without columns"),
     "pandas without columns": (lambda: pd.DataFrame(index=range(3)), "cannot write a pandas DataFrame without columns"),
-    "polars without columns": (pl.DataFrame, "cannot write a polars DataFrame without columns"),
     "named index": (
         lambda: pd.DataFrame({"a": [1], "b": [2]}).groupby("b").sum(),
         r"pandas DataFrame whose index is named \(b\): make it columns with reset_index\(\)",
@@ -77,10 +77,12 @@ def test_what_is_no_frame_is_refused_by_its_kind_in_every_verb(name: str, lake: 
     assert table.scan().to_arrow().to_pylist() == [{"a": 1}]
 
 
-@pytest.mark.parametrize("name", ["nothing", "path", "no rows", "named index", "Arrow array"])
-def test_what_has_no_columns_gives_none_to_a_new_table(name: str, lake: DuckLake) -> None:
+@pytest.mark.parametrize("make", [*(REFUSED[name][0] for name in ("nothing", "path", "named index", "Arrow array")), list, pl.DataFrame])
+def test_what_has_no_columns_gives_none_to_a_new_table(make: Callable[[], Any], lake: DuckLake) -> None:
     with pytest.raises(UsageError):
-        lake.create_table("new", REFUSED[name][0]())
+        lake.create_table("new", make())
+    with pytest.raises(UsageError):
+        lake.create_table_as("new", make())
     assert not lake.has_table("new")
 
 

@@ -1,4 +1,4 @@
-"""Frames of Spark: integers wider than the column, and no columns at all."""
+"""Frames of Spark: integers wider than the column."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import SchemaError, UsageError
+from ducklake_core.errors import SchemaError
 from tests.support.oracle import LakeAddress
 
 if TYPE_CHECKING:
@@ -26,9 +26,3 @@ def test_longs_that_fit_are_taken_and_one_that_does_not_is_refused(lake: DuckLak
     with pytest.raises(SchemaError, match=r"column 'id'.*2147483648"):
         lake.table("t").append(spark.range(2**31 - 2, 2**31 + 2))
     assert sorted(lake.table("t").scan().to_arrow().column("id").to_pylist()) == [0, 1, 2]
-
-
-def test_frames_without_columns_are_refused(lake: DuckLake, spark: SparkSession) -> None:
-    for rows in (spark.range(3), spark.range(0)):
-        with pytest.raises(UsageError, match="Spark DataFrame without columns"):
-            lake.table("t").overwrite(rows.select())

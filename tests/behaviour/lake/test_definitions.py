@@ -69,7 +69,7 @@ def test_old_rows_through_alterations(sqlite_address: LakeAddress, oracle: Oracl
         tx.set_default("t", "gone", 6)
         tx.rename_table("t", HOSTILE)
         rest = pa.table({"b c": pa.array([3], pa.int32()), "s": pa.array([{"z": 9, "y": "no"}])})
-        tx.append(QUOTED, rest)
+        tx.append(QUOTED, rest, missing_columns="null")
     assert lake.snapshot().id == before + 1
     with oracle(sqlite_address) as duck:
         wanted = duck.arrow(f"FROM {QUOTED} ORDER BY 1").to_pylist()
@@ -272,7 +272,9 @@ def test_alterations_that_no_longer_can_be_made(lake: DuckLake) -> None:
         meanwhile(lake, lambda tx: tx.add_column("t", "b", "int32"), lambda: lake.table("t").add_column("B", "int64"))
     with pytest.raises(CommitConflictError, match=r"altered it in snapshot 3"):
         meanwhile(
-            lake, lambda tx: (tx.add_column("t", "c", "int32"), tx.append("t", ints(2))), lambda: lake.table("t").add_column("d", "int64")
+            lake,
+            lambda tx: (tx.add_column("t", "c", "int32"), tx.append("t", ints(2), missing_columns="null")),
+            lambda: lake.table("t").add_column("d", "int64"),
         )
     with pytest.raises(CommitConflictError, match="dropped it"):
         meanwhile(lake, lambda tx: tx.add_column("t", "c", "int32"), lambda: lake.drop_table("t"))

@@ -93,8 +93,8 @@ def test_partitions_and_runs(sqlite_address: LakeAddress, monkeypatch: pytest.Mo
 @pytest.mark.takes_seconds
 def test_a_missing_column_and_none_at_all(sqlite_address: LakeAddress) -> None:
     lake = sorted_table(sqlite_address, "s, k DESC")
-    lake.table("t").append(rows().select(["k", "f"]))
-    lake.table("t").append(rows().select(["p"]))
+    lake.table("t").append(rows().select(["k", "f"]), missing_columns="null")
+    lake.table("t").append(rows().select(["p"]), missing_columns="null")
     lake.table("t").append(rows().slice(0, 0))
     with attached(sqlite_address) as duck:
         assert check_order(duck, lake, "s; k DESC") == 2

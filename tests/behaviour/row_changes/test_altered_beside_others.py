@@ -105,7 +105,7 @@ def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
     with lake.transaction() as tx:
         tx.append("t", frame(3))
         tx.add_data_files("t", foreign)
-        tx.append("t", frame(4, n=1), schema_evolution="add")
+        tx.append("t", frame(4, n=1), schema_evolution="additive")
         tx.add_column("t", "z", "int32", default=7)
         tx.update("t", {"z": "8"}, where="a = 501")
         tx.delete("t", "a = 500")
@@ -117,7 +117,7 @@ def test_frames_restores_and_foreign_files(twins: Twins, limit: int) -> None:
     assert read(lake.table("t")) == rows_of(twins.ours) == seen
     assert twins.ours.rows("SELECT a FROM t WHERE z = 8 OR n = 1 ORDER BY a") == [(4,), (501,)]
     with lake.transaction() as tx:
-        tx.append("t", frame(6))
+        tx.append("t", frame(6), missing_columns="null")
         tx.update("t", {"b": "'u'"}, where="a <= 2")
         tx.restore("t", at=then, columns="then")
         assert read(tx.table("t")) == ["(1, 'b1')", "(2, 'b2')"]
@@ -155,15 +155,15 @@ def test_what_others_do_in_between(twins: Twins) -> None:
     files = len(list(lake.storage.list(twins.ours.address.data_path)))
     tx = lake.transaction()
     tx.__enter__()
-    tx.append("t", frame(200))
+    tx.append("t", frame(200), missing_columns="null")
     tx.set_not_null("t", "b")
     twins.ours.run("INSERT INTO t (a) VALUES (300)")
     with pytest.raises(SchemaError, match="has NULL"):
         tx.__exit__(None, None, None)
     with lake.transaction() as tx:
-        tx.append("t", frame(400))
+        tx.append("t", frame(400), missing_columns="null")
         tx.drop_table("t")
-        other.write("t", frame(401), mode="append")
+        other.write("t", frame(401), mode="append", missing_columns="null")
     with pytest.raises(NotFoundError):
         lake.table("t")
     assert not lake.delete_orphaned_files(older_than=NOT_OLDER, min_age=NOT_OLDER).files

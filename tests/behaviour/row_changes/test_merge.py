@@ -150,8 +150,8 @@ def test_a_merge_meets_other_writers(twins: Twins) -> None:
     lake = twins.lake
     source = pa.table({"k": pa.array([1, 500], pa.int32()), "g": ["one", "five hundred"]})
     with lake.transaction() as tx:
-        tx.merge("t", source, on=["k"]).when_matched_update().when_not_matched_insert().execute()
-        lake.table("t").append(pa.table({"k": pa.array([500], pa.int32()), "g": ["theirs"]}))
+        tx.merge("t", source, on=["k"], missing_columns="null").when_matched_update().when_not_matched_insert().execute()
+        lake.table("t").append(pa.table({"k": pa.array([500], pa.int32()), "g": ["theirs"]}), missing_columns="null")
     assert (tx.result.writes[0].rows_updated, tx.result.writes[0].rows_added) == (2, 0)
     assert twins.ours.rows("SELECT k, g FROM t WHERE k IN (1, 500) ORDER BY k") == [(1, "one"), (500, "five hundred")]
     live = {file.path for file in lake.table("t").list_files()} | {d.path for f in lake.table("t").list_files() for d in f.delete_files}
@@ -166,8 +166,8 @@ def test_rows_that_a_merge_only_adds_are_not_added_twice(twins: Twins) -> None:
     lake = twins.lake
     source = pa.table({"k": pa.array([500, 501], pa.int32()), "g": ["mine", "mine"]})
     with lake.transaction() as tx:
-        tx.merge("t", source, on=["k"]).when_not_matched_insert().execute()
-        lake.table("t").append(pa.table({"k": pa.array([500], pa.int32()), "g": ["theirs"]}))
+        tx.merge("t", source, on=["k"], missing_columns="null").when_not_matched_insert().execute()
+        lake.table("t").append(pa.table({"k": pa.array([500], pa.int32()), "g": ["theirs"]}), missing_columns="null")
     assert tx.result.writes[0].rows_added == 1
     assert twins.ours.rows("SELECT k, g FROM t WHERE k >= 500 ORDER BY k") == [(500, "theirs"), (501, "mine")]
 
@@ -177,7 +177,8 @@ def test_few_rows_go_into_the_catalog(twins: Twins) -> None:
     twins.both(*TABLE, "CALL lake.set_option('data_inlining_row_limit', 3)")
     source = pa.table({"k": pa.array([1, 2, 500, 501], pa.int32()), "g": ["a", "b", "c", "d"]})
     twins.theirs.connection.register("s", source)
-    done = twins.lake.table("t").merge(source, on=["k"]).when_matched_update().when_not_matched_insert().execute()
+    merge = twins.lake.table("t").merge(source, on=["k"], missing_columns="null")
+    done = merge.when_matched_update().when_not_matched_insert().execute()
     assert (done.rows_updated, done.rows_added, done.rows_inlined, done.files_added) == (2, 2, 4, 0)
     twins.theirs.run(
         "MERGE INTO t USING s ON (t.k = s.k) WHEN MATCHED THEN UPDATE SET g = s.g WHEN NOT MATCHED THEN INSERT (k, g) VALUES (k, g)"

@@ -71,8 +71,9 @@ def changed(twins: Twins) -> None:
     # DuckDB itself forgets the bounds of older rows when it adds rows to such a table.
     types = pa.schema([("k", pa.int64()), ("s", pa.struct([("x", pa.int32()), ("y", pa.string())])), ("c", pa.int32())])
     late = [{"k": 3_000_000_000 + n, "s": {"x": n, "y": "new"}, "c": 7} for n in range(10)]
-    twins.lake.table("t").append(pa.Table.from_pylist(late, schema=types))
-    twins.lake.table("t").append(pa.Table.from_pylist([{"k": 99999999999, "s": None, "c": None}], schema=types))
+    twins.lake.table("t").append(pa.Table.from_pylist(late, schema=types), missing_columns="null")
+    last = pa.Table.from_pylist([{"k": 99999999999, "s": None, "c": None}], schema=types)
+    twins.lake.table("t").append(last, missing_columns="null")
     twins.ours.run("DELETE FROM t WHERE k < 10 OR k = 100 OR k = 3000000001", "UPDATE t SET c = 9 WHERE k = 15")
 
 
@@ -151,6 +152,6 @@ def test_what_cannot_be_restored_is_refused(twins: Twins) -> None:
     assert table.restore(3, columns="now").rows_deleted == 1
     with twins.lake.transaction() as tx:
         tx.restore("t", at=4)
-        twins.lake.table("t").append(pa.table({"a": pa.array([7], pa.int32())}))
+        twins.lake.table("t").append(pa.table({"a": pa.array([7], pa.int32())}), missing_columns="null")
     # As if it had begun after the other one.
     assert sorted(twins.ours.rows("FROM t"), key=repr) == sorted([*((a, None) for a in range(10)), (1, 2)], key=repr)

@@ -125,7 +125,8 @@ def test_an_update_meets_other_writers(twins: Twins) -> None:
     with lake.transaction() as tx:
         tx.update("t", {"v": "-1"}, where="a >= 50")
         # Rows that come in between are updated as if the update had begun after them.
-        lake.table("t").append(pa.table({"a": pa.array([200, 7], pa.int32()), "g": ["new", "new"], "v": [0.0, 0.0]}))
+        new = pa.table({"a": pa.array([200, 7], pa.int32()), "g": ["new", "new"], "v": [0.0, 0.0]})
+        lake.table("t").append(new, missing_columns="null")
         lake.table("t").delete("a = 60")
     assert tx.result.writes[0].rows_updated == 45 + 9 + 1 - 1
     rows = {row["a"]: row for row in lake.table("t").scan().to_arrow().to_pylist()}
