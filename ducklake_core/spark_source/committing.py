@@ -91,6 +91,7 @@ def plan_write(
     is_new = state.id < 0
     if not is_new:
         _check_fits(state, _frame_columns(frame, state.schema), options.missing_columns)
+    replaces = _replaced(state, options, is_stream=is_stream) if overwrite and not is_new else None
     defaults = computed_defaults(state.schema, frame.names, datetime.now(UTC).astimezone())
     written = new_write_state(state, lake.info, lake.storage, defaults=defaults)
     note_left = SealedWriteOptions.store(note)
@@ -98,7 +99,7 @@ def plan_write(
         state=written,
         table_id=state.id,
         uuid=state.uuid,
-        replaces=_replaced(state, options, is_stream=is_stream) if overwrite and not is_new else None,
+        replaces=replaces,
         note=note_left,
         created=state.uuid if is_new else None,
     )

@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import dumps
+from pyspark.serializers import CloudPickleSerializer
 
 from ducklake_core import DuckLake
 from ducklake_core.commit.committer import Committer
-from ducklake_core.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, NotFoundError, SchemaError
+from ducklake_core.errors import CommitConflictError, CommitError, CommitOutcomeUnknownError, NotFoundError, SchemaError, UsageError
 from tests.spark.source.processes import data_source, on_an_executor, passed_on, schema_of, write_function
 from tests.support.oracle import LakeAddress, Oracle
 
@@ -224,3 +225,98 @@ def test_tables_that_are_not_made(sqlite_address: LakeAddress) -> None:
         data_source(sqlite_address, "nothing", createTable="false").writer(COLUMNS, False)
     with pytest.raises(NotFoundError, match="away"):
         data_source(sqlite_address, "away.t").writer(COLUMNS, False)
+
+
+def partitioned(address: LakeAddress) -> DuckLake:
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake.write("t", pa.table({"a": [1, 1, 2], "b": ["x", "y", "z"]}), partition_by=["a"])
+    return lake
+
+
+def test_an_overwrite_of_a_partitioned_table_says_what_it_replaces(sqlite_address: LakeAddress, notes: Path) -> None:
+    """Spark does not pass on its setting of dynamic overwrites, so that neither meaning may be taken for granted."""
+    lake = partitioned(sqlite_address)
+    with pytest.raises(UsageError, match=r"main\.t is partitioned by a, .* option partitionOverwriteMode to 'static' .* or to 'dynamic'"):
+        data_source(sqlite_address).writer(COLUMNS, True)
+    with pytest.raises(UsageError, match="give one of static, dynamic"):
+        data_source(sqlite_address, partitionOverwriteMode="some").writer(COLUMNS, True)
+    assert list(notes.iterdir()) == []
+    # Appends replace nothing, whatever the option says.
+    for option, overwrite, expected in (
+        ("dynamic", False, ["r1", "x", "y", "z"]),
+        ("DYNAMIC", True, ["r1", "z"]),
+        ("static", True, ["r1"]),
+    ):
+        writer = data_source(sqlite_address, partitionOverwriteMode=option).writer(COLUMNS, overwrite)
+        passed_on(writer).commit([passed_on(write_function(writer))([batch(1)])])
+        assert sorted(lake.table("t").scan().to_arrow().column("b").to_pylist()) == expected
+
+
+@pytest.mark.takes_seconds
+def test_dynamic_overwrites_replace_the_partitions_of_their_rows(
+    lake_address: LakeAddress, oracle: Callable[..., AbstractContextManager[Oracle]]
+) -> None:
+    lake = partitioned(lake_address)
+    writer = data_source(lake_address, partitionOverwriteMode="dynamic", commitId="once").writer(COLUMNS, True)
+    # Rows of another writer in such a partition were there before the overwrite is committed.
+    lake.write("t", pa.table({"a": [2, 3], "b": ["late", "late"]}))
+    before = lake.snapshot().id
+    for _ in range(2):
+        passed_on(writer).commit([passed_on(write_function(writer))([batch(2)]), passed_on(write_function(writer))([batch(4)])])
+        writer = data_source(lake_address, partitionOverwriteMode="dynamic", commitId="once").writer(COLUMNS, True)
+    assert lake.snapshot().id == before + 1
+    with oracle(lake_address) as duck:
+        assert duck.rows("FROM t ORDER BY ALL") == [(1, "x"), (1, "y"), (2, "r2"), (3, "late"), (4, "r4")]
+
+
+def test_dynamic_overwrites_need_partitions(sqlite_address: LakeAddress) -> None:
+    new_lake(sqlite_address)
+    with pytest.raises(UsageError, match="has no partition keys"):
+        data_source(sqlite_address, partitionOverwriteMode="dynamic").writer(COLUMNS, True)
+    data_source(sqlite_address, "new", partitionOverwriteMode="dynamic").writer(COLUMNS, True)
+    with pytest.raises(UsageError, match="no option 'partitionoverwritemode' for writeStream"):
+        data_source(sqlite_address, partitionOverwriteMode="dynamic", streamId="s").streamWriter(COLUMNS, True)
+
+
+def test_missing_columns_follow_the_rule_of_every_other_write(sqlite_address: LakeAddress, notes: Path) -> None:
+    lake = new_lake(sqlite_address)
+    lake.table("t").add_column("c", "int32", default=7)
+    part = schema_of("a bigint")
+    with pytest.raises(SchemaError, match=r"lacks column 'b' of main\.t, .* option\('missingColumns', 'null'\)"):
+        data_source(sqlite_address).writer(part, False)
+    with pytest.raises(UsageError, match="give one of error, null"):
+        data_source(sqlite_address, missingColumns="ignore").writer(part, False)
+    assert list(notes.iterdir()) == []
+    writer = data_source(sqlite_address, missingColumns="null").writer(part, False)
+    passed_on(writer).commit([passed_on(write_function(writer))([batch(1).select(["a"])])])
+    assert lake.table("t").scan().to_arrow().to_pylist() == [{"a": 1, "b": None, "c": 7}]
+    data_source(sqlite_address).writer(COLUMNS, False)
+
+
+def test_errors_of_streams_are_themselves_where_spark_pickles(sqlite_address: LakeAddress) -> None:
+    """Spark plans a micro-batch while it pickles the sink, and hides every error that is none of pickling."""
+    new_lake(sqlite_address)
+    for table, columns, error, message in (
+        ("t", "a bigint, z string", SchemaError, "'z' is new"),
+        ("t", "a bigint", SchemaError, r"option\('missingColumns', 'null'\)"),
+        ("nothing", "a bigint, b string", NotFoundError, "there is no table main.nothing"),
+    ):
+        writer = data_source(sqlite_address, table, streamId="s").streamWriter(schema_of(columns), False)
+        with pytest.raises(error, match=message) as caught:
+            CloudPickleSerializer().dumps(writer)
+        assert (caught.type.__name__, caught.type.__module__) == (error.__name__, "ducklake_core.errors")
+        assert caught.value.__cause__ is None
+        assert caught.value.__suppress_context__
+
+
+def test_errors_have_no_frames_of_the_library(sqlite_address: LakeAddress) -> None:
+    """Spark shows its user the whole traceback."""
+    new_lake(sqlite_address)
+    with pytest.raises(SchemaError) as caught:
+        data_source(sqlite_address).writer(schema_of("z string"), False)
+    assert len(caught.traceback) == 2
+    writer = data_source(sqlite_address).writer(COLUMNS, False)
+    wrong = pa.RecordBatch.from_pydict({"a": ["no number"], "b": ["x"]})
+    with pytest.raises(SchemaError) as caught:
+        passed_on(writer).write(iter([wrong]))
+    assert len(caught.traceback) == 2
