@@ -14,7 +14,7 @@ from tests.support.page_setups import PAGES_OF_SPARK, SETUPS, Setup
 from tests.support.pages import DOCS, blocks, run_python
 from tests.support.postgres import PostgresServer
 
-ALONE = ["README.md", "tutorials/notebook.md", "operations/backup.md", *SETUPS]
+ALONE = ["README.md", "errors.md", "tutorials/notebook.md", "operations/backup.md", *SETUPS]
 
 
 @pytest.mark.takes_seconds

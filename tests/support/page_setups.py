@@ -76,8 +76,8 @@ def _definitions() -> Setup:
         {
             "lake": lake,
             "rows": pa.table({"id": [1]}),
-            "january": pa.table({"id": [1], "carrier": ["XX"]}),
-            "february": pa.table({"id": [2]}),
+            "january": pa.table({"id": [1], "carrier": ["XX"], "route": [{"start": "A"}]}),
+            "february": pa.table({"id": [2], "carrier": ["YY"], "route": [{"start": "A"}]}),
         }
     )
 
