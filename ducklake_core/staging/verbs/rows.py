@@ -25,6 +25,7 @@ from ducklake_core.staging.verbs.base import OpenTransaction
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from ducklake_core.engines.arrow.row_request import ChangeRequest
     from ducklake_core.staging.arguments import At, RestoredColumns, Where
 
 
@@ -72,31 +73,42 @@ class RowVerbs(OpenTransaction):
         missing = missing_columns_of(missing_columns, "strict")
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
-            frame = frame_of(source)
+            frame = frame_of(source).typed_like(staged.state.schema)
             try:
-                self._merge(staged, frame.typed_like(staged.state.schema), on, clauses, missing)
+                # What is asked for is checked before the source is computed.
+                request = self._merge_request(staged, frame, on, clauses, missing)
             except DuckLakeError:
                 # Without rows nothing is compared or inserted, so that neither types nor columns matter.
                 is_empty, frame = frame.checked_empty()
                 if not is_empty:
                     raise
                 self._merge_nothing(staged, frame, on, clauses)
+                return
+            self._merge(staged, request, frame)
 
-    def _merge(
-        self, staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause], missing: MissingColumns
-    ) -> None:
+    @staticmethod
+    def _merge_request(
+        staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause], missing: MissingColumns
+    ) -> ChangeRequest:
         from ducklake_core.engines.arrow.merge_request import merge_request
 
         if not frame.schema.columns:
             raise no_columns(frame.kind)
-        # What is asked for is checked before the source is computed.
         request = merge_request(staged.name, staged.state.schema, frame.schema, on, clauses)
         if missing == "error" and any(when == "not matched" and values == "all" for when, _, values, _ in clauses):
             check_not_lacking(staged.state, frame.schema)
+        return request
+
+    def _merge(
+        self, staged: StagedTable, request: ChangeRequest, frame: Frame, columns: Schema | None = None, *, inline: bool | None = None
+    ) -> None:
+        """Stage a merge of a frame's rows, with its own columns or with those that are given; each has a key of its own then."""
         state = self._coordinator.write_state(staged)
-        kept = frame.merge_source(state, self._coordinator.named)
+        kept = frame.merge_source(state, self._coordinator.named, columns)
         self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
-        self._select(staged, ChangeRows(request=request, source=kept))
+        if columns is not None:
+            check_source_keys(kept, [request.target.columns[ours].name for ours, _ in request.keys], request.target)
+        self._select(staged, ChangeRows(request=request, source=kept, inline=inline))
 
     def _merge_nothing(self, staged: StagedTable, frame: Frame, on: str | Sequence[str], clauses: Sequence[MergeClause]) -> None:
         """Stage a merge whose source has no rows: it has the table's columns, and its own that the table does not have."""
@@ -128,11 +140,7 @@ class RowVerbs(OpenTransaction):
         has_values = len(columns) > len({folded(name) for name in on})
         clauses: list[MergeClause] = [("matched", "update", "all", None)] if has_values else []
         request = merge_request(staged.name, table, columns, list(on), [*clauses, ("not matched", "insert", "all", None)])
-        state = self._coordinator.write_state(staged)
-        kept = frame.merge_source(state, self._coordinator.named, columns)
-        self._coordinator.own((kept.directory + file.path for file in kept.files), state.write_id)
-        check_source_keys(kept, on, table)
-        self._select(staged, ChangeRows(request=request, source=kept, inline=inline))
+        self._merge(staged, request, frame, columns, inline=inline)
 
     def restore(self, name: str, *, at: At, columns: RestoredColumns | None = None, spark: SparkSession | None = None) -> None:
         """Make the rows of a table those of an earlier snapshot; see :meth:`Table.restore`."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.errors import NotFoundError, UsageError
+from ducklake_core.errors import NotFoundError, SchemaError, UsageError
 from tests.support.oracle import LakeAddress, Oracle
 
 if TYPE_CHECKING:
@@ -135,6 +135,17 @@ def test_rows_without_columns_are_no_frame_without_rows(lake: DuckLake) -> None:
         for evolution in ("strict", "additive"):
             with pytest.raises(UsageError, match="without columns"):
                 lake.write("t", make(), mode="overwrite", schema_evolution=evolution, missing_columns="null")
+    assert rows(lake) == ROWS
+
+
+def test_a_stream_that_was_read_is_not_taken_for_an_empty_one(lake: DuckLake) -> None:
+    lake.write("t", ROWS)
+    table = lake.table("t")
+    for stream in (pa.Table.from_pylist([ROWS[0], ROWS[0]]).to_reader,):
+        with pytest.raises((UsageError, SchemaError)):
+            table.merge(stream(), on="d").when_matched_update().when_not_matched_by_source_delete().execute()
+        with pytest.raises((UsageError, SchemaError)):
+            table.upsert(stream(), on="d")
     assert rows(lake) == ROWS
 
 
