@@ -250,7 +250,8 @@ def test_geometries_are_written(oracle: OracleFactory, shapes: LakeAddress) -> N
     rows = table.scan().to_arrow()
     table.append(rows)
     # A plain binary is a geometry where the table has one.
-    table.append(pa.table({"i": pa.array([200], pa.int32()), "c": pa.array([bytes.fromhex("0000000001") + bytes(16)])}))
+    point = pa.table({"i": pa.array([200], pa.int32()), "c": pa.array([bytes.fromhex("0000000001") + bytes(16)])})
+    table.append(point, missing_columns="null")
     with oracle(shapes) as duck:
         assert duck.rows("SELECT c::VARCHAR FROM t WHERE i = 200") == [("POINT (0 0)",)]
         duck.run("DELETE FROM t WHERE i = 200")
@@ -340,8 +341,8 @@ def test_rows_without_a_variant(oracle: OracleFactory, sqlite_address: LakeAddre
     table = lake.create_table("t", {"a": "int32", "v": "variant", "s": "struct(x int32, v variant)", "l": "variant[]"})
     assert table.schema.to_arrow().names == ["a", "v", "s", "l"]
     x = pa.array([{"x": 1}, None], pa.struct([("x", pa.int32())]))
-    table.append(pa.table({"a": pa.array([1, 2], pa.int32())}))
-    table.append(pa.table({"a": pa.array([3, 4], pa.int32()), "s": x}))
+    table.append(pa.table({"a": pa.array([1, 2], pa.int32())}), missing_columns="null")
+    table.append(pa.table({"a": pa.array([3, 4], pa.int32()), "s": x}), missing_columns="null")
     expected = [(1, None, None, None), (2, None, None, None), (3, None, {"x": 1, "v": None}, None), (4, None, None, None)]
     assert sorted(tuple(row.values()) for row in lake.table("t").scan().to_arrow().to_pylist()) == expected
     with oracle(sqlite_address) as duck:

@@ -72,7 +72,7 @@ def test_columns_of_type_null(everywhere: LakeAddress) -> None:
     assert sorted(lake.table("t").scan(where="n IS NULL AND a < 500").to_arrow().to_pylist(), key=repr) == sorted(rows, key=repr)
     assert lake.table("t").scan(where="n IS NOT NULL").count() == 0
     with pytest.raises(SchemaError, match="column 'n' widens from null to int64"):
-        lake.write("t", pa.table({"a": [1], "n": [1]}))
+        lake.write("t", pa.table({"a": [1], "n": [1]}), missing_columns="null")
     lake.table("t").update({"a": "a + 1"}, where="a >= 100")
     lake.table("t").delete("a = 101")
     lake.flush_inlined_data()
@@ -82,7 +82,7 @@ def test_columns_of_type_null(everywhere: LakeAddress) -> None:
         lake.table("t").set_partitioned_by(["n"])
     before = lake.snapshots()[-1].id
     lake.table("t").set_column_type("n", "varchar")
-    lake.write("t", pa.table({"a": [7], "n": ["text"]}))
+    lake.write("t", pa.table({"a": [7], "n": ["text"]}), missing_columns="null")
     assert lake.table("t").scan(where="n = 'text'").to_arrow()["a"].to_pylist() == [7]
     assert lake.table("t", at=before).scan().count() == 53
     assert faults(lake) == []

@@ -299,8 +299,8 @@ def test_who_was_there_before_fails_loudly_and_loses_nothing(lake_address: LakeA
     before = everything(migrating)
     calls: list[Callable[[], Any]] = [
         lambda: old.table("t"),
-        lambda: old.write("t", pa.table({"a": [1]})),
-        lambda: table.append(pa.table({"a": [1]})),
+        lambda: old.write("t", pa.table({"a": [1]}), missing_columns="null"),
+        lambda: table.append(pa.table({"a": [1]}), missing_columns="null"),
         lambda: table.delete("a = 1"),
         lambda: old.create_schema("new"),
         lambda: old.set_option("parquet_compression", "zstd"),
@@ -313,7 +313,7 @@ def test_who_was_there_before_fails_loudly_and_loses_nothing(lake_address: LakeA
             call()
     assert everything(migrating) == before
     again = old.reopen()
-    again.write("t", pa.table({"a": [77]}))
+    again.write("t", pa.table({"a": [77]}), missing_columns="null")
     assert migrating.table("t").scan(where="a = 77").count() == 1
     result = DuckLake.connect(lake_address.url).migrate("1.1")
     assert result.steps == ()
@@ -326,7 +326,7 @@ def test_a_second_migration_finds_it_done(lake_address: LakeAddress, oracle: Ora
     first.migrate("1.1")
     assert second.migrate("1.1").done_before
     assert second.info.version == "1.1"
-    second.write("t", pa.table({"a": [5]}))
+    second.write("t", pa.table({"a": [5]}), missing_columns="null")
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
