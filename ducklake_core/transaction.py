@@ -338,6 +338,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
                     self._not_created.append(name)
                     return None, frame, True
             if not frame.schema.columns:
+                frame.unread()
                 raise no_columns(frame.kind)
             schema_name, table_name = split_name(name)
             owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True, with_parents=True)
@@ -353,7 +354,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         """Fit the columns of a table to a frame; whether the frame was found to have no rows, and the frame with all of its rows."""
         columns = frame.schema_for(staged.state.schema)
         problem: DuckLakeError | None = None
-        wanted, differences = staged.state, ()
+        wanted, differences = staged.state, tuple[str, ...]()
         try:
             if not columns.columns:
                 raise no_columns(frame.kind)
@@ -365,6 +366,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             if is_empty:
                 return True, frame
         if problem is not None:
+            frame.unread()
             raise problem
         if wanted is not staged.state:
             self._stage(staged, staged.alteration(partial(evolved, frame=columns, mode=mode, missing_columns=missing), asked=False))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ducklake_core.storage.sweeping import NamedFiles
 
 _FEW_ROWS = 100_000
+_UNREAD: WeakKeyDictionary[Any, pa.RecordBatch] = WeakKeyDictionary()
+"""The first rows of callers' streams that were read to decide on an error; the next write of the same stream starts with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,8 @@ class ArrowFrame:
         schema: The columns, without ids.
         kind: What messages call the data.
         is_inferred: Whether the types are guessed from Python values, so that they say little about what the user wants.
+        stream: The caller's stream, if it is one.
+        read_ahead: Its first rows, if they were read.
         session: No Spark session does the work.
         inlines_unasked: Whether few rows go into the catalog without being asked for: to look at them costs nothing.
     """
@@ -47,6 +52,8 @@ class ArrowFrame:
     schema: Schema
     kind: str = "pyarrow Table"
     is_inferred: bool = False
+    stream: pa.RecordBatchReader | None = field(default=None, repr=False)
+    read_ahead: pa.RecordBatch | None = field(default=None, repr=False)
     session: ClassVar[None] = None
     inlines_unasked: ClassVar[bool] = True
 
@@ -75,8 +82,14 @@ class ArrowFrame:
         if isinstance(self.data, pa.Table):
             return not self.data.num_rows, self
         first = next((batch for batch in self.data if batch.num_rows), None)
-        batches = () if first is None else chain([first], self.data)
-        return first is None, replace(self, data=pa.RecordBatchReader.from_batches(self.data.schema, batches))
+        if first is None:
+            return True, self
+        return False, replace(self, data=_starting_with(first, self.data), read_ahead=first)
+
+    def unread(self) -> None:
+        """Give back what :meth:`checked_empty` has read of a stream: its caller may write it after an error about its columns."""
+        if self.stream is not None and self.read_ahead is not None:
+            _UNREAD[self.stream] = self.read_ahead
 
     def check_overwrites_all(self, _table: TableState) -> None:
         """Nothing to check: only sessions of Spark have a setting that says what an overwrite replaces."""
@@ -198,6 +211,10 @@ def _infinite(array: ArrowArray) -> int:
     return int(pc.sum(pc.is_inf(array)).as_py() or 0) if pa.types.is_floating(array.type) else 0
 
 
+def _starting_with(first: pa.RecordBatch, rest: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(rest.schema, chain([first], rest))
+
+
 def _given_up(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Batches that nobody holds any more once they are taken."""
     while batches:
@@ -212,4 +229,8 @@ def arrow_frame(data: object) -> ArrowFrame:
         UnsupportedFeatureError: A column of a type that DuckLake has not.
     """
     rows = arrow_data(data)
-    return ArrowFrame(data=rows, schema=from_arrow_schema(rows.schema), kind=kind_of(data), is_inferred=isinstance(data, list | tuple))
+    stream = rows if isinstance(rows, pa.RecordBatchReader) else None
+    if stream is not None and (first := _UNREAD.pop(stream, None)) is not None:
+        rows = _starting_with(first, stream)
+    inferred = isinstance(data, list | tuple)
+    return ArrowFrame(data=rows, schema=from_arrow_schema(rows.schema), kind=kind_of(data), is_inferred=inferred, stream=stream)

@@ -68,6 +68,9 @@ class SparkFrame:
         """Return whether there are no rows, and the frame, which is computed until it has one."""
         return self.data.isEmpty(), self
 
+    def unread(self) -> None:
+        """Nothing to give back: the frame is computed again."""
+
     def check_overwrites_all(self, table: TableState) -> None:
         """Raise where the session's setting contradicts an overwrite of all rows.
 

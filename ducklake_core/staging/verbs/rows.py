@@ -81,6 +81,7 @@ class RowVerbs(OpenTransaction):
                 # Without rows nothing is compared or inserted, so that neither types nor columns matter.
                 is_empty, frame = frame.checked_empty()
                 if not is_empty:
+                    frame.unread()
                     raise
                 self._merge_nothing(staged, frame, on, clauses)
                 return

@@ -149,6 +149,23 @@ def test_a_stream_that_was_read_is_not_taken_for_an_empty_one(lake: DuckLake) ->
     assert rows(lake) == ROWS
 
 
+def test_a_stream_that_did_not_fit_still_has_all_rows(lake: DuckLake) -> None:
+    lake.write("t", ROWS[:1])
+    table = lake.table("t")
+    stream = pa.table({"d": ["b", "c"], "n": [2, 3], "new": ["x", "y"]}).to_reader(max_chunksize=1)
+    for refused in (
+        lambda: table.append(stream),
+        lambda: lake.write("t", stream, mode="overwrite"),
+        lambda: table.merge(stream, on="none").when_not_matched_insert().execute(),
+    ):
+        with pytest.raises((SchemaError, NotFoundError)):
+            refused()
+    table.append(stream, schema_evolution="additive")
+    assert [row["new"] for row in rows(lake)] == [None, "x", "y"]
+    table.append(stream, schema_evolution="additive")
+    assert len(rows(lake)) == 3
+
+
 def test_a_stream_whose_first_batches_are_empty_keeps_its_rows(lake: DuckLake) -> None:
     schema = pa.schema([("d", pa.string()), ("n", pa.int64()), ("new", pa.string())])
     batches = [pa.RecordBatch.from_pylist([], schema=schema), pa.RecordBatch.from_pylist([{"d": "x", "n": 1, "new": "y"}], schema=schema)]
