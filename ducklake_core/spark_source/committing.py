@@ -111,7 +111,15 @@ def _check_fits(state: TableState, frame: Schema, missing_columns: MissingColumn
     except SchemaError as error:
         if missing := cast("tuple[str, ...]", error.details.get("missing_columns", ())):
             raise lacking_columns(state.qualified_name, missing, "option('missingColumns', 'null')") from None
-        raise
+        differences = cast("tuple[str, ...]", error.details.get("differences", ()))
+        if not differences or "schema_evolution" not in error.message:
+            raise
+        raise SchemaError(
+            f"the data does not fit {state.qualified_name}: {'; '.join(differences)}. format('ducklake') does not change columns: change "
+            "the data, alter the table, or use lake.write(..., schema_evolution='additive')",
+            table=state.qualified_name,
+            differences=differences,
+        ) from None
 
 
 def _replaced(state: TableState, options: SourceOptions, *, is_stream: bool) -> Replaced:

@@ -110,7 +110,7 @@ def test_errors_reach_the_user_as_themselves(lake: DuckLake, frame: DataFrame, s
         (lambda: batch(frame.selectExpr("k + 3000000000 AS k", "v"), "n"), PySparkException, "errors.SchemaError: cannot write to main.n"),
         (lambda: stream("missing"), StreamingQueryException, "errors.NotFoundError: there is no table main.missing"),
         (lambda: stream("s"), StreamingQueryException, "errors.SchemaError: the data lacks column 'x' of main.s"),
-        (lambda: stream("t"), StreamingQueryException, "errors.SchemaError: the data does not fit the table"),
+        (lambda: stream("t"), StreamingQueryException, "errors.SchemaError: the data does not fit main.t"),
     ]
     for fail, error, message in failures:
         with pytest.raises(error) as caught:
