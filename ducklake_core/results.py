@@ -95,17 +95,6 @@ class TransactionResult:
     writes: tuple[WriteResult, ...] = ()
     repeated: bool = False
 
-    def with_not_created(self, names: Sequence[str], base: Snapshot) -> TransactionResult:
-        """Add results for writes that had no rows and no column types to create their table with."""
-        known = {folded(write.table) for write in self.writes}
-        wanted = {folded(table): table for table in (join_name(*split_name(name)) for name in names)}
-        added = tuple(
-            WriteResult(table=table, table_id=0, snapshot=self.snapshot or base, committed=False)
-            for key, table in wanted.items()
-            if key not in known
-        )
-        return replace(self, writes=(*self.writes, *added)) if added and not self.repeated else self
-
     def __repr__(self) -> str:
         return f"<TransactionResult: {self}>"
 
@@ -115,6 +104,21 @@ class TransactionResult:
         if self.repeated:
             return f"snapshot {self.snapshot.id}: committed before under the same commit id"
         return "; ".join((f"snapshot {self.snapshot.id}", *(str(write) for write in self.writes)))
+
+
+def with_not_created(result: TransactionResult, names: Sequence[str], base: Snapshot) -> TransactionResult:
+    """Add results for writes that had no rows and no column types to create their table with.
+
+    Args:
+        result: The result of a transaction.
+        names: Names of the tables, as they were given.
+        base: The snapshot that the transaction was planned on.
+    """
+    known = {folded(write.table) for write in result.writes}
+    wanted = {folded(table): table for table in (join_name(*split_name(name)) for name in names)}
+    snapshot = result.snapshot or base
+    added = (WriteResult(table=wanted[key], table_id=0, snapshot=snapshot, committed=False) for key in wanted if key not in known)
+    return result if result.repeated else replace(result, writes=(*result.writes, *added))
 
 
 def single_result(result: TransactionResult, table: str, table_id: int) -> WriteResult:

@@ -20,7 +20,7 @@ from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name, split_name
-from ducklake_core.results import TransactionResult, WriteResult, single_result
+from ducklake_core.results import TransactionResult, WriteResult, single_result, with_not_created
 from ducklake_core.sql.statements import StatementVerbs
 from ducklake_core.staging.arguments import (
     FrameLike,
@@ -110,7 +110,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         else:
             staged = self._catalog
             published = self._coordinator.publish(staged.base, tuple(staged.definitions), staged.tables, staged.views)
-            self._result = published.with_not_created(self._not_created, staged.base)
+            self._result = with_not_created(published, self._not_created, staged.base)
             if self._result.snapshot is not None and not self._result.repeated and self._base is not None:
                 self._base.history.note(self._result.snapshot, staged.options)
         self._base = self._staged = None

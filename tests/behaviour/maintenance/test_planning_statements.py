@@ -52,7 +52,7 @@ def add_tables(lake: DuckLake, first: int, last: int) -> None:
     for _ in range(2):
         with lake.transaction() as tx:
             for name in names:
-                tx.write(name, _ROWS, inline=False)
+                tx.write(name, _ROWS, inline=False, missing_columns="null")
     for condition, limit in (("id = 1", 0), ("id = 3", 10)):
         lake.set_option("data_inlining_row_limit", limit)
         with lake.transaction() as tx:
@@ -64,10 +64,10 @@ def add_tables(lake: DuckLake, first: int, last: int) -> None:
     for _ in range(2):
         with lake.transaction() as tx:
             for name in names:
-                tx.write(name, _ROWS, inline=False)
+                tx.write(name, _ROWS, inline=False, missing_columns="null")
     with lake.transaction() as tx:
         for name in names:
-            tx.write(name, _ROWS.slice(0, 1))
+            tx.write(name, _ROWS.slice(0, 1), missing_columns="null")
 
 
 @pytest.mark.takes_seconds
