@@ -284,7 +284,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
                 inline = False
             elif partitions is not None and not isinstance(partitions, str):
                 predicate = partition_predicate(partitions, staged.state.partition_spec, staged.state.schema, staged.name)
-            elif mode == "overwrite" and predicate is None:
+            elif mode == "overwrite" and predicate is None and staged.create is None:
                 frame.check_overwrites_all(staged.state)
             staged.written = True
             if is_empty:

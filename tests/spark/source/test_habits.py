@@ -52,6 +52,8 @@ def test_sessions_of_dynamic_overwrites_lose_no_partition(lake: DuckLake, frame:
         table.overwrite(frame)
     with pytest.raises(UsageError, match=MODE), lake.transaction() as tx:
         tx.overwrite("t", frame)
+    lake.write("new", frame, mode="overwrite", partition_by=["k"])
+    before += 1
     write = frame.write.format("ducklake").option("catalogUrl", sqlite_address.url).mode("overwrite")
     with pytest.raises(AnalysisException, match="option partitionOverwriteMode to 'static'"):
         write.save("t")
