@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 from pydantic import Field
 
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import CatalogError, UsageError
 from ducklake_dagster.secrets import SECRET, SecretiveConfig, reveal
 
 
@@ -30,7 +30,7 @@ class SqliteCatalog(SecretiveConfig):
 
     def prepare(self) -> None:
         """Make room for a new catalog."""
-        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+        _make_directory_of(self.path)
 
 
 class DuckDBCatalog(SecretiveConfig):
@@ -50,7 +50,7 @@ class DuckDBCatalog(SecretiveConfig):
 
     def prepare(self) -> None:
         """Make room for a new catalog."""
-        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+        _make_directory_of(self.path)
 
 
 def _is_missing(path: str) -> bool:
@@ -59,6 +59,18 @@ def _is_missing(path: str) -> bool:
     except OSError:
         # Nobody may look there, or nothing can be called like that: opening it tells.
         return False
+
+
+def _make_directory_of(path: str) -> None:
+    directory = Path(path).absolute().parent
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CatalogError(
+            f"cannot create the directory {directory} for the catalog file {Path(path).name}: {error.strerror}; correct the path of the "
+            "catalog, or give this user the right to create it",
+            path=str(directory),
+        ) from error
 
 
 class PostgresCatalog(SecretiveConfig):

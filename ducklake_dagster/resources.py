@@ -210,6 +210,12 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Keep that the lakes that both have open are two: asking costs a run more than a small commit does."""
         self._others = (self._lake, other._lake)
 
+    def shown_catalog(self) -> str:
+        """Return the address of the catalog, without passwords."""
+        from ducklake_core.catalog.database.url import parse_catalog_url
+
+        return str(parse_catalog_url(self.catalog.url(), self.catalog.metadata_schema))
+
     def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
         """fsspec options by protocol."""
         options = self.storage.fsspec_options()

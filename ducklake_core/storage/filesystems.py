@@ -21,6 +21,7 @@ from ducklake_core.format.files.locations import canonical_protocol, local_part,
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
 from ducklake_core.storage.listing import StoredFile, list_directories, list_local, list_s3
 from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked
+from ducklake_core.storage.store_errors import classify_store_error
 from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "canonical_protocol", "printable", "protocol_of"]
@@ -280,8 +281,11 @@ class Storage:
                 raise
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
-            message = f"cannot {verb} {where}: {reason}; {_ADVICE.get(type(error).__name__, _COMMON_ADVICE)}"
-            told, cause = StorageError(message, path=where), self._cause(error)
+            kind = classify_store_error(error)
+            advice = kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
+            message = f"cannot {verb} {where}: {reason}; {advice}"
+            told = StorageError(message, path=where, store_error=kind.code, permanent=kind.permanent)
+            cause = self._cause(error)
             try:
                 raise told from cause
             except StorageError:
