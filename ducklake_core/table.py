@@ -18,7 +18,7 @@ from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name
 from ducklake_core.planning.table_info import column_summaries, table_size
 from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_result
-from ducklake_core.staging.arguments import At, CommitOptions, FrameLike, Partitions, SchemaEvolution, Where, resolve_at
+from ducklake_core.staging.arguments import At, CommitOptions, ConcurrentAppends, FrameLike, Partitions, SchemaEvolution, Where, resolve_at
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.scanned import Scanned
 from ducklake_core.staging.verbs.autocommit import TableAlterations
@@ -260,6 +260,7 @@ class Table(TableRowChanges, TableAlterations, Scanned):
         partitions: Partitions | None = None,
         schema_evolution: SchemaEvolution = "strict",
         inline: bool | None = None,
+        concurrent_appends: ConcurrentAppends = "fail",
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
         """Replace the rows that match ``where``, or those of ``partitions``, (all without either) by ``data``, in one commit.
@@ -271,8 +272,19 @@ class Table(TableRowChanges, TableAlterations, Scanned):
                 ``[{"carrier": "UA", "month(day)": 3}]``; None is NULL. ``"in_data"`` replaces those partitions that rows of ``data``
                 are in, and leaves all others alone (dynamic partition overwrite).
             schema_evolution: As in :meth:`DuckLake.write`; ``inline`` and ``commit`` too.
+            concurrent_appends: What happens when another writer commits rows to the replaced slice after this call has read it:
+                ``fail`` raises a conflict, ``replace`` replaces these rows too. Rows outside of the slice are never in the way.
+
+        Raises:
+            CommitConflictError: Another writer has added rows to the slice meanwhile, or changed the table's columns.
         """
-        how = {"where": where, "partitions": partitions, "schema_evolution": schema_evolution, "inline": inline}
+        how = {
+            "where": where,
+            "partitions": partitions,
+            "schema_evolution": schema_evolution,
+            "inline": inline,
+            "concurrent_appends": concurrent_appends,
+        }
         return self._write(data, mode="overwrite", **how, **commit)
 
     def upsert(

@@ -21,7 +21,7 @@ from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.results import TransactionResult, WriteResult, single_result
 from ducklake_core.sql.statements import StatementVerbs
-from ducklake_core.staging.arguments import FrameLike, Partitions, SchemaEvolution, Where, WriteMode, check_keys, check_mode
+from ducklake_core.staging.arguments import ConcurrentAppends, FrameLike, Partitions, SchemaEvolution, Where, WriteMode, check_keys, check_mode
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.inlining import inlined_part
 from ducklake_core.staging.namespace import StagedCatalog
@@ -177,9 +177,19 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         where: Where = None,
         partitions: Partitions | None = None,
         schema_evolution: SchemaEvolution = "strict",
+        concurrent_appends: ConcurrentAppends = "fail",
     ) -> None:
         """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
-        self.write(name, data, mode="overwrite", where=where, partitions=partitions, create=False, schema_evolution=schema_evolution)
+        self.write(
+            name,
+            data,
+            mode="overwrite",
+            where=where,
+            partitions=partitions,
+            create=False,
+            schema_evolution=schema_evolution,
+            concurrent_appends=concurrent_appends,
+        )
 
     def upsert(self, name: str, data: FrameLike, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict") -> None:
         """Replace rows with equal keys, and add the others."""
@@ -199,6 +209,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         schema_evolution: SchemaEvolution = "strict",
         comment: str | None = None,
         inline: bool | None = None,
+        concurrent_appends: ConcurrentAppends | None = None,
     ) -> None:
         """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
         self.write_frame(
@@ -213,6 +224,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             schema_evolution=schema_evolution,
             comment=comment,
             inline=inline,
+            concurrent_appends=concurrent_appends,
         )
 
     def write_frame(
@@ -229,11 +241,13 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         schema_evolution: SchemaEvolution = "strict",
         comment: str | None = None,
         inline: bool | None = None,
+        concurrent_appends: ConcurrentAppends | None = None,
     ) -> None:
         """Write what a verb was given as rows: see :meth:`write`."""
         if self._is_done(mode, name, where, partitions, tuple(on) or None):
             return
-        check_mode(mode, where, on, partitions)
+        check_mode(mode, where, on, partitions, concurrent_appends)
+        rejects_unseen = concurrent_appends != "replace"
         if inline and mode == "upsert" and frame.session is not None:
             raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
@@ -255,9 +269,9 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             if mode == "upsert":
                 self._stage(staged, DeleteByKeys(on=tuple(on), frame=frame, files=written.files))
             elif in_data:
-                self._replace_partitions(staged, written, frame.session)
+                self._replace_partitions(staged, written, frame.session, rejects_unseen=rejects_unseen)
             elif mode == "overwrite":
-                self._stage(staged, DeleteWhere(where=predicate, session=frame.session))
+                self._stage(staged, DeleteWhere(where=predicate, session=frame.session, rejects_unseen=rejects_unseen))
             self._stage(staged, written)
 
     @contextmanager
@@ -273,13 +287,13 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             return AddRows(inlined=rows)
         return AddRows(files=self._coordinator.write_rows(staged, frame, state))
 
-    def _replace_partitions(self, staged: StagedTable, written: AddRows, session: SparkSession | None) -> None:
+    def _replace_partitions(self, staged: StagedTable, written: AddRows, session: SparkSession | None, *, rejects_unseen: bool) -> None:
         """Delete what the partitions that rows were written to have, if there are any."""
         spec = staged.state.partition_spec
         assert spec is not None
         found = written_partitions((file.partition_values for file in written.files), spec, staged.state.schema)
         if found is not None:
-            self._stage(staged, DeleteWhere(where=found, session=session))
+            self._stage(staged, DeleteWhere(where=found, session=session, rejects_unseen=rejects_unseen))
 
     def _target(self, target: Target, frame: Frame, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
         name = target.name

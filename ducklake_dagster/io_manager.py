@@ -26,7 +26,7 @@ from ducklake_dagster.setting_values import refuse_no_text, refuse_unknown_field
 from ducklake_dagster.slice_predicate import SlicePredicate
 from ducklake_dagster.table_input import TableInput, plan_input
 from ducklake_dagster.table_output import TableOutput, plan_output, without_keys
-from ducklake_dagster.write_settings import MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
+from ducklake_dagster.write_settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, WriteResult
@@ -62,6 +62,11 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
     schema_evolution: SchemaEvolution = "strict"
     missing_columns: MissingColumns = "null"
     out_of_slice: OutOfSlice = "error"
+    concurrent_appends: ConcurrentAppends = Field(
+        default="fail",
+        description="What happens when another writer commits rows to the run's partitions while they are overwritten: fail with a "
+        "conflict, or replace these rows too.",
+    )
     comments: bool = Field(
         default=True, description="Whether an asset's description and its column descriptions become comments of the table."
     )
@@ -324,4 +329,5 @@ def default_settings(manager: DuckLakeIOManager) -> WriteSettings:
         schema_evolution=manager.schema_evolution,
         missing_columns=manager.missing_columns,
         out_of_slice=manager.out_of_slice,
+        concurrent_appends=manager.concurrent_appends,
     )

@@ -45,16 +45,21 @@ def _is_same(outer: dg.ResourceDefinition, inner: DuckLakeResource) -> bool:
     if outer is own:
         return True
     is_lake = issubclass(getattr(outer, "configurable_resource_cls", type(None)), DuckLakeResource)
-    return is_lake and _resolved(outer, {}) == _resolved(own, {})
+    return is_lake and _defined(outer) is not None and _defined(outer) == _defined(own)
 
 
 def _changes(outer: dg.ResourceDefinition, settings: Any) -> bool:
     """Whether settings of a run differ from those of the definition: the launchpad may repeat them all."""
-    return bool(_resolved(outer, settings) != _resolved(outer, {}))
+    return bool(_resolved(outer, settings) != _defined(outer))
+
+
+def _defined(resource: dg.ResourceDefinition) -> Any:
+    return _resolved(resource, resource.config_schema.default_value if resource.config_schema.default_provided else {})
 
 
 def _resolved(resource: dg.ResourceDefinition, settings: Any) -> Any:
     """Return settings with defaults filled in and environment variables read, None where they are not valid."""
     from dagster._config import process_config
 
-    return process_config(resource.config_schema.config_type, settings).value
+    found = process_config(resource.config_schema.config_type, settings)
+    return found.value if found.success else None

@@ -227,7 +227,9 @@ class TableOutput:
             results.clear()
             try:
                 written = self.commit(table, frame, predicate).run(lake, look)
-            except CommitConflictError:
+            except CommitConflictError as conflict:
+                if conflict.details.get("unseen_rows"):
+                    raise
                 if attempt + 1 == _AUDIT_ATTEMPTS or not self.handler.is_replayable(frame):
                     raise
                 table = self.table(lake)

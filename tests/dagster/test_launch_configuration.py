@@ -17,7 +17,7 @@ from tests.dagster.conftest import QUIET
 def settings(folder: Path, name: str) -> dict[str, Any]:
     return {
         "catalog": {"sqlite": {"path": str(folder / f"{name}.sqlite")}},
-        "storage": {"local": {"data_path": str(folder / name)}},
+        "storage": {"local": {"data_path": str(folder / name), "options": {}}},
         "create_if_missing": True,
     }
 
@@ -39,12 +39,12 @@ def has_rows(lake: DuckLakeResource) -> dg.AssetCheckResult:
 
 
 @dg.asset
-def reader(things: pa.Table) -> None:
+def reader(things: pa.Table, lake: DuckLakeResource) -> None:
     assert things.num_rows == 1
 
 
 @dg.multi_asset(specs=[dg.AssetSpec("one")])
-def together(context: dg.AssetExecutionContext) -> Any:
+def together(context, lake: DuckLakeResource):  # type: ignore[no-untyped-def] # Dagster rejects a name of the annotation in strings
     yield from materialize_together(context, {"one": pa.table({"n": [1]})})
 
 
@@ -82,7 +82,6 @@ def test_an_input_fails_too(tmp_path: Path) -> None:
 
 def test_a_joint_commit_fails_too(tmp_path: Path) -> None:
     resources = {"lake": (top := lake(tmp_path, "a")), "io_manager": DuckLakeIOManager(lake=top)}
-    # The check brings the resource into the job.
     result = launched(resources, {"lake": settings(tmp_path, "b")}, assets=(things, together), selection=[dg.AssetKey("one")])
     assert "configure_at_launch()" in told(result)
 
