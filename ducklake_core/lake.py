@@ -50,6 +50,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         data_path: str | None = None,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, object]] | None = None,
+        relative_data_path: bool = False,
         encrypted: bool = False,
         indexes: bool = True,
         allowed_paths: str | Sequence[str] = (),
@@ -61,11 +62,13 @@ class DuckLake(Definitions, MaintenanceVerbs):
             catalog: SQLAlchemy URL (``sqlite:///lake.sqlite``, ``postgresql+psycopg://...``, ``mysql+pymysql://...``,
                 ``duckdb:///lake.ducklake``) or a DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``,
                 ``ducklake:postgres:dbname=lake host=...``, ``ducklake:mysql:db=lake host=...``, ``ducklake:lake.ducklake``).
-            data_path: Directory or object store prefix for data files; relative paths mean the working directory of
-                each reader, as in DuckDB. Only with a DuckDB file it may be left out: ``<file>.files/``.
+            data_path: Directory or object store prefix for data files. A relative path means the working directory of this call and is
+                stored absolute. Only with a DuckDB file it may be left out: ``<file>.files/``.
             metadata_schema: Schema of a PostgreSQL database or DuckDB file that holds the catalog tables; ``public`` or
                 ``main`` when not given.
             storage_options: fsspec options by protocol, e.g. ``{"s3": {"key": ...}}``; masked in every repr.
+            relative_data_path: Whether a relative ``data_path`` is stored as it is written, as DuckDB does. It then means the working
+                directory of each client, so all of them have to run in one directory.
             encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
             indexes: Whether to make indexes that the format does not ask for; see :meth:`create_indexes`.
             allowed_paths: As in :meth:`connect`; it holds for this object only.
@@ -78,7 +81,14 @@ class DuckLake(Definitions, MaintenanceVerbs):
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))
         allowed = check_allowed(allowed_paths)
-        info = create_catalog(database, data_path, encrypted=encrypted, indexes=indexes, version=writable_version(version))
+        info = create_catalog(
+            database,
+            data_path,
+            relative_data_path=relative_data_path,
+            encrypted=encrypted,
+            indexes=indexes,
+            version=writable_version(version),
+        )
         return cls(database, replace(info, allowed_paths=allowed), Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     @classmethod
@@ -121,6 +131,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         override_data_path: bool = False,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, object]] | None = None,
+        relative_data_path: bool = False,
         encrypted: bool = False,
         indexes: bool = True,
         allowed_paths: str | Sequence[str] = (),
@@ -132,7 +143,8 @@ class DuckLake(Definitions, MaintenanceVerbs):
         Any number of processes may do so at once: one of them creates the lake, all of them open it.
 
         Args:
-            create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``encrypted`` and ``indexes``.
+            create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``relative_data_path``,
+                ``encrypted`` and ``indexes``.
             data_path: As in :meth:`connect` where there is a lake.
             version: Of a lake that is created, 1.0 when None. A lake that is there must have it: it is not migrated.
 
@@ -167,6 +179,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
                 data_path=data_path,
                 metadata_schema=metadata_schema,
                 storage_options=storage_options,
+                relative_data_path=relative_data_path,
                 encrypted=encrypted,
                 indexes=indexes,
                 allowed_paths=allowed_paths,

@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.files.azure_paths import azure_path
 from ducklake_core.format.files.locations import canonical_protocol, local_part, printable, protocol_of
+from ducklake_core.format.files.paths import is_relative_to_process
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
 from ducklake_core.storage.listing import StoredFile, list_directories, list_local, list_s3
 from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked
@@ -299,7 +300,7 @@ class Storage:
             try:
                 yield
             except FileNotFoundError as error:
-                raise NotFoundError(f"there is no file {printable(path)}", path=printable(path)) from error
+                raise NotFoundError(f"there is no file {printable(path)}{_where_looked(path)}", path=printable(path)) from error
 
     def _cause(self, error: BaseException) -> BaseException | None:
         # An error whose text, or whose own cause, holds a secret would carry it into the traceback.
@@ -313,6 +314,20 @@ class Storage:
             seen.append(one)
             pending += [other for other in (one.__cause__, one.__context__) if other is not None and other not in seen]
         return error
+
+
+def _where_looked(path: str) -> str:
+    """Name the working directory for a relative path, and what to do where the lake was written from another one."""
+    if not is_relative_to_process(path):
+        return ""
+    try:
+        directory = f"the working directory {Path.cwd()}"
+    except OSError:
+        directory = "the working directory, which was deleted"
+    return (
+        f" in {directory}: the data_path of this lake is relative. If the files were written from another directory, run there, or connect "
+        "with override_data_path=True and the absolute data_path"
+    )
 
 
 _COMMON_ADVICE = "check the path, the permissions and the credentials"

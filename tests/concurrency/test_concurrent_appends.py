@@ -28,7 +28,7 @@ def rows(*pairs: tuple[int, int]) -> pa.Table:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def address(request: pytest.FixtureRequest, tmp_path: Any) -> LakeAddress:
-    from tests.support.lakes import file_lake
+    from tests.support.oracle import file_lake
 
     return file_lake("sqlite", tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres").lake(tmp_path)
 
