@@ -21,7 +21,17 @@ from ducklake_core.format.versions import writable_version
 from ducklake_core.maintenance.holds import Holds
 from ducklake_core.maintenance.verbs import MaintenanceVerbs
 from ducklake_core.results import WriteResult
-from ducklake_core.staging.arguments import At, CommitOptions, ConcurrentAppends, FrameLike, Partitions, SchemaEvolution, Where, WriteMode, resolve_at
+from ducklake_core.staging.arguments import (
+    At,
+    CommitOptions,
+    ConcurrentAppends,
+    FrameLike,
+    Partitions,
+    SchemaEvolution,
+    Where,
+    WriteMode,
+    resolve_at,
+)
 from ducklake_core.staging.lake_files import find_lake
 from ducklake_core.staging.table_cache import TableStateCache
 from ducklake_core.storage.filesystems import Storage, StorageOptions
@@ -289,6 +299,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         comment: str | None = None,
         inline: bool | None = None,
         concurrent_appends: ConcurrentAppends | None = None,
+        read_at: int | None = None,
         author: str | None = None,
         message: str | None = None,
         extra_info: str | Mapping[str, object] | None = None,
@@ -316,6 +327,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
                 too when True, of nothing when False.
             concurrent_appends: For overwrite only: whether rows that another writer commits to the replaced slice meanwhile ``fail`` the
                 write, which is the default, or are ``replace``d too; see :meth:`Table.overwrite`.
+            read_at: For overwrite only: id of the snapshot that ``data`` was computed from; see :meth:`Table.overwrite`.
             extra_info: A mapping (stored as JSON beside the commit id) or a text.
             commit_id: Makes the write happen once: if a snapshot carries this id already, nothing is written and the result
                 says ``repeated``. It holds for as long as that snapshot is not expired. Each table, and each kind of work, needs an id
@@ -342,6 +354,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
             comment=comment,
             inline=inline,
             concurrent_appends=concurrent_appends,
+            read_at=read_at,
             author=author,
             message=message,
             extra_info=extra_info,

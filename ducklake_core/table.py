@@ -261,6 +261,7 @@ class Table(TableRowChanges, TableAlterations, Scanned):
         schema_evolution: SchemaEvolution = "strict",
         inline: bool | None = None,
         concurrent_appends: ConcurrentAppends = "fail",
+        read_at: int | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
         """Replace the rows that match ``where``, or those of ``partitions``, (all without either) by ``data``, in one commit.
@@ -274,6 +275,8 @@ class Table(TableRowChanges, TableAlterations, Scanned):
             schema_evolution: As in :meth:`DuckLake.write`; ``inline`` and ``commit`` too.
             concurrent_appends: What happens when another writer commits rows to the replaced slice after this call has read it:
                 ``fail`` raises a conflict, ``replace`` replaces these rows too. Rows outside of the slice are never in the way.
+            read_at: Id of the snapshot that ``data`` was computed from. With it, rows that were committed to the slice after that
+                snapshot count as well, and not only those that come while this call runs.
 
         Raises:
             CommitConflictError: Another writer has added rows to the slice meanwhile, or changed the table's columns.
@@ -284,6 +287,7 @@ class Table(TableRowChanges, TableAlterations, Scanned):
             "schema_evolution": schema_evolution,
             "inline": inline,
             "concurrent_appends": concurrent_appends,
+            "read_at": read_at,
         }
         return self._write(data, mode="overwrite", **how, **commit)
 

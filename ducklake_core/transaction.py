@@ -21,7 +21,16 @@ from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.results import TransactionResult, WriteResult, single_result
 from ducklake_core.sql.statements import StatementVerbs
-from ducklake_core.staging.arguments import ConcurrentAppends, FrameLike, Partitions, SchemaEvolution, Where, WriteMode, check_keys, check_mode
+from ducklake_core.staging.arguments import (
+    ConcurrentAppends,
+    FrameLike,
+    Partitions,
+    SchemaEvolution,
+    Where,
+    WriteMode,
+    check_keys,
+    check_mode,
+)
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.inlining import inlined_part
 from ducklake_core.staging.namespace import StagedCatalog
@@ -178,6 +187,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         partitions: Partitions | None = None,
         schema_evolution: SchemaEvolution = "strict",
         concurrent_appends: ConcurrentAppends = "fail",
+        read_at: int | None = None,
     ) -> None:
         """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
         self.write(
@@ -189,6 +199,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             create=False,
             schema_evolution=schema_evolution,
             concurrent_appends=concurrent_appends,
+            read_at=read_at,
         )
 
     def upsert(self, name: str, data: FrameLike, *, on: Sequence[str], schema_evolution: SchemaEvolution = "strict") -> None:
@@ -210,6 +221,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         comment: str | None = None,
         inline: bool | None = None,
         concurrent_appends: ConcurrentAppends | None = None,
+        read_at: int | None = None,
     ) -> None:
         """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
         self.write_frame(
@@ -225,6 +237,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             comment=comment,
             inline=inline,
             concurrent_appends=concurrent_appends,
+            read_at=read_at,
         )
 
     def write_frame(
@@ -242,11 +255,12 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         comment: str | None = None,
         inline: bool | None = None,
         concurrent_appends: ConcurrentAppends | None = None,
+        read_at: int | None = None,
     ) -> None:
         """Write what a verb was given as rows: see :meth:`write`."""
         if self._is_done(mode, name, where, partitions, tuple(on) or None):
             return
-        check_mode(mode, where, on, partitions, concurrent_appends)
+        check_mode(mode, where, on, partitions, concurrent_appends, read_at)
         rejects_unseen = concurrent_appends != "replace"
         if inline and mode == "upsert" and frame.session is not None:
             raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
@@ -269,9 +283,9 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             if mode == "upsert":
                 self._stage(staged, DeleteByKeys(on=tuple(on), frame=frame, files=written.files))
             elif in_data:
-                self._replace_partitions(staged, written, frame.session, rejects_unseen=rejects_unseen)
+                self._replace_partitions(staged, written, frame.session, rejects_unseen=rejects_unseen, read_at=read_at)
             elif mode == "overwrite":
-                self._stage(staged, DeleteWhere(where=predicate, session=frame.session, rejects_unseen=rejects_unseen))
+                self._stage_overwrite(staged, DeleteWhere(where=predicate, session=frame.session, rejects_unseen=rejects_unseen), read_at)
             self._stage(staged, written)
 
     @contextmanager
@@ -287,13 +301,20 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             return AddRows(inlined=rows)
         return AddRows(files=self._coordinator.write_rows(staged, frame, state))
 
-    def _replace_partitions(self, staged: StagedTable, written: AddRows, session: SparkSession | None, *, rejects_unseen: bool) -> None:
+    def _replace_partitions(
+        self, staged: StagedTable, written: AddRows, session: SparkSession | None, *, rejects_unseen: bool, read_at: int | None
+    ) -> None:
         """Delete what the partitions that rows were written to have, if there are any."""
         spec = staged.state.partition_spec
         assert spec is not None
         found = written_partitions((file.partition_values for file in written.files), spec, staged.state.schema)
         if found is not None:
-            self._stage(staged, DeleteWhere(where=found, session=session, rejects_unseen=rejects_unseen))
+            self._stage_overwrite(staged, DeleteWhere(where=found, session=session, rejects_unseen=rejects_unseen), read_at)
+
+    def _stage_overwrite(self, staged: StagedTable, step: DeleteWhere, read_at: int | None) -> None:
+        if step.rejects_unseen and read_at is not None:
+            self._coordinator.check_read_at(staged, step, read_at, self._catalog.base)
+        self._stage(staged, step)
 
     def _target(self, target: Target, frame: Frame, mode: SchemaEvolution, *, only_append: bool) -> StagedTable:
         name = target.name

@@ -264,7 +264,9 @@ def plan_output(
         boxes = partition_boxes(context.asset_partitions_def, keys, definition.get("partition_expr"), subject=subject)
         if not boxes:
             raise UsageError(f"the run has no partitions of {subject}, so there is nothing that its output could replace", asset=subject)
-        dimensions = _with_keys(context, partition_dimensions(context.asset_partitions_def, definition.get("partition_expr"), subject=subject))
+        dimensions = _with_keys(
+            context, partition_dimensions(context.asset_partitions_def, definition.get("partition_expr"), subject=subject)
+        )
     settings = resolve_settings(defaults, definition, run_time, subject=subject)
     if boxes is None and settings.replaces_rows:
         _refuse_no_partitions(context, subject)

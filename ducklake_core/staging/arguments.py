@@ -83,6 +83,7 @@ def check_mode(
     on: Sequence[str],
     partitions: Partitions | None = None,
     concurrent_appends: ConcurrentAppends | None = None,
+    read_at: int | None = None,
 ) -> None:
     """Refuse a mode that does not exist, and arguments that belong to another one.
 
@@ -99,6 +100,8 @@ def check_mode(
         raise UsageError("an overwrite takes where or partitions, not both")
     if concurrent_appends is not None and mode != "overwrite":
         raise UsageError(f"concurrent_appends belongs to overwrite, not to {mode}")
+    if read_at is not None and mode != "overwrite":
+        raise UsageError(f"read_at belongs to overwrite, not to {mode}")
     if concurrent_appends not in (None, "fail", "replace"):
         raise UsageError(f"concurrent_appends must be 'fail' or 'replace', not {concurrent_appends!r}", parameter="concurrent_appends")
     if on and mode != "upsert":

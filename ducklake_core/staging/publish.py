@@ -22,7 +22,14 @@ from ducklake_core.commit.request import CommitRequest, checked_commit_id, new_c
 from ducklake_core.engines.arrow.positions import rewrite_delete_file
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.frame import Frame
-from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, UnsupportedFeatureError, UsageError
+from ducklake_core.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    DuckLakeError,
+    NotFoundError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.state import Snapshot, TableState
@@ -284,30 +291,54 @@ class CommitCoordinator:
         """
         for staged in tables:
             searches = [step for step in staged.steps if isinstance(step, DeleteWhere) and step.rejects_unseen]
-            if not searches:
-                continue
-            with self._lake.reader() as reader:
-                state = current_state(reader, staged, newest, conflict)
-            snapshot = next((found for step in searches if (found := self._unseen(state, step, base)) is not None), None)
-            if snapshot is not None:
-                raise CommitConflictError(
-                    f"The overwrite of {staged.name} was not committed: another writer added or changed rows of the replaced slice in snapshot "
-                    f"{snapshot}, after the overwrite had read it. Nothing was changed. Repeat the overwrite on the newest snapshot, or pass "
-                    "concurrent_appends='replace' to replace such rows too",
-                    **{**conflict.details, "table": staged.name, "snapshot_id": snapshot, "unseen_rows": True},
-                ) from conflict
+            if searches:
+                with self._lake.reader() as reader:
+                    state = current_state(reader, staged, newest, conflict)
+                for step in searches:
+                    self._reject_unseen(staged, state, step, base.id, conflict)
 
-    def _unseen(self, state: TableState | None, step: DeleteWhere, base: Snapshot) -> int | None:
-        """Return the snapshot of a row that matches and came after the base, None when there is no such row."""
+    def check_read_at(self, staged: StagedTable, step: DeleteWhere, read_at: int, base: Snapshot) -> None:
+        """Raise for rows of the slice that another writer committed after the caller had read the table, up to the base.
+
+        Args:
+            staged: The table.
+            step: The overwrite's search.
+            read_at: Snapshot that the caller has read.
+            base: Snapshot that the transaction is planned on.
+
+        Raises:
+            CommitConflictError: There are such rows.
+        """
+        if staged.start.id >= 0 and read_at < base.id:
+            with self._lake.reader() as reader:
+                state = reader.table_by_id(staged.start.id, base.id)
+            self._reject_unseen(staged, state, step, read_at, None)
+
+    def _reject_unseen(
+        self, staged: StagedTable, state: TableState | None, step: DeleteWhere, after: int, conflict: CommitConflictError | None
+    ) -> None:
+        snapshot = None if state is None else self._unseen(state, step, after)
+        if snapshot is not None:
+            details = {**(conflict.details if conflict is not None else {}), "table": staged.name, "snapshot_id": snapshot}
+            raise CommitConflictError(
+                f"The overwrite of {staged.name} was not committed: another writer added or changed rows of the replaced slice in snapshot "
+                f"{snapshot}, after the overwrite had read it. Nothing was changed. Repeat the overwrite on the newest snapshot, or pass "
+                "concurrent_appends='replace' to replace such rows too",
+                **details,
+                unseen_rows=True,
+            ) from conflict
+
+    def _unseen(self, state: TableState, step: DeleteWhere, after: int) -> int | None:
+        """Return the snapshot of a row that matches and came after another one, None when there is no such row."""
         from ducklake_core.scan import ChangeFeed
 
-        if state is None or state.snapshot_id <= base.id:
+        if state.snapshot_id <= after:
             return None
         lake = self._lake
         feed = ChangeFeed(
             table=state,
             kind="insertions",
-            start=base.id + 1,
+            start=after + 1,
             columns=("snapshot_id",),
             where=step.where,
             row_limit=1,
@@ -316,8 +347,8 @@ class CommitCoordinator:
         )
         try:
             rows = next((batch for batch in feed.to_batches() if batch.num_rows), None)
-        except UnsupportedFeatureError:
-            # The table has columns with the feed's names, so that its new rows cannot be told from its old ones.
+        except (NotFoundError, UnsupportedFeatureError):
+            # Snapshots in between were expired, or columns have the feed's names: new rows cannot be told from old ones.
             return state.snapshot_id
         return None if rows is None else int(rows.column(0)[0].as_py())
 

@@ -12,7 +12,11 @@ from ducklake_core import DuckLake
 from ducklake_core.errors import CommitConflictError, UsageError
 from tests.support.oracle import LakeAddress
 
-HOWS: dict[str, dict[str, Any]] = {"where": {"where": "k = 1"}, "partition": {"partitions": [{"k": 1}]}, "partitions in data": {"partitions": "in_data"}}
+HOWS: dict[str, dict[str, Any]] = {
+    "where": {"where": "k = 1"},
+    "partition": {"partitions": [{"k": 1}]},
+    "partitions in data": {"partitions": "in_data"},
+}
 WRITERS: dict[str, Callable[[LakeAddress, Any, int], object]] = {
     "file": lambda address, _, k: DuckLake.connect(address.url).table("t").append(rows((k, 9)), inline=False),
     "inlined": lambda address, _, k: DuckLake.connect(address.url).table("t").append(rows((k, 9)), inline=True),
@@ -76,6 +80,21 @@ def test_rows_that_only_moved_to_other_files_are_no_conflict(sqlite_address: Lak
         other.flush_inlined_data("t")
         other.merge_adjacent_files("t")
     assert lake.table("t").scan().to_arrow().to_pylist() == [{"k": 1, "v": 5}]
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_rows_that_came_after_the_snapshot_that_was_read_count(sqlite_address: LakeAddress, inline: bool) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", rows((1, 1), (2, 2)))
+    table = lake.table("t")
+    read_at = table.snapshot_id
+    lake.write("t", rows((2, 3)), inline=inline)
+    assert table.overwrite(rows((1, 5)), where="k = 1", read_at=read_at).rows_deleted == 1
+    lake.write("t", rows((1, 9)), inline=inline)
+    with pytest.raises(CommitConflictError, match="another writer added or changed rows"):
+        table.overwrite(rows((1, 6)), where="k = 1", read_at=lake.snapshot().id - 1)
+    table.overwrite(rows((1, 7)), where="k = 1", read_at=read_at, concurrent_appends="replace")
+    assert sorted(row["v"] for row in lake.table("t").scan().to_arrow().to_pylist()) == [2, 3, 7]
 
 
 def test_the_setting_belongs_to_overwrites(sqlite_address: LakeAddress) -> None:

@@ -146,7 +146,10 @@ def test_a_data_path_that_cannot_be_created_is_a_permanent_error(tmp_path: Path)
 
 @pytest.mark.slow
 def test_buckets_and_keys_that_a_store_rejects_are_permanent_errors(s3: S3Server, tmp_path: Path) -> None:
-    for bucket, key, codes in (("no-such-bucket", None, {"NoSuchBucket"}), (BUCKET, "wrong-key", {"InvalidAccessKeyId", "AccessDenied", "403"})):
+    for bucket, key, codes in (
+        ("no-such-bucket", None, {"NoSuchBucket"}),
+        (BUCKET, "wrong-key", {"InvalidAccessKeyId", "AccessDenied", "403"}),
+    ):
         options = dict(s3.options()["s3"])
         if key is not None:
             options["key"] = key
@@ -182,7 +185,12 @@ def test_mysql_errors_of_login_and_database_name_what_to_do() -> None:
 
     from ducklake_core.catalog.database.failures import classify, wrapped
 
-    for number, words in ((1045, "rejected the login"), (1044, "rejected the login"), (1698, "rejected the login"), (1049, "does not exist")):
+    for number, words in (
+        (1045, "rejected the login"),
+        (1044, "rejected the login"),
+        (1698, "rejected the login"),
+        (1049, "does not exist"),
+    ):
         error = wrapped(OperationalError(None, None, pymysql.err.OperationalError(number, "no")), "mysql://db/lake", ())
         assert words in error.message
         assert type(error) is CatalogError

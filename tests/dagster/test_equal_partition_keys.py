@@ -105,7 +105,9 @@ INTEGERS = ["0", "-0", "00", "+0", "1", "01", " 1", "1 ", "+1", "-1", "-01", "10
 DATES = ["2026-03-01", "20260301", "2026-W09-7", "2026W097", "2026-03-02", "2026-3-1", "x"]
 
 
-@pytest.mark.parametrize(("type_name", "spellings", "read"), [("int64", INTEGERS, int), ("uint8", INTEGERS, int), ("date", DATES, date.fromisoformat)])
+@pytest.mark.parametrize(
+    ("type_name", "spellings", "read"), [("int64", INTEGERS, int), ("uint8", INTEGERS, int), ("date", DATES, date.fromisoformat)]
+)
 def test_every_pair_of_spellings_is_rejected_exactly_when_both_read_as_one_value(
     type_name: str, spellings: list[str], read: Callable[[str], Any]
 ) -> None:

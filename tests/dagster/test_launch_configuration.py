@@ -24,7 +24,9 @@ def settings(folder: Path, name: str) -> dict[str, Any]:
 
 def lake(folder: Path, name: str) -> DuckLakeResource:
     return DuckLakeResource(
-        catalog=SqliteCatalog(path=str(folder / f"{name}.sqlite")), storage=LocalStorage(data_path=str(folder / name)), create_if_missing=True
+        catalog=SqliteCatalog(path=str(folder / f"{name}.sqlite")),
+        storage=LocalStorage(data_path=str(folder / name)),
+        create_if_missing=True,
     )
 
 
@@ -94,7 +96,9 @@ def test_the_lake_of_a_branch_counts_too(tmp_path: Path) -> None:
 
 def test_a_launchpad_that_repeats_the_definition_runs(tmp_path: Path) -> None:
     top = lake(tmp_path, "a")
-    assert launched({"lake": top, "io_manager": DuckLakeIOManager(lake=top, default_frame="arrow")}, {"lake": settings(tmp_path, "a")}).success
+    assert launched(
+        {"lake": top, "io_manager": DuckLakeIOManager(lake=top, default_frame="arrow")}, {"lake": settings(tmp_path, "a")}
+    ).success
 
 
 def test_another_lake_may_be_changed(tmp_path: Path) -> None:
