@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -18,7 +19,15 @@ class SqliteCatalog(SecretiveConfig):
 
     metadata_schema: ClassVar[None] = None
     kind: Literal["sqlite"] = "sqlite"
-    path: str = Field(description="File of the catalog; a relative path means the working directory.")
+    path: str = Field(description="File of the catalog; a relative path means the code location's working directory.")
+
+    def located(self, directory: str) -> SqliteCatalog:
+        """Return the catalog with an absolute path.
+
+        Args:
+            directory: Directory that a relative path means.
+        """
+        return SqliteCatalog(path=os.path.join(directory, self.path))
 
     def url(self) -> str:
         """SQLAlchemy URL."""
@@ -37,8 +46,16 @@ class DuckDBCatalog(SecretiveConfig):
     """A catalog in one DuckDB file, for one machine, with the ``duckdb`` extra. Steps in several processes wait for each other."""
 
     kind: Literal["duckdb"] = "duckdb"
-    path: str = Field(description="File of the catalog; a relative path means the working directory.")
+    path: str = Field(description="File of the catalog; a relative path means the code location's working directory.")
     metadata_schema: str | None = Field(default=None, description="Database schema that holds the catalog tables; main when not set.")
+
+    def located(self, directory: str) -> DuckDBCatalog:
+        """Return the catalog with an absolute path.
+
+        Args:
+            directory: Directory that a relative path means.
+        """
+        return DuckDBCatalog(path=os.path.join(directory, self.path), metadata_schema=self.metadata_schema)
 
     def url(self) -> str:
         """SQLAlchemy URL."""
@@ -85,6 +102,10 @@ class PostgresCatalog(SecretiveConfig):
     metadata_schema: str | None = Field(default=None, description="PostgreSQL schema that holds the catalog tables; public when not set.")
     options: dict[str, str] = Field(default_factory=dict, description="Further libpq parameters, such as sslmode.")
 
+    def located(self, directory: str) -> PostgresCatalog:  # noqa: ARG002 - the same for every catalog
+        """Return the catalog itself: a server has no relative path."""
+        return self
+
     def url(self) -> str:
         """SQLAlchemy URL, password included: never log it."""
         user = quote(self.user or "", safe="")
@@ -112,6 +133,10 @@ class MySQLCatalog(SecretiveConfig):
     user: str | None = None
     password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
     options: dict[str, str] = Field(default_factory=dict, description="Further parameters, such as ssl_mode, ssl_ca or unix_socket.")
+
+    def located(self, directory: str) -> MySQLCatalog:  # noqa: ARG002 - the same for every catalog
+        """Return the catalog itself: a server has no relative path."""
+        return self
 
     def url(self) -> str:
         """SQLAlchemy URL, password included: never log it."""
@@ -146,6 +171,14 @@ class AddressCatalog(SecretiveConfig):
     @property
     def _meant(self) -> PlainCatalog:
         return catalog_of(reveal(self.address))
+
+    def located(self, directory: str) -> PlainCatalog:
+        """Return the catalog that the address means, with an absolute path where it is a file.
+
+        Args:
+            directory: Directory that a relative path means.
+        """
+        return self._meant.located(directory)
 
     def url(self) -> str:
         """SQLAlchemy URL, password included: never log it."""

@@ -120,10 +120,10 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         for name, key in self._overridden.items():
             raise UsageError(
                 f"the configuration of this run changes resource {key!r}, but the IO manager has the lake of that resource as {name}=, and "
-                f"Dagster keeps a resource inside another one as it was defined: outputs would go to {getattr(self, name).shown_catalog()}, "
-                f"while assets and checks use the lake of the run's configuration. Nothing was written. Define {key!r} as "
-                f"DuckLakeResource.configure_at_launch() and pass that object to the IO manager too, so that both follow the run's "
-                f"configuration, or remove {key!r} from the run's configuration",
+                "Dagster keeps a resource inside another one as it was defined: outputs would go to "
+                f"{getattr(self, name).shown_catalog()}, while assets and checks use the lake of the run's configuration. Nothing was "
+                f"written. Define {key!r} as DuckLakeResource.configure_at_launch() and pass that object to the IO manager too, so that "
+                f"both follow the run's configuration, or remove {key!r} from the run's configuration",
                 resource=key,
             )
 
@@ -277,7 +277,7 @@ def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
 
 
 def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
-    places = [(lake.catalog.url(), lake.catalog.metadata_schema) for lake in (one, production)]
+    places = [(lake.located_catalog().url(), lake.catalog.metadata_schema) for lake in (one, production)]
     if places[0] == places[1]:
         return True
     if one.is_known_to_differ_from(production):

@@ -238,8 +238,8 @@ def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, co
         if other != key:
             what = "day" if unit is not None else type_name
             raise UsageError(
-                f"asset {subject} has partition keys {other!r} and {key!r}, which are the same {what} ({value}) in column {column!r}, so each "
-                "partition would replace the rows of the other. Remove one of the keys, or use a varchar column, in which they differ",
+                f"asset {subject} has partition keys {other!r} and {key!r}, which are the same {what} ({value}) in column {column!r}, "
+                "so each partition would replace the rows of the other. Remove one of the keys, or use a varchar column, in which they differ",
                 asset=subject,
                 column=column,
                 keys=(other, key),

@@ -17,8 +17,7 @@ import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.files.azure_paths import azure_path
-from ducklake_core.format.files.locations import canonical_protocol, local_part, printable, protocol_of
-from ducklake_core.format.files.paths import is_relative_to_process
+from ducklake_core.format.files.locations import canonical_protocol, is_relative_to_process, local_part, printable, protocol_of
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
 from ducklake_core.storage.listing import StoredFile, list_directories, list_local, list_s3
 from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked

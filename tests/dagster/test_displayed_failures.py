@@ -198,7 +198,7 @@ def test_mysql_errors_of_login_and_database_name_what_to_do() -> None:
     assert MySQLCatalog(database="lake").url()
 
 
-class _Answer(Exception):
+class _AnswerError(Exception):
     def __init__(self, code: str) -> None:
         super().__init__(code)
         self.response = {"Error": {"Code": code}}
@@ -207,7 +207,7 @@ class _Answer(Exception):
 @pytest.mark.parametrize("code", ["NoSuchBucket", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403"])
 def test_store_codes_that_a_retry_does_not_change(code: str) -> None:
     wrapped = OSError("wrapped")
-    wrapped.__cause__ = _Answer(code)
+    wrapped.__cause__ = _AnswerError(code)
     kind = classify_store_error(wrapped)
     assert (kind.code, kind.permanent) == (code, True)
     assert kind.advice
@@ -215,7 +215,7 @@ def test_store_codes_that_a_retry_does_not_change(code: str) -> None:
 
 @pytest.mark.parametrize("code", ["SlowDown", "InternalError", "RequestTimeout", "503", "ServiceUnavailable", "ExpiredToken"])
 def test_store_codes_that_a_retry_may_change(code: str) -> None:
-    kind = classify_store_error(_Answer(code))
+    kind = classify_store_error(_AnswerError(code))
     assert (kind.code, kind.permanent) == (code, False)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.files.locations import begins_with, protocol_of
+from ducklake_core.format.files.locations import begins_with, is_relative_to_process
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.types.names import folded
 
@@ -44,15 +44,6 @@ def as_directory(path: str) -> str:
     ('s3://lake/data/t/', '/lake/t/', '')
     """
     return path if not path or path.endswith("/") else f"{path}/"
-
-
-def is_relative_to_process(path: str) -> bool:
-    """Whether a path means another file in another working directory.
-
-    >>> is_relative_to_process("lake/files/"), is_relative_to_process("/lake/files/"), is_relative_to_process("s3://lake/files/")
-    (True, False, False)
-    """
-    return not path.startswith(("/", "file:")) and protocol_of(path) == "file" and not os.path.isabs(path)
 
 
 def absolute_directory(path: str) -> str:

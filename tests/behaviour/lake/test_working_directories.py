@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,8 +57,8 @@ def test_a_lake_made_with_a_relative_data_path_is_one_from_every_directory(go: C
     assert lake.table("t").scan().count() == other.table("t").scan().count() == 600
     assert lake.table("t").scan().to_arrow().num_rows == 600
     assert not Path("../two/files").exists()
+    go("two")
     with pytest.raises(UsageError, match="stores its files under"):
-        os.chdir("../two")
         DuckLake.connect(f"sqlite:///{first}/lake.sqlite", data_path="files/")
 
 
