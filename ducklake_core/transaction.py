@@ -206,7 +206,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         """Replace rows with equal keys, and add the others."""
         self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution)
 
-    def write(
+    def write(  # noqa: PLR0913 - the arguments of DuckLake.write
         self,
         name: str,
         data: FrameLike,
@@ -240,7 +240,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             read_at=read_at,
         )
 
-    def write_frame(
+    def write_frame(  # noqa: PLR0913 - the arguments of DuckLake.write
         self,
         name: str,
         frame: Frame,

@@ -25,6 +25,15 @@ def code_location_directory(run: Any = None) -> str:
     return os.path.abspath(found) if found else str(Path.cwd())
 
 
+def is_relative(path: str) -> bool:
+    """Whether a path of a file or directory means another one in another working directory.
+
+    >>> is_relative("files/"), is_relative("/lake/files/"), is_relative("s3://lake/files/")
+    (True, False, False)
+    """
+    return "://" not in path and not path.startswith("file:") and not os.path.isabs(path)
+
+
 def _of_code_server() -> str | None:
     if not any(Path(part).name.startswith("dagster") for part in Path(sys.argv[0]).parts[-2:]):
         return None

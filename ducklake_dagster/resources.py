@@ -13,8 +13,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, DuckLakeError, NotALakeError, UsageError
-from ducklake_core.format.files.locations import is_relative_to_process
-from ducklake_dagster.anchors import code_location_directory
+from ducklake_dagster.anchors import code_location_directory, is_relative
 from ducklake_dagster.catalogs import AddressCatalog, Catalog, DuckDBCatalog, PlainCatalog, SqliteCatalog, catalog_of
 from ducklake_dagster.open_lakes import open_lake
 from ducklake_dagster.secrets import SECRET as _SECRET
@@ -235,9 +234,10 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def shown_catalog(self) -> str:
         """Return the address of the catalog, without passwords."""
-        from ducklake_core.catalog.database.url import parse_catalog_url
-
-        return str(parse_catalog_url(self.located_catalog().url(), self.catalog.metadata_schema))
+        found = self.located_catalog()
+        if isinstance(found, (SqliteCatalog, DuckDBCatalog)):
+            return f"{found.kind}:///{found.path}"
+        return f"{found.kind}://{found.host}:{found.port}/{found.database}"
 
     def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
         """fsspec options by protocol."""
@@ -293,7 +293,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def _connect(self) -> DuckLake:
         given = self._data_path()
-        if given is None or self.override_data_path or not is_relative_to_process(given):
+        if given is None or self.override_data_path or not is_relative(given):
             lake = self._opened(self._located_data_path(), override=self.override_data_path)
         else:
             # The stored path may be the same relative one, or the absolute one that it means.
@@ -301,7 +301,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             if lake.info.data_path.rstrip("/") != given.rstrip("/"):
                 lake = self._opened(self._located_data_path(), override=False)
         stored = lake.info.data_path
-        if is_relative_to_process(stored) and self.directory() != str(Path.cwd()):
+        if is_relative(stored) and self.directory() != str(Path.cwd()):
             lake = self._opened(os.path.join(self.directory(), stored), override=True)
         return lake
 
@@ -317,7 +317,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def _located_data_path(self) -> str | None:
         path = self._data_path()
-        return os.path.join(self.directory(), path) if path is not None and is_relative_to_process(path) else path
+        return os.path.join(self.directory(), path) if path is not None and is_relative(path) else path
 
     def _data_path(self) -> str | None:
         _refuse_other_place(self.storage)

@@ -239,7 +239,7 @@ def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, co
             what = "day" if unit is not None else type_name
             raise UsageError(
                 f"asset {subject} has partition keys {other!r} and {key!r}, which are the same {what} ({value}) in column {column!r}, "
-                "so each partition would replace the rows of the other. Remove one of the keys, or use a varchar column, in which they differ",
+                "so each partition would replace the rows of the other. Remove one of the keys, or use a varchar column",
                 asset=subject,
                 column=column,
                 keys=(other, key),

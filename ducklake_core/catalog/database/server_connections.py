@@ -25,7 +25,7 @@ _PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _PING_AFTER_IDLE_SECONDS = 30.0
 _PROBE_SECONDS = 2.0
 _MAX_TRACE_BYTES = 1 << 20
-_NO_PASSWORD = "28P01"
+_INVALID_LOGIN = "28P01"
 
 
 def server_engine(
@@ -97,7 +97,7 @@ def may_pass(error: Exception) -> bool:
     if not isinstance(error, psycopg.OperationalError) or error.pgconn is None:
         return False
     if error.pgconn.needs_password:
-        error.sqlstate = _NO_PASSWORD
+        error.sqlstate = _INVALID_LOGIN
         return False
     if not _answers(error.pgconn):
         return False
