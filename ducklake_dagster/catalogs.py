@@ -172,7 +172,7 @@ class AddressCatalog(SecretiveConfig):
     def _meant(self) -> PlainCatalog:
         return catalog_of(reveal(self.address))
 
-    def located(self, directory: str) -> PlainCatalog:
+    def located(self, directory: str) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog | MySQLCatalog:
         """Return the catalog that the address means, with an absolute path where it is a file.
 
         Args:

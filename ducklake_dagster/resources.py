@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr
 
 from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, DuckLakeError, NotALakeError, UsageError
 from ducklake_dagster.anchors import code_location_directory, is_relative
-from ducklake_dagster.catalogs import AddressCatalog, Catalog, DuckDBCatalog, PlainCatalog, SqliteCatalog, catalog_of
+from ducklake_dagster.catalogs import AddressCatalog, Catalog, DuckDBCatalog, MySQLCatalog, PostgresCatalog, SqliteCatalog, catalog_of
 from ducklake_dagster.open_lakes import open_lake
 from ducklake_dagster.secrets import SECRET as _SECRET
 from ducklake_dagster.secrets import SecretiveConfig, hide_in_text, reveal, revealed
@@ -196,7 +196,7 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Return the directory that relative paths of the resource mean."""
         return self.base_directory or code_location_directory(self._run)
 
-    def located_catalog(self) -> PlainCatalog:
+    def located_catalog(self) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog | MySQLCatalog:
         """Return the catalog, with an absolute path where it is a file."""
         return self.catalog.located(self.directory())
 
