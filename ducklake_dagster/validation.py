@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from ducklake_core import data_type_of, folded
+from ducklake_core import folded
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.audits import audits_of
 from ducklake_dagster.input_settings import INPUT_KEYS, input_settings
@@ -96,6 +96,8 @@ def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
 
 def _refuse_equal_keys(dimensions: Sequence[PartitionDimension], metadata: Mapping[str, Any], subject: str) -> None:
     """Reject partition keys that mean one value, where the metadata declares the column's type or ``partition_expr`` implies it."""
+    from ducklake_core import data_type_of
+
     schema = metadata.get("dagster/column_schema")
     declared = {folded(column.name): column.type for column in schema.columns} if isinstance(schema, dg.TableSchema) else {}
     for dimension in dimensions:
