@@ -138,6 +138,7 @@ if TYPE_CHECKING:
     from ducklake_core.staging.arguments import ArrowStreamable as ArrowStreamable
     from ducklake_core.staging.arguments import At as At
     from ducklake_core.staging.arguments import CommitOptions as CommitOptions
+    from ducklake_core.staging.arguments import ConcurrentAppends as ConcurrentAppends
     from ducklake_core.staging.arguments import FrameLike as FrameLike
     from ducklake_core.staging.arguments import MissingColumns as MissingColumns
     from ducklake_core.staging.arguments import Partitions as Partitions
@@ -249,6 +250,7 @@ _EXPORTS = {
     "QualifiedName": "ducklake_core.format.changes",
     "Query": "ducklake_core.sql.query",
     "Readable": "ducklake_core.engines.arrow.readable",
+    "ConcurrentAppends": "ducklake_core.staging.arguments",
     "RestoredColumns": "ducklake_core.staging.arguments",
     "Result": "ducklake_core.merge_builder",
     "RewriteResult": "ducklake_core.maintenance.rewrite",

@@ -24,6 +24,7 @@ from ducklake_core.results import WriteResult
 from ducklake_core.staging.arguments import (
     At,
     CommitOptions,
+    ConcurrentAppends,
     FrameLike,
     MissingColumns,
     Partitions,
@@ -60,6 +61,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         data_path: str | None = None,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, object]] | None = None,
+        relative_data_path: bool = False,
         encrypted: bool = False,
         indexes: bool = True,
         allowed_paths: str | Sequence[str] = (),
@@ -71,11 +73,13 @@ class DuckLake(Definitions, MaintenanceVerbs):
             catalog: SQLAlchemy URL (``sqlite:///lake.sqlite``, ``postgresql+psycopg://...``, ``mysql+pymysql://...``,
                 ``duckdb:///lake.ducklake``) or a DuckDB ATTACH target (``ducklake:sqlite:lake.sqlite``,
                 ``ducklake:postgres:dbname=lake host=...``, ``ducklake:mysql:db=lake host=...``, ``ducklake:lake.ducklake``).
-            data_path: Directory or object store prefix for data files; relative paths mean the working directory of
-                each reader, as in DuckDB. Only with a DuckDB file it may be left out: ``<file>.files/``.
+            data_path: Directory or object store prefix for data files. A relative path means the working directory of this call and is
+                stored absolute. Only with a DuckDB file it may be left out: ``<file>.files/``.
             metadata_schema: Schema of a PostgreSQL database or DuckDB file that holds the catalog tables; ``public`` or
                 ``main`` when not given.
             storage_options: fsspec options by protocol, e.g. ``{"s3": {"key": ...}}``; masked in every repr.
+            relative_data_path: Whether a relative ``data_path`` is stored as it is written, as DuckDB does. It then means the working
+                directory of each client, so all of them have to run in one directory.
             encrypted: Whether all files are encrypted, each under a key of its own that the catalog keeps; fixed for good.
             indexes: Whether to make indexes that the format does not ask for; see :meth:`create_indexes`.
             allowed_paths: As in :meth:`connect`; it holds for this object only.
@@ -88,7 +92,14 @@ class DuckLake(Definitions, MaintenanceVerbs):
         """
         database = Database(parse_catalog_url(catalog, metadata_schema))
         allowed = check_allowed(allowed_paths)
-        info = create_catalog(database, data_path, encrypted=encrypted, indexes=indexes, version=writable_version(version))
+        info = create_catalog(
+            database,
+            data_path,
+            relative_data_path=relative_data_path,
+            encrypted=encrypted,
+            indexes=indexes,
+            version=writable_version(version),
+        )
         return cls(database, replace(info, allowed_paths=allowed), Storage(options=StorageOptions(by_protocol=storage_options or {})))
 
     @classmethod
@@ -131,6 +142,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
         override_data_path: bool = False,
         metadata_schema: str | None = None,
         storage_options: Mapping[str, Mapping[str, object]] | None = None,
+        relative_data_path: bool = False,
         encrypted: bool = False,
         indexes: bool = True,
         allowed_paths: str | Sequence[str] = (),
@@ -142,7 +154,8 @@ class DuckLake(Definitions, MaintenanceVerbs):
         Any number of processes may do so at once: one of them creates the lake, all of them open it.
 
         Args:
-            create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``encrypted`` and ``indexes``.
+            create: Whether to create a lake where there is none, as :meth:`create` does with ``data_path``, ``relative_data_path``,
+                ``encrypted`` and ``indexes``.
             data_path: As in :meth:`connect` where there is a lake.
             version: Of a lake that is created, 1.0 when None. A lake that is there must have it: it is not migrated.
 
@@ -177,6 +190,7 @@ class DuckLake(Definitions, MaintenanceVerbs):
                 data_path=data_path,
                 metadata_schema=metadata_schema,
                 storage_options=storage_options,
+                relative_data_path=relative_data_path,
                 encrypted=encrypted,
                 indexes=indexes,
                 allowed_paths=allowed_paths,
@@ -286,6 +300,8 @@ class DuckLake(Definitions, MaintenanceVerbs):
         missing_columns: MissingColumns | None = None,
         comment: str | None = None,
         inline: bool | None = None,
+        concurrent_appends: ConcurrentAppends | None = None,
+        read_at: int | None = None,
         author: str | None = None,
         message: str | None = None,
         extra_info: str | Mapping[str, object] | None = None,
@@ -316,6 +332,9 @@ class DuckLake(Definitions, MaintenanceVerbs):
                 ``additive``. Columns with a default get it. Rows that an upsert matches keep their values of columns that are missing.
             inline: Whether few rows are kept in the catalog (docs/inlining.md): of Arrow data only when None, of a Spark DataFrame
                 too when True, of nothing when False.
+            concurrent_appends: For overwrite only: whether rows that another writer commits to the replaced slice meanwhile ``fail`` the
+                write, which is the default, or are ``replace``d too; see :meth:`Table.overwrite`.
+            read_at: For overwrite only: id of the snapshot that ``data`` was computed from; see :meth:`Table.overwrite`.
             extra_info: A mapping (stored as JSON beside the commit id) or a text.
             commit_id: Makes the write happen once: if a snapshot carries this id already, nothing is written and the result
                 says ``repeated``. It holds for as long as that snapshot is not expired. Each table, and each kind of work, needs an id
@@ -342,6 +361,8 @@ class DuckLake(Definitions, MaintenanceVerbs):
             missing_columns=missing_columns,
             comment=comment,
             inline=inline,
+            concurrent_appends=concurrent_appends,
+            read_at=read_at,
             author=author,
             message=message,
             extra_info=extra_info,

@@ -21,6 +21,7 @@ from ducklake_core.results import ColumnSummary, TableInfo, WriteResult, single_
 from ducklake_core.staging.arguments import (
     At,
     CommitOptions,
+    ConcurrentAppends,
     FrameLike,
     MissingColumns,
     Partitions,
@@ -277,6 +278,8 @@ class Table(TableRowChanges, TableAlterations, Scanned):
         schema_evolution: SchemaEvolution = "strict",
         missing_columns: MissingColumns | None = None,
         inline: bool | None = None,
+        concurrent_appends: ConcurrentAppends = "fail",
+        read_at: int | None = None,
         **commit: Unpack[CommitOptions],
     ) -> WriteResult:
         """Replace the rows that match ``where``, or those of ``partitions``, (all without either) by ``data``, in one commit.
@@ -289,9 +292,23 @@ class Table(TableRowChanges, TableAlterations, Scanned):
                 ``[{"carrier": "UA", "month(day)": 3}]``; None is NULL. ``"in_data"`` replaces those partitions that rows of ``data``
                 are in, and leaves all others alone (dynamic partition overwrite).
             schema_evolution: As in :meth:`DuckLake.write`; ``missing_columns``, ``inline`` and ``commit`` too.
+            concurrent_appends: What happens when another writer commits rows to the replaced slice after this call has read it:
+                ``fail`` raises a conflict, ``replace`` replaces these rows too. Rows outside of the slice are never in the way.
+            read_at: Id of the snapshot that ``data`` was computed from. With it, rows that were committed to the slice after that
+                snapshot count as well, and not only those that come while this call runs.
+
+        Raises:
+            CommitConflictError: Another writer has added rows to the slice meanwhile, or changed the table's columns.
         """
-        how: dict[str, Any] = {"where": where, "partitions": partitions, "schema_evolution": schema_evolution, "inline": inline}
-        how["missing_columns"] = missing_columns
+        how: dict[str, Any] = {
+            "where": where,
+            "partitions": partitions,
+            "schema_evolution": schema_evolution,
+            "missing_columns": missing_columns,
+            "inline": inline,
+            "concurrent_appends": concurrent_appends,
+            "read_at": read_at,
+        }
         return self._write(data, mode="overwrite", **how, **commit)
 
     def upsert(

@@ -23,6 +23,7 @@ from ducklake_core.format.types.names import join_name, split_name
 from ducklake_core.results import TransactionResult, WriteResult, single_result, with_not_created
 from ducklake_core.sql.statements import StatementVerbs
 from ducklake_core.staging.arguments import (
+    ConcurrentAppends,
     FrameLike,
     MissingColumns,
     Partitions,
@@ -197,10 +198,22 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         partitions: Partitions | None = None,
         schema_evolution: SchemaEvolution = "strict",
         missing_columns: MissingColumns | None = None,
+        concurrent_appends: ConcurrentAppends = "fail",
+        read_at: int | None = None,
     ) -> None:
         """Replace the rows that match ``where``, or those of ``partitions``, by rows that all belong there; see :meth:`Table.overwrite`."""
-        how: dict[str, Any] = {"where": where, "partitions": partitions, "schema_evolution": schema_evolution}
-        self.write(name, data, mode="overwrite", create=False, missing_columns=missing_columns, **how)
+        self.write(
+            name,
+            data,
+            mode="overwrite",
+            where=where,
+            partitions=partitions,
+            create=False,
+            schema_evolution=schema_evolution,
+            missing_columns=missing_columns,
+            concurrent_appends=concurrent_appends,
+            read_at=read_at,
+        )
 
     def upsert(
         self,
@@ -214,7 +227,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         """Replace rows with equal keys, and add the others; see :meth:`Table.upsert`."""
         self.write(name, data, mode="upsert", on=on, create=False, schema_evolution=schema_evolution, missing_columns=missing_columns)
 
-    def write(
+    def write(  # noqa: PLR0913 - the arguments of DuckLake.write
         self,
         name: str,
         data: FrameLike,
@@ -229,6 +242,8 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         missing_columns: MissingColumns | None = None,
         comment: str | None = None,
         inline: bool | None = None,
+        concurrent_appends: ConcurrentAppends | None = None,
+        read_at: int | None = None,
     ) -> None:
         """Write a frame, creating the table or widening it where allowed; see :meth:`DuckLake.write`."""
         self.write_frame(
@@ -244,9 +259,11 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             missing_columns=missing_columns,
             comment=comment,
             inline=inline,
+            concurrent_appends=concurrent_appends,
+            read_at=read_at,
         )
 
-    def write_frame(
+    def write_frame(  # noqa: PLR0913 - the arguments of DuckLake.write
         self,
         name: str,
         frame: Frame,
@@ -261,11 +278,14 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         missing_columns: MissingColumns | None = None,
         comment: str | None = None,
         inline: bool | None = None,
+        concurrent_appends: ConcurrentAppends | None = None,
+        read_at: int | None = None,
     ) -> None:
         """Write what a verb was given as rows: see :meth:`write`."""
         if self._is_done(mode, name, where, partitions, tuple(on) or None):
             return
-        check_mode(mode, where, on, partitions)
+        check_mode(mode, where, on, partitions, concurrent_appends, read_at)
+        rejects_unseen = concurrent_appends != "replace"
         if inline and mode == "upsert" and frame.session is not None:
             raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
         lacking = missing_columns_of(missing_columns, schema_evolution)
@@ -289,7 +309,8 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             staged.written = True
             if is_empty:
                 if mode == "overwrite" and not in_data:
-                    self._stage(staged, DeleteWhere(where=predicate, session=frame.session))
+                    deletes = DeleteWhere(where=predicate, session=frame.session, rejects_unseen=rejects_unseen)
+                    self._stage_overwrite(staged, deletes, read_at)
                 return
             if mode == "upsert" and any(frame.schema.find(column.name) is None for column in staged.state.schema):
                 self._update_by_keys(staged, frame, on, inline=inline)
@@ -299,9 +320,9 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             if mode == "upsert":
                 self._stage(staged, DeleteByKeys(on=tuple(on), frame=frame, files=written.files))
             elif in_data:
-                self._replace_partitions(staged, written.files, frame.session)
+                self._replace_partitions(staged, written.files, frame.session, rejects_unseen=rejects_unseen, read_at=read_at)
             elif mode == "overwrite":
-                self._stage(staged, DeleteWhere(where=predicate, session=frame.session))
+                self._stage_overwrite(staged, DeleteWhere(where=predicate, session=frame.session, rejects_unseen=rejects_unseen), read_at)
             self._stage(staged, written)
 
     @contextmanager

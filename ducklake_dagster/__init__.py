@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from ducklake_dagster.table_specs import load_table_specs as load_table_specs
     from ducklake_dagster.translator import DuckLakeTranslator as DuckLakeTranslator
     from ducklake_dagster.validation import validate as validate
+    from ducklake_dagster.write_settings import ConcurrentAppends as ConcurrentAppends
     from ducklake_dagster.write_settings import MissingColumns as MissingColumns
     from ducklake_dagster.write_settings import OutOfSlice as OutOfSlice
     from ducklake_dagster.write_settings import SchemaEvolution as SchemaEvolution
@@ -98,6 +99,7 @@ _EXPORTS = {
     "WhenNotMatched": "write_settings",
     "WhenMatched": "write_settings",
     "SchemaEvolution": "write_settings",
+    "ConcurrentAppends": "write_settings",
     "OutOfSlice": "write_settings",
     "MissingColumns": "write_settings",
     "Storage": "resources",

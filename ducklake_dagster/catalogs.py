@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -9,7 +10,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 from pydantic import Field
 
-from ducklake_core.errors import UsageError
+from ducklake_core.errors import CatalogError, UsageError
 from ducklake_dagster.secrets import SECRET, SecretiveConfig, reveal
 
 
@@ -18,7 +19,15 @@ class SqliteCatalog(SecretiveConfig):
 
     metadata_schema: ClassVar[None] = None
     kind: Literal["sqlite"] = "sqlite"
-    path: str = Field(description="File of the catalog; a relative path means the working directory.")
+    path: str = Field(description="File of the catalog; a relative path means the code location's working directory.")
+
+    def located(self, directory: str) -> SqliteCatalog:
+        """Return the catalog with an absolute path.
+
+        Args:
+            directory: Directory that a relative path means.
+        """
+        return SqliteCatalog(path=os.path.join(directory, self.path))
 
     def url(self) -> str:
         """SQLAlchemy URL."""
@@ -30,15 +39,23 @@ class SqliteCatalog(SecretiveConfig):
 
     def prepare(self) -> None:
         """Make room for a new catalog."""
-        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+        _make_directory_of(self.path)
 
 
 class DuckDBCatalog(SecretiveConfig):
     """A catalog in one DuckDB file, for one machine, with the ``duckdb`` extra. Steps in several processes wait for each other."""
 
     kind: Literal["duckdb"] = "duckdb"
-    path: str = Field(description="File of the catalog; a relative path means the working directory.")
+    path: str = Field(description="File of the catalog; a relative path means the code location's working directory.")
     metadata_schema: str | None = Field(default=None, description="Database schema that holds the catalog tables; main when not set.")
+
+    def located(self, directory: str) -> DuckDBCatalog:
+        """Return the catalog with an absolute path.
+
+        Args:
+            directory: Directory that a relative path means.
+        """
+        return DuckDBCatalog(path=os.path.join(directory, self.path), metadata_schema=self.metadata_schema)
 
     def url(self) -> str:
         """SQLAlchemy URL."""
@@ -50,7 +67,7 @@ class DuckDBCatalog(SecretiveConfig):
 
     def prepare(self) -> None:
         """Make room for a new catalog."""
-        Path(self.path).absolute().parent.mkdir(parents=True, exist_ok=True)
+        _make_directory_of(self.path)
 
 
 def _is_missing(path: str) -> bool:
@@ -59,6 +76,18 @@ def _is_missing(path: str) -> bool:
     except OSError:
         # Nobody may look there, or nothing can be called like that: opening it tells.
         return False
+
+
+def _make_directory_of(path: str) -> None:
+    directory = Path(path).absolute().parent
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CatalogError(
+            f"cannot create the directory {directory} for the catalog file {Path(path).name}: {error.strerror}; correct the path of the "
+            "catalog, or give this user the right to create it",
+            path=str(directory),
+        ) from error
 
 
 class PostgresCatalog(SecretiveConfig):
@@ -72,6 +101,10 @@ class PostgresCatalog(SecretiveConfig):
     password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
     metadata_schema: str | None = Field(default=None, description="PostgreSQL schema that holds the catalog tables; public when not set.")
     options: dict[str, str] = Field(default_factory=dict, description="Further libpq parameters, such as sslmode.")
+
+    def located(self, directory: str) -> PostgresCatalog:  # noqa: ARG002 - the same for every catalog
+        """Return the catalog itself: a server has no relative path."""
+        return self
 
     def url(self) -> str:
         """SQLAlchemy URL, password included: never log it."""
@@ -100,6 +133,10 @@ class MySQLCatalog(SecretiveConfig):
     user: str | None = None
     password: str | None = Field(default=None, repr=False, json_schema_extra=SECRET)
     options: dict[str, str] = Field(default_factory=dict, description="Further parameters, such as ssl_mode, ssl_ca or unix_socket.")
+
+    def located(self, directory: str) -> MySQLCatalog:  # noqa: ARG002 - the same for every catalog
+        """Return the catalog itself: a server has no relative path."""
+        return self
 
     def url(self) -> str:
         """SQLAlchemy URL, password included: never log it."""
@@ -134,6 +171,14 @@ class AddressCatalog(SecretiveConfig):
     @property
     def _meant(self) -> PlainCatalog:
         return catalog_of(reveal(self.address))
+
+    def located(self, directory: str) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog | MySQLCatalog:
+        """Return the catalog that the address means, with an absolute path where it is a file.
+
+        Args:
+            directory: Directory that a relative path means.
+        """
+        return self._meant.located(directory)
 
     def url(self) -> str:
         """SQLAlchemy URL, password included: never log it."""

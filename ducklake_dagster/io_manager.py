@@ -8,12 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from ducklake_core.errors import DuckLakeError, UsageError
 from ducklake_dagster.audits import refuse_failed
 from ducklake_dagster.branches import Branch, branch_holds
-from ducklake_dagster.failures import final_failures
+from ducklake_dagster.failures import shown_failures
 from ducklake_dagster.metadata import commit_metadata, partition_metadata
 from ducklake_dagster.output_commit import WrittenOutput
 from ducklake_dagster.ownership import REPLACED_MEANWHILE
@@ -21,11 +21,12 @@ from ducklake_dagster.partition_numbers import PartitionNumbers, partition_numbe
 from ducklake_dagster.provenance import output_subject
 from ducklake_dagster.read_points import BRANCH, lake_identity
 from ducklake_dagster.resources import DuckLakeResource
+from ducklake_dagster.run_overrides import overridden_lakes
 from ducklake_dagster.setting_values import refuse_no_text, refuse_unknown_fields
 from ducklake_dagster.slice_predicate import SlicePredicate
 from ducklake_dagster.table_input import TableInput, plan_input
 from ducklake_dagster.table_output import TableOutput, plan_output, without_keys
-from ducklake_dagster.write_settings import MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
+from ducklake_dagster.write_settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode, WriteSettings
 
 if TYPE_CHECKING:
     from ducklake_core import DuckLake, WriteResult
@@ -65,6 +66,11 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
         "new rows, and auto is error with schema_evolution strict and null with additive.",
     )
     out_of_slice: OutOfSlice = "error"
+    concurrent_appends: ConcurrentAppends = Field(
+        default="fail",
+        description="What happens when another writer commits rows to the run's partitions while they are overwritten: fail with a "
+        "conflict, or replace these rows too.",
+    )
     comments: bool = Field(
         default=True, description="Whether an asset's description and its column descriptions become comments of the table."
     )
@@ -92,22 +98,44 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             _refuse_no_resources(data)
             super().__init__(**data)
 
+    _overridden: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Find out whether the run's configuration moves a lake that this manager keeps; the first output or input reports it."""
+        self._overridden = overridden_lakes(context)
+
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Write one output as one commit and attach the metadata of its snapshot.
 
         Raises:
-            dg.Failure: What no retry can mend: the output is no frame, frame and table do not fit, the partitions cannot be matched with a
-                column, or a row lies outside of them.
-            CommitConflictError: Other writers kept winning; a retry policy may run the step again.
+            dg.Failure: The output was not written: frame and table do not fit, a row lies outside of the partitions, or the catalog or the
+                store cannot be reached. A retry policy runs the step again unless the error would come again.
         """
-        with final_failures(output_subject(context), "asset"):
+        with shown_failures(output_subject(context), "asset"):
+            self.refuse_overridden()
             self._write(context, obj)
+
+    def refuse_overridden(self) -> None:
+        """Reject a run whose configuration moves the lake of assets and checks, but not that of this manager.
+
+        Raises:
+            UsageError: It does.
+        """
+        for name, key in self._overridden.items():
+            raise UsageError(
+                f"the configuration of this run changes resource {key!r}, but the IO manager has the lake of that resource as {name}=, and "
+                "Dagster keeps a resource inside another one as it was defined: outputs would go to "
+                f"{getattr(self, name).shown_catalog()}, while assets and checks use the lake of the run's configuration. Nothing was "
+                f"written. Define {key!r} as DuckLakeResource.configure_at_launch() and pass that object to the IO manager too, so that "
+                f"both follow the run's configuration, or remove {key!r} from the run's configuration",
+                resource=key,
+            )
 
     def _write(self, context: dg.OutputContext, obj: Any) -> None:
         branch = branch_settings(self)
         output = plan_output(context, obj, default_settings(self), self.schema_, comments=self.comments, branch=branch)
         started = time.monotonic()
-        with final_failures(str(output.address)):
+        with shown_failures(str(output.address)):
             lake = writing_lake(self).connect()
             table = output.table(lake)
             output = output.settled(table)
@@ -137,9 +165,10 @@ class DuckLakeIOManager(dg.ConfigurableIOManager):
             dg.Failure: The table, a column or the snapshot does not exist, the annotated type is none of these, or the partitions cannot be
                 matched with a column.
         """
-        with final_failures(context.name if context.has_input_name else context.asset_key.to_user_string(), "asset"):
+        with shown_failures(context.name if context.has_input_name else context.asset_key.to_user_string(), "asset"):
+            self.refuse_overridden()
             planned = plan_input(context, self._default_frame(), self.schema_)
-            with final_failures(str(planned.address)):
+            with shown_failures(str(planned.address)):
                 lake, planned = self._source(context, planned)
                 return planned.load(lake, self._session, pin=self.pin_reads, reader_branch=self.branch or None)
 
@@ -255,7 +284,7 @@ def writing_lake(manager: DuckLakeIOManager) -> DuckLakeResource:
 
 
 def _same_lake(one: DuckLakeResource, production: DuckLakeResource) -> bool:
-    places = [(lake.catalog.url(), lake.catalog.metadata_schema) for lake in (one, production)]
+    places = [(lake.located_catalog().url(), lake.catalog.metadata_schema) for lake in (one, production)]
     if places[0] == places[1]:
         return True
     if one.is_known_to_differ_from(production):
@@ -307,4 +336,5 @@ def default_settings(manager: DuckLakeIOManager) -> WriteSettings:
         schema_evolution=manager.schema_evolution,
         missing_columns=manager.missing_columns,
         out_of_slice=manager.out_of_slice,
+        concurrent_appends=manager.concurrent_appends,
     )

@@ -12,7 +12,7 @@ import dagster as dg
 from ducklake_core import folded
 from ducklake_core.errors import UsageError
 from ducklake_dagster.audits import RESULTS, AuditResult, audit_metadata, passed_audits, refuse_failed
-from ducklake_dagster.failures import final_failures
+from ducklake_dagster.failures import shown_failures
 from ducklake_dagster.io_manager import (
     DuckLakeIOManager,
     add_metadata_of_partitions,
@@ -61,17 +61,17 @@ def materialize_together(context: dg.AssetExecutionContext, frames: Mapping[str 
         frames: Frames by asset key, one of each asset that the run materialises.
 
     Raises:
-        dg.Failure: What no retry can mend; nothing is committed.
-        CommitConflictError: Other writers kept winning; a retry policy may run the step again.
+        dg.Failure: It failed, and nothing was committed; a retry policy runs the step again unless the error would come again.
     """
     started = time.monotonic()
     step = context.get_step_execution_context()
     found = {dg.AssetKey.from_coercible(key): frame for key, frame in frames.items()}
     subject = ", ".join(sorted(key.to_user_string() for key in found))
-    with final_failures(subject, "asset"):
+    with shown_failures(subject, "asset"):
         _refuse_assets(context, found)
         contexts = {key: _output_context(context, key) for key in found}
         manager = _manager(contexts, step)
+        manager.refuse_overridden()
         lake = writing_lake(manager).connect()
         parts = [_part(contexts[key], key, frame, manager, lake) for key, frame in found.items()]
         _refuse_one_table_twice(parts)
@@ -93,7 +93,7 @@ def _commit(lake: DuckLake, parts: Sequence[_Part], branch: str | None) -> dict[
     with lake.transaction(author=AUTHOR, message=origin.message, extra_info=origin.with_writers(writers), commit_id=origin.commit_id) as tx:
         if tx.repeated is None:
             for part in parts:
-                with final_failures(str(part.output.address)), part.output.explaining():
+                with shown_failures(str(part.output.address)), part.output.explaining():
                     part.commit.stage(tx)
             audited |= {part.key: _audited(part, tx) for part in parts}
     if tx.repeated is not None or tx.result.repeated:
@@ -125,7 +125,7 @@ def _part(context: dg.OutputContext, key: dg.AssetKey, frame: Any, manager: Duck
     output = plan_output(
         context, frame, default_settings(manager), manager.schema_, comments=manager.comments, branch=branch_settings(manager)
     )
-    with final_failures(str(output.address)):
+    with shown_failures(str(output.address)):
         table = output.table(lake)
         output = output.settled(table)
         missing, predicate = output.missing_columns(table), output.predicate(table)

@@ -12,6 +12,7 @@ from ducklake_core.errors import NotFoundError
 from ducklake_dagster.audits import Audit, stored_audits
 from ducklake_dagster.naming import KEY_PREFIX, MAPPING_KEY, name_list, table_address
 from ducklake_dagster.write_settings import (
+    ConcurrentAppends,
     MissingColumns,
     OutOfSlice,
     SchemaEvolution,
@@ -47,6 +48,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
     missing_columns: MissingColumns | None = None,
     out_of_slice: OutOfSlice | None = None,
     shared: bool | None = None,
+    concurrent_appends: ConcurrentAppends | None = None,
     audits: Mapping[str, Audit] | None = None,
 ) -> dict[str, Any]:
     """Definition metadata of an asset, spelled as :class:`DuckLakeIOManager` reads it. What is not given is left to the manager.
@@ -70,6 +72,8 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
         missing_columns: ``error``, ``null`` or ``auto``, which is ``error`` with ``strict`` and ``null`` with ``additive``.
         out_of_slice: ``error`` or ``filter``.
         shared: Whether an overwrite may replace rows that another asset wrote to the same table.
+        concurrent_appends: ``fail`` or ``replace``: what an overwrite does with rows that another writer commits to the run's partitions
+            while it is made.
         audits: What must be so before rows are committed, by name: a SQL condition that is true for every row of the run's partitions as
             the commit would leave them (of the table, without partitions), or a function (of a module) of a
             :class:`ducklake_core.Scan` of those rows that returns whether it is so. A write that fails one leaves the table as it was.
@@ -92,6 +96,7 @@ def ducklake_metadata(  # noqa: PLR0913 - one call says everything about one ass
         "missing_columns": missing_columns,
         "out_of_slice": out_of_slice,
         "shared": shared,
+        "concurrent_appends": concurrent_appends,
         "audits": stored_audits(audits) if audits is not None else None,
     }
     if table and schema and KEY_PREFIX not in schema and MAPPING_KEY not in table:

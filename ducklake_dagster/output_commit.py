@@ -175,6 +175,8 @@ class OutputCommit:
         return {
             "mode": mode,
             "where": predicate.to_condition() if predicate and mode == "overwrite" else None,
+            "concurrent_appends": self.settings.concurrent_appends if mode == "overwrite" else None,
+            "read_at": self.table.snapshot_id if mode == "overwrite" and self.table is not None else None,
             "on": self.settings.upsert_keys if mode == "upsert" else (),
             "partition_by": self.settings.partition_by if self.table is None and not self._makes_sorted_table else (),
             "schema_evolution": "additive" if evolution == "replace" else evolution,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from ducklake_core.errors import AlreadyExistsError, CatalogUnavailableError, DuckLakeError, NotALakeError, UsageError
-from ducklake_dagster.catalogs import AddressCatalog, Catalog, catalog_of
+from ducklake_dagster.anchors import code_location_directory, is_relative
+from ducklake_dagster.catalogs import AddressCatalog, Catalog, DuckDBCatalog, MySQLCatalog, PostgresCatalog, SqliteCatalog, catalog_of
 from ducklake_dagster.open_lakes import open_lake
 from ducklake_dagster.secrets import SECRET as _SECRET
 from ducklake_dagster.secrets import SecretiveConfig, hide_in_text, reveal, revealed
@@ -156,7 +159,14 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         description="Of the format, of a lake that is created here; lakes that are there keep theirs. DuckDB 1.5 opens none of 1.1.",
     )
 
+    base_directory: str | None = Field(
+        default=None,
+        description="Directory that relative paths of the catalog and of the data path mean; the code location's working directory when "
+        "left out.",
+    )
+
     _lake: Any = PrivateAttr(default=None)
+    _run: Any = PrivateAttr(default=None)
     _others: Any = PrivateAttr(default=None)
 
     if not TYPE_CHECKING:
@@ -177,6 +187,18 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
                 data["allowed_paths"] = [hide_in_text("allowed path", path) for path in data["allowed_paths"]]
             super().__init__(**data)
             _refuse_other_place(self.storage)
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Keep the run, which knows the working directory of its code location."""
+        self._run = context.run
+
+    def directory(self) -> str:
+        """Return the directory that relative paths of the resource mean."""
+        return self.base_directory or code_location_directory(self._run)
+
+    def located_catalog(self) -> SqliteCatalog | DuckDBCatalog | PostgresCatalog | MySQLCatalog:
+        """Return the catalog, with an absolute path where it is a file."""
+        return self.catalog.located(self.directory())
 
     def connect(self) -> DuckLake:
         """The lake; opened on first use, then kept.
@@ -210,6 +232,13 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         """Keep that the lakes that both have open are two: asking costs a run more than a small commit does."""
         self._others = (self._lake, other._lake)
 
+    def shown_catalog(self) -> str:
+        """Return the address of the catalog, without passwords."""
+        found = self.located_catalog()
+        if isinstance(found, (SqliteCatalog, DuckDBCatalog)):
+            return f"{found.kind}:///{found.path}"
+        return f"{found.kind}://{found.host}:{found.port}/{found.database}"
+
     def storage_options(self) -> Mapping[str, Mapping[str, Any]]:
         """fsspec options by protocol."""
         options = self.storage.fsspec_options()
@@ -225,19 +254,20 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         try:
             return self._connect()
         except (NotALakeError, CatalogUnavailableError) as error:
-            absent = isinstance(error, NotALakeError) or self.catalog.is_missing()
+            absent = isinstance(error, NotALakeError) or self.located_catalog().is_missing()
             if not absent:
                 raise
             if not self.create_if_missing:
                 raise NotALakeError(f"{_without_advice(error)}; create_if_missing=True on the resource makes a new lake") from error
         from ducklake_core import DuckLake
 
-        self.catalog.prepare()
+        self._refuse_second_lake()
+        self.located_catalog().prepare()
         # Another process of the same deployment may be faster.
         with suppress(AlreadyExistsError):
             DuckLake.create(
-                self.catalog.url(),
-                data_path=self._data_path(),
+                self.located_catalog().url(),
+                data_path=self._located_data_path(),
                 metadata_schema=self.catalog.metadata_schema,
                 storage_options=self.storage_options(),
                 encrypted=self.encrypted,
@@ -246,15 +276,48 @@ class DuckLakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
             ).close()
         return self._connect()
 
+    def _refuse_second_lake(self) -> None:
+        """Reject the creation of a lake next to one that the same relative path means in this process's own directory.
+
+        Raises:
+            UsageError: A file is there.
+        """
+        here, wanted = self.catalog.located(str(Path.cwd())), self.located_catalog()
+        if here.url() != wanted.url() and isinstance(here, (SqliteCatalog, DuckDBCatalog)) and not here.is_missing():
+            raise UsageError(
+                f"there is no lake at {self.shown_catalog()}, and create_if_missing would make an empty one, but {here.path} exists in the "
+                "directory in which this process runs. A relative path of the catalog means the working directory of the code location: "
+                "move the catalog and its files there, or set base_directory or an absolute path on the resource",
+                path=here.path,
+            )
+
     def _connect(self) -> DuckLake:
+        given = self._data_path()
+        if given is None or self.override_data_path or not is_relative(given):
+            lake = self._opened(self._located_data_path(), override=self.override_data_path)
+        else:
+            # The stored path may be the same relative one, or the absolute one that it means.
+            lake = self._opened(None, override=False)
+            if lake.info.data_path.rstrip("/") != given.rstrip("/"):
+                lake = self._opened(self._located_data_path(), override=False)
+        stored = lake.info.data_path
+        if is_relative(stored) and self.directory() != str(Path.cwd()):
+            lake = self._opened(os.path.join(self.directory(), stored), override=True)
+        return lake
+
+    def _opened(self, data_path: str | None, *, override: bool) -> DuckLake:
         return open_lake(
-            self.catalog.url(),
-            data_path=self._data_path(),
-            override_data_path=self.override_data_path,
+            self.located_catalog().url(),
+            data_path=data_path,
+            override_data_path=override,
             metadata_schema=self.catalog.metadata_schema,
             storage_options=self.storage_options(),
             allowed_paths=self._allowed_paths(),
         )
+
+    def _located_data_path(self) -> str | None:
+        path = self._data_path()
+        return os.path.join(self.directory(), path) if path is not None and is_relative(path) else path
 
     def _data_path(self) -> str | None:
         _refuse_other_place(self.storage)

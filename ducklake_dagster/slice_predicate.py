@@ -7,7 +7,7 @@ Everything else is refused before anything is written, because a guess would rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -195,12 +195,8 @@ def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, tabl
         return _units_constraint(constraint, constraint.unit, column, type_name, table_slice)
     if type_name == "varchar":
         return ColumnConstraint(column=column, type_name=type_name, values=constraint.keys)
-    parse: Callable[[str], Value]
-    if type_name in _INTEGERS:
-        parse = int
-    elif type_name == "date":
-        parse = date.fromisoformat
-    else:
+    parse = _parser(type_name)
+    if parse is None:
         raise _refused("static or dynamic partitions", "varchar, an integer type or date", column, type_name, table_slice)
     try:
         values = tuple(parse(key) for key in constraint.keys)
@@ -212,6 +208,49 @@ def _key_constraint(constraint: KeyConstraint, column: str, type_name: str, tabl
             column=column,
         ) from None
     return ColumnConstraint(column=column, type_name=type_name, values=values)
+
+
+def reject_equal_keys(keys: Iterable[str], unit: Unit | None, type_name: str, column: str, *, subject: str) -> None:
+    """Reject partition keys that mean one value of the column: the partition of each would replace the rows of the other.
+
+    Keys that do not read as the type are left to the write that uses them.
+
+    Args:
+        keys: Every key of one partition dimension.
+        unit: Unit of time of ``partition_expr``, None for the column itself.
+        type_name: DuckLake type of the column.
+        column: Name of the column.
+        subject: Asset key, for the message.
+
+    Raises:
+        UsageError: Two keys mean one value; the text names both.
+    """
+    parse = _parser(type_name) if unit is None else day_of if unit == "day" else None
+    if parse is None:
+        return
+    seen: dict[Value, str] = {}
+    for key in keys:
+        try:
+            value = parse(key)
+        except ValueError:
+            continue
+        other = seen.setdefault(value, key)
+        if other != key:
+            what = "day" if unit is not None else type_name
+            raise UsageError(
+                f"asset {subject} has partition keys {other!r} and {key!r}, which are the same {what} ({value}) in column {column!r}, "
+                "so each partition would replace the rows of the other. Remove one of the keys, or use a varchar column",
+                asset=subject,
+                column=column,
+                keys=(other, key),
+            )
+
+
+def _parser(type_name: str) -> Callable[[str], Value] | None:
+    """Return the function that reads a static or dynamic key as a column's type, None where keys are no values of it."""
+    if type_name in _INTEGERS:
+        return int
+    return date.fromisoformat if type_name == "date" else None
 
 
 def _refused(what: str, wanted: str, column: str, type_name: str, table_slice: TableSlice) -> UsageError:

@@ -22,8 +22,8 @@ from ducklake_dagster.output_commit import OutputCommit, WrittenOutput
 from ducklake_dagster.ownership import table_writers
 from ducklake_dagster.provenance import AUTHOR, Provenance, output_subject, provenance
 from ducklake_dagster.slice_bounds import slice_bounds
-from ducklake_dagster.slice_predicate import SlicePredicate, slice_predicate
-from ducklake_dagster.table_slice import TableSlice, partition_boxes
+from ducklake_dagster.slice_predicate import SlicePredicate, reject_equal_keys, slice_predicate
+from ducklake_dagster.table_slice import PartitionDimension, TableSlice, partition_boxes, partition_dimensions
 from ducklake_dagster.write_settings import (
     OUTPUT_KEYS,
     WriteSettings,
@@ -51,6 +51,7 @@ class TableOutput:
         settings: How it is written.
         partition_keys: Keys of the run, sorted; empty for an asset without partitions.
         table_slice: Their rows.
+        dimensions: Partition dimensions of the asset, each with all of its keys.
         asset: The asset as sensors and checks see it, None for the output of an op.
         provenance: What the commit says about itself.
         texts: What the definition says about the table and its columns, which become comments.
@@ -67,6 +68,7 @@ class TableOutput:
     settings: WriteSettings
     partition_keys: tuple[str, ...]
     table_slice: TableSlice
+    dimensions: tuple[tuple[PartitionDimension, tuple[str, ...]], ...]
     asset: AssetTable | None
     provenance: Provenance
     texts: TableTexts
@@ -140,7 +142,8 @@ class TableOutput:
         """The slice as a predicate over the table's types, or the frame's for a table or column that does not exist yet.
 
         Raises:
-            UsageError: The frame lacks a partition column, or its type cannot be matched with the partitions.
+            UsageError: The frame lacks a partition column, its type cannot be matched with the partitions, or two partition keys mean
+                one value of it.
         """
         if self.table_slice.boxes is None or self.creates_nothing:
             return None
@@ -157,6 +160,9 @@ class TableOutput:
                 )
             return mine.name, str((stored or mine).type)
 
+        for dimension, keys in self.dimensions:
+            name, type_name = column_type(dimension.column)
+            reject_equal_keys(keys, dimension.expression.unit, type_name, name, subject=self.subject)
         return slice_predicate(self.table_slice, column_type)
 
     def write(
@@ -255,7 +261,9 @@ class TableOutput:
             results.clear()
             try:
                 written = self.commit(table, frame, predicate).run(lake, look)
-            except CommitConflictError:
+            except CommitConflictError as conflict:
+                if conflict.details.get("unseen_rows"):
+                    raise
                 if attempt + 1 == _AUDIT_ATTEMPTS or not self.handler.is_replayable(frame):
                     raise
                 table = self.table(lake)
@@ -285,10 +293,14 @@ def plan_output(
     address = branch.address(address) if branch is not None else address
     keys = tuple(sorted(context.asset_partition_keys)) if context.has_asset_partitions else ()
     boxes = None
+    dimensions: tuple[tuple[PartitionDimension, tuple[str, ...]], ...] = ()
     if context.has_asset_partitions:
         boxes = partition_boxes(context.asset_partitions_def, keys, definition.get("partition_expr"), subject=subject)
         if not boxes:
             raise UsageError(f"the run has no partitions of {subject}, so there is nothing that its output could replace", asset=subject)
+        dimensions = _with_keys(
+            context, partition_dimensions(context.asset_partitions_def, definition.get("partition_expr"), subject=subject)
+        )
     settings = resolve_settings(defaults, definition, run_time, subject=subject)
     if boxes is None and settings.replaces_rows:
         _refuse_no_partitions(context, subject)
@@ -302,6 +314,7 @@ def plan_output(
         settings=settings,
         partition_keys=keys,
         table_slice=TableSlice(schema=address.schema, table=address.table, boxes=boxes),
+        dimensions=dimensions,
         asset=_asset(context, address, definition),
         provenance=provenance(context, keys, branch=branch.name if branch is not None else None, audits=list(audits)),
         texts=table_texts(context, definition) if comments else TableTexts(),
@@ -309,6 +322,17 @@ def plan_output(
         branch=branch.name if branch is not None else None,
         declared=declared_columns(definition.get("dagster/column_schema")),
     )
+
+
+def _with_keys(
+    context: dg.OutputContext, dimensions: Sequence[PartitionDimension]
+) -> tuple[tuple[PartitionDimension, tuple[str, ...]], ...]:
+    try:
+        store = context.step_context.instance
+    except dg.DagsterInvariantViolationError:
+        # A context made by hand has no step.
+        store = None
+    return tuple((dimension, dimension.all_keys(store)) for dimension in dimensions)
 
 
 def _refuse_no_partitions(context: dg.OutputContext, subject: str) -> None:

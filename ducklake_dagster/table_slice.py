@@ -92,6 +92,18 @@ class PartitionDimension:
         """The column."""
         return self.expression.column
 
+    def all_keys(self, store: dg.DagsterInstance | None = None) -> tuple[str, ...]:
+        """Return every key of the dimension; none for time windows, whose keys never stand for one window twice.
+
+        Args:
+            store: Instance that knows the keys of dynamic partitions; without it there are none of these.
+        """
+        if isinstance(self.definition, dg.TimeWindowPartitionsDefinition):
+            return ()
+        if store is None and isinstance(self.definition, dg.DynamicPartitionsDefinition) and self.definition.partition_fn is None:
+            return ()
+        return tuple(self.definition.get_partition_keys(dynamic_partitions_store=store))
+
 
 def partition_boxes(
     definition: dg.PartitionsDefinition[str],

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import dagster as dg
 
@@ -14,7 +15,8 @@ from ducklake_dagster.input_settings import INPUT_KEYS, input_settings
 from ducklake_dagster.io_manager import DuckLakeIOManager, default_settings, lake_of_outputs
 from ducklake_dagster.naming import TableAddress, table_address
 from ducklake_dagster.resources import DuckLakeResource
-from ducklake_dagster.table_slice import partition_dimensions
+from ducklake_dagster.slice_predicate import reject_equal_keys
+from ducklake_dagster.table_slice import PartitionDimension, partition_dimensions
 from ducklake_dagster.write_settings import (
     OUTPUT_KEYS,
     WriteSettings,
@@ -30,7 +32,8 @@ def validate(defs: dg.Definitions) -> None:
 
     Looked at are all assets whose IO manager, among the resources of ``defs``, is a :class:`DuckLakeIOManager`: two of them that are one
     table of one lake, of which one overwrites without ``shared=True``; settings and metadata keys that do not exist; partitions without
-    a ``partition_expr`` that names a column for each dimension. A test of the project is a good place to call it.
+    a ``partition_expr`` that names a column for each dimension; static partition keys that mean one value of their column, where
+    ``dagster/column_schema`` in the metadata declares its type. A test of the project is a good place to call it.
 
     Args:
         defs: The project's definitions.
@@ -85,10 +88,26 @@ def _written(spec: dg.AssetSpec, manager: DuckLakeIOManager) -> _Written:
     refuse_unknown_keys(metadata, OUTPUT_KEYS, f"asset {subject}")
     audits_of(metadata, subject)
     if spec.partitions_def is not None:
-        partition_dimensions(spec.partitions_def, metadata.get("partition_expr"), subject=subject)
+        _refuse_equal_keys(partition_dimensions(spec.partitions_def, metadata.get("partition_expr"), subject=subject), metadata, subject)
     settings = resolve_settings(default_settings(manager), metadata, subject=subject)
     refuse_replaced_columns(settings, partitioned=spec.partitions_def is not None, subject=subject)
     return _Written(asset=subject, address=table_address(spec.key.path, metadata, manager.schema_), settings=settings)
+
+
+def _refuse_equal_keys(dimensions: Sequence[PartitionDimension], metadata: Mapping[str, Any], subject: str) -> None:
+    """Reject partition keys that mean one value, where the metadata declares the column's type or ``partition_expr`` implies it."""
+    from ducklake_core import data_type_of
+
+    schema = metadata.get("dagster/column_schema")
+    declared = {folded(column.name): column.type for column in schema.columns} if isinstance(schema, dg.TableSchema) else {}
+    for dimension in dimensions:
+        unit, column = dimension.expression.unit, dimension.column
+        try:
+            type_name = str(data_type_of(declared.get(folded(column), "varchar")))
+        except DuckLakeError:
+            # The declared type is that of another system: the write finds out.
+            type_name = "varchar"
+        reject_equal_keys(dimension.all_keys(), unit, type_name, column, subject=subject)
 
 
 def _lake_of(manager: DuckLakeIOManager) -> str:

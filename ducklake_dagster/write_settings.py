@@ -20,12 +20,13 @@ WhenNotMatched: TypeAlias = Literal["insert", "ignore"]
 WhenNotMatchedBySource: TypeAlias = Literal["keep", "delete"]
 OutOfSlice: TypeAlias = Literal["error", "filter"]
 MissingColumns: TypeAlias = Literal["auto", "error", "null"]
+ConcurrentAppends: TypeAlias = Literal["fail", "replace"]
 
 _PREFIX = "ducklake/"
 OUTPUT_KEYS = (
     "table", "schema", "partition_expr", "partition_by", "sort_by", "write_mode", "upsert_keys", "merge_keys", "when_matched",
     "when_not_matched", "when_not_matched_by_source", "delete_when", "schema_evolution", "missing_columns", "out_of_slice", "shared",
-    "audits",
+    "concurrent_appends", "audits",
 )  # fmt: skip
 """Keys of an asset's metadata that the IO manager reads."""
 
@@ -39,6 +40,7 @@ _CHOICES: Mapping[str, Sequence[Any]] = {
     "missing_columns": get_args(MissingColumns),
     "out_of_slice": get_args(OutOfSlice),
     "shared": (True, False),
+    "concurrent_appends": get_args(ConcurrentAppends),
 }
 _MERGE_KEYS = ("merge_keys", "when_matched", "when_not_matched", "when_not_matched_by_source", "delete_when")
 
@@ -83,6 +85,8 @@ class WriteSettings:
             writes NULL to new rows and warns, ``auto`` is ``error`` with ``strict`` and ``null`` with ``additive``.
         out_of_slice: What happens to rows outside the run's partitions: ``error``, or ``filter`` leaves them out.
         shared: Whether an overwrite may replace rows that another asset wrote.
+        concurrent_appends: What happens when another writer commits rows to the run's partitions while an overwrite of them is made:
+            ``fail`` fails the step with a conflict, ``replace`` replaces these rows too.
     """
 
     write_mode: WriteMode = "overwrite"
@@ -94,6 +98,7 @@ class WriteSettings:
     missing_columns: MissingColumns = "auto"
     out_of_slice: OutOfSlice = "error"
     shared: bool = False
+    concurrent_appends: ConcurrentAppends = "fail"
 
     @property
     def refuses_missing_columns(self) -> bool:
@@ -183,6 +188,7 @@ def resolve_settings(defaults: WriteSettings, *layers: Mapping[str, Any], subjec
         missing_columns=_choice(merged, "missing_columns", defaults.missing_columns, subject),
         out_of_slice=_choice(merged, "out_of_slice", defaults.out_of_slice, subject),
         shared=_choice(merged, "shared", defaults.shared, subject),
+        concurrent_appends=_choice(merged, "concurrent_appends", defaults.concurrent_appends, subject),
     )
     if settings.write_mode == "upsert" and not settings.upsert_keys:
         raise UsageError(f"asset {subject} has write_mode 'upsert' but no keys: set upsert_keys to the key columns", asset=subject)

@@ -55,6 +55,10 @@ SchemaEvolution: TypeAlias = Literal["strict", "additive"]
 MissingColumns: TypeAlias = Literal["error", "null"]
 """What happens when a frame lacks columns of the table that have no default: a :class:`SchemaError`, or NULL in new rows."""
 
+ConcurrentAppends: TypeAlias = Literal["fail", "replace"]
+"""What an overwrite does with rows that another writer commits to the replaced slice after the overwrite has read it: fail with a
+conflict, or replace them too."""
+
 RestoredColumns: TypeAlias = Literal["now", "then"]
 """Which columns a restored table has when they were changed since."""
 
@@ -76,7 +80,14 @@ def resolve_at(reader: CatalogReader, at: At) -> Snapshot:
     return reader.snapshot(timestamp=at) if isinstance(at, datetime) else reader.snapshot(version=at)
 
 
-def check_mode(mode: WriteMode, where: Where, on: Sequence[str], partitions: Partitions | None = None) -> None:
+def check_mode(
+    mode: WriteMode,
+    where: Where,
+    on: Sequence[str],
+    partitions: Partitions | None = None,
+    concurrent_appends: ConcurrentAppends | None = None,
+    read_at: int | None = None,
+) -> None:
     """Refuse a mode that does not exist, and arguments that belong to another one.
 
     Raises:
@@ -90,6 +101,12 @@ def check_mode(mode: WriteMode, where: Where, on: Sequence[str], partitions: Par
         raise UsageError(f"partitions belong to overwrite, not to {mode}")
     if partitions is not None and where is not None:
         raise UsageError("an overwrite takes where or partitions, not both")
+    if concurrent_appends is not None and mode != "overwrite":
+        raise UsageError(f"concurrent_appends belongs to overwrite, not to {mode}")
+    if read_at is not None and mode != "overwrite":
+        raise UsageError(f"read_at belongs to overwrite, not to {mode}")
+    if concurrent_appends not in (None, "fail", "replace"):
+        raise UsageError(f"concurrent_appends must be 'fail' or 'replace', not {concurrent_appends!r}", parameter="concurrent_appends")
     if on and mode != "upsert":
         raise UsageError(f"on belongs to upsert, not to {mode}")
 

@@ -22,10 +22,17 @@ from ducklake_core.commit.request import CommitRequest, checked_commit_id, new_c
 from ducklake_core.engines.arrow.positions import rewrite_delete_file
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.frame import Frame
-from ducklake_core.errors import CommitConflictError, CommitOutcomeUnknownError, DuckLakeError, UsageError
+from ducklake_core.errors import (
+    CommitConflictError,
+    CommitOutcomeUnknownError,
+    DuckLakeError,
+    NotFoundError,
+    UnsupportedFeatureError,
+    UsageError,
+)
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.files.data_files import WrittenFile
-from ducklake_core.format.state import Snapshot
+from ducklake_core.format.state import Snapshot, TableState
 from ducklake_core.planning.plan import ScanPlan
 from ducklake_core.planning.virtual import VIRTUAL_COLUMNS
 from ducklake_core.results import TransactionResult, WriteResult
@@ -34,7 +41,7 @@ from ducklake_core.staging.read_set import ReadSet
 from ducklake_core.staging.rebase import check_names, current_state, rebase_definitions, rebase_table, rebase_view
 from ducklake_core.staging.staged_files import StagedFiles
 from ducklake_core.staging.staged_rows import StagedRows
-from ducklake_core.staging.staged_table import StagedTable, Step
+from ducklake_core.staging.staged_table import DeleteWhere, StagedTable, Step
 from ducklake_core.staging.staged_view import StagedView
 from ducklake_core.storage.sweeping import sweep
 
@@ -254,6 +261,7 @@ class CommitCoordinator:
                     repeated = self._find_other_run(before, base) if self.given else None
                     if repeated is not None:
                         return Committed(snapshot=repeated, ids={}, repeated=True)
+                    self._check_unseen(before, base, tables, conflict)
                     self._check_reads(before, base, conflict)
                     definitions = self._replan(base, definitions, tables, views, conflict)
         raise AssertionError("the loop above returns or raises")
@@ -274,6 +282,75 @@ class CommitCoordinator:
                 commit_id=self.commit_id,
             )
         return found
+
+    def _check_unseen(self, base: Snapshot, newest: Snapshot, tables: Sequence[StagedTable], conflict: CommitConflictError) -> None:
+        """Raise for rows that an overwrite would replace without having seen them.
+
+        Raises:
+            CommitConflictError: Another writer has committed such rows between two snapshots, and the overwrite rejects them.
+        """
+        for staged in tables:
+            searches = [step for step in staged.steps if isinstance(step, DeleteWhere) and step.rejects_unseen]
+            if searches:
+                with self._lake.reader() as reader:
+                    state = current_state(reader, staged, newest, conflict)
+                for step in searches:
+                    self._reject_unseen(staged, state, step, base.id, conflict)
+
+    def check_read_at(self, staged: StagedTable, step: DeleteWhere, read_at: int, base: Snapshot) -> None:
+        """Raise for rows of the slice that another writer committed after the caller had read the table, up to the base.
+
+        Args:
+            staged: The table.
+            step: The overwrite's search.
+            read_at: Snapshot that the caller has read.
+            base: Snapshot that the transaction is planned on.
+
+        Raises:
+            CommitConflictError: There are such rows.
+        """
+        if staged.start.id >= 0 and read_at < base.id:
+            with self._lake.reader() as reader:
+                state = reader.table_by_id(staged.start.id, base.id)
+            self._reject_unseen(staged, state, step, read_at, None)
+
+    def _reject_unseen(
+        self, staged: StagedTable, state: TableState | None, step: DeleteWhere, after: int, conflict: CommitConflictError | None
+    ) -> None:
+        snapshot = None if state is None else self._unseen(state, step, after)
+        if snapshot is not None:
+            details = {**(conflict.details if conflict is not None else {}), "table": staged.name, "snapshot_id": snapshot}
+            raise CommitConflictError(
+                f"The overwrite of {staged.name} was not committed: another writer added or changed rows of the replaced slice in snapshot "
+                f"{snapshot}, after the overwrite had read it. Nothing was changed. Repeat the overwrite on the newest snapshot, or pass "
+                "concurrent_appends='replace' to replace such rows too",
+                **details,
+                unseen_rows=True,
+            ) from conflict
+
+    def _unseen(self, state: TableState, step: DeleteWhere, after: int) -> int | None:
+        """Return the snapshot of a row that matches and came after another one, None when there is no such row."""
+        from ducklake_core.scan import ChangeFeed
+
+        if state.snapshot_id <= after:
+            return None
+        lake = self._lake
+        feed = ChangeFeed(
+            table=state,
+            kind="insertions",
+            start=after + 1,
+            columns=("snapshot_id",),
+            where=step.where,
+            row_limit=1,
+            reader=lake.reader,
+            storage=lake.storage,
+        )
+        try:
+            rows = next((batch for batch in feed.to_batches() if batch.num_rows), None)
+        except (NotFoundError, UnsupportedFeatureError):
+            # Snapshots in between were expired, or columns have the feed's names: new rows cannot be told from old ones.
+            return state.snapshot_id
+        return None if rows is None else int(rows.column(0)[0].as_py())
 
     def _check_reads(self, base: Snapshot, newest: Snapshot, conflict: CommitConflictError) -> None:
         with self._lake.reader() as reader:

@@ -34,10 +34,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteWhere:
-    """Rows to delete: those that match, or all of them; ``session`` is a Spark session that finds them."""
+    """Rows to delete: those that match, or all of them.
+
+    Attributes:
+        where: Condition, None for all rows.
+        session: Spark session that finds them.
+        rejects_unseen: Whether rows that another writer commits after they were searched for are a conflict, rather than deleted too.
+    """
 
     where: str | Predicate | Condition | Column | None
     session: Any = field(default=None, repr=False)
+    rejects_unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,11 @@ import pyarrow.fs as pafs
 
 from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
 from ducklake_core.format.files.azure_paths import azure_path
-from ducklake_core.format.files.locations import canonical_protocol, local_part, printable, protocol_of
+from ducklake_core.format.files.locations import canonical_protocol, is_relative_to_process, local_part, printable, protocol_of
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
 from ducklake_core.storage.listing import StoredFile, list_directories, list_local, list_s3
 from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked
+from ducklake_core.storage.store_errors import classify_store_error
 from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "canonical_protocol", "printable", "protocol_of"]
@@ -280,8 +281,11 @@ class Storage:
                 raise
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
-            message = f"cannot {verb} {where}: {reason}; {_ADVICE.get(type(error).__name__, _COMMON_ADVICE)}"
-            told, cause = StorageError(message, path=where), self._cause(error)
+            kind = classify_store_error(error)
+            advice = kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
+            message = f"cannot {verb} {where}: {reason}; {advice}"
+            told = StorageError(message, path=where, store_error=kind.code, permanent=kind.permanent)
+            cause = self._cause(error)
             try:
                 raise told from cause
             except StorageError:
@@ -295,7 +299,7 @@ class Storage:
             try:
                 yield
             except FileNotFoundError as error:
-                raise NotFoundError(f"there is no file {printable(path)}", path=printable(path)) from error
+                raise NotFoundError(f"there is no file {printable(path)}{_where_looked(path)}", path=printable(path)) from error
 
     def _cause(self, error: BaseException) -> BaseException | None:
         # An error whose text, or whose own cause, holds a secret would carry it into the traceback.
@@ -309,6 +313,20 @@ class Storage:
             seen.append(one)
             pending += [other for other in (one.__cause__, one.__context__) if other is not None and other not in seen]
         return error
+
+
+def _where_looked(path: str) -> str:
+    """Name the working directory for a relative path, and what to do where the lake was written from another one."""
+    if not is_relative_to_process(path):
+        return ""
+    try:
+        directory = f"the working directory {Path.cwd()}"
+    except OSError:
+        directory = "the working directory, which was deleted"
+    return (
+        f" in {directory}: the data_path of this lake is relative. If the files were written from another directory, run there, or connect "
+        "with override_data_path=True and the absolute data_path"
+    )
 
 
 _COMMON_ADVICE = "check the path, the permissions and the credentials"

@@ -12,7 +12,7 @@ from ducklake_dagster.components.scaffolders import LakeScaffolder
 from ducklake_dagster.components.settings import ResolvedCatalog, ResolvedName, ResolvedStorage, refuse_no_key
 from ducklake_dagster.io_manager import DuckLakeIOManager
 from ducklake_dagster.resources import DuckLakeResource
-from ducklake_dagster.write_settings import MissingColumns, OutOfSlice, SchemaEvolution, WriteMode
+from ducklake_dagster.write_settings import ConcurrentAppends, MissingColumns, OutOfSlice, SchemaEvolution, WriteMode
 
 
 class IOManagerSettings(dg.Model, dg.Resolvable):
@@ -24,6 +24,7 @@ class IOManagerSettings(dg.Model, dg.Resolvable):
     schema_evolution: SchemaEvolution = "strict"
     missing_columns: MissingColumns = "auto"
     out_of_slice: OutOfSlice = "error"
+    concurrent_appends: ConcurrentAppends = "fail"
     default_frame: Literal["auto", "spark", "arrow", "pandas", "polars"] = "auto"
     comments: bool = True
     pin_reads: bool = False

@@ -18,11 +18,11 @@ def replace_rows(tx: Transaction, verb: str, value: int) -> None:
     rows = pa.table({"k": pa.array([1], pa.int32()), "v": pa.array([value], pa.int32())})
     match verb:
         case "all":
-            tx.overwrite("t", rows)
+            tx.overwrite("t", rows, concurrent_appends="replace")
         case "where":
-            tx.overwrite("t", rows, where="k = 1")
+            tx.overwrite("t", rows, where="k = 1", concurrent_appends="replace")
         case "partitions":
-            tx.overwrite("t", rows, partitions=[{"k": 1}])
+            tx.overwrite("t", rows, partitions=[{"k": 1}], concurrent_appends="replace")
         case _:
             tx.upsert("t", rows, on=["k"])
 
@@ -41,7 +41,7 @@ def test_two_writers_replace_what_is_not_there_yet(sqlite_address: LakeAddress, 
     assert lake.table("t").scan().to_arrow().to_pylist() == [{"k": 1, "v": 1}]
 
 
-def test_rows_that_were_appended_meanwhile_are_replaced(sqlite_address: LakeAddress) -> None:
+def test_rows_that_were_appended_meanwhile_are_replaced_where_the_overwrite_allows_it(sqlite_address: LakeAddress) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     lake.create_table("t", pa.schema([("k", pa.int32()), ("v", pa.int32())]))
     with lake.transaction() as tx:

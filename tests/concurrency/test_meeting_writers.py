@@ -50,7 +50,7 @@ def test_a_write_is_planned_again_when_others_get_in_between(lake: DuckLake, lak
     lake.write("t", rows(0, 30))
     with oracle(lake_address, "DATA_INLINING_ROW_LIMIT 0") as duck:
         with lake.transaction() as tx:
-            tx.overwrite("t", rows(90, 93), where="k < 10 OR k >= 90")
+            tx.overwrite("t", rows(90, 93), where="k < 10 OR k >= 90", concurrent_appends="replace")
             late = "(5, DATE '2013-01-01', 'late'), (40, DATE '2013-01-01', 'late')"
             duck.run("DELETE FROM t WHERE k IN (3, 12)", f"INSERT INTO t VALUES {late}")
         assert keys(duck) == sorted([*(k for k in range(10, 30) if k != 12), 40, 90, 91, 92])

@@ -140,17 +140,20 @@ def test_what_was_looked_at_is_what_is_committed(run: Run, lake_resource: DuckLa
     assert sorted(lake.table("totals").scan().to_arrow()["n"].to_pylist()) == [1, 2]
 
 
-def test_rows_that_another_asset_writes_meanwhile_are_not_replaced(run: Run, lake_resource: DuckLakeResource) -> None:
+@pytest.mark.parametrize(("setting", "told"), [("fail", "another writer added or changed rows"), ("replace", "that other wrote")])
+def test_rows_that_another_asset_writes_meanwhile_are_not_replaced(
+    run: Run, lake_resource: DuckLakeResource, setting: Any, told: str
+) -> None:
     lake = lake_resource.connect()
     lake.write("totals", pa.table({"n": [1]}))
     other = {"author": "dagster", "extra_info": {"dagster": {"asset_key": "other"}}}
     MEANWHILE[:] = [lambda: lake.write("totals", pa.table({"n": [2]}), **other)]
 
-    @dg.asset(metadata=ducklake_metadata(audits={"sum": at_most_three}))
+    @dg.asset(metadata=ducklake_metadata(audits={"sum": at_most_three}, concurrent_appends=setting))
     def totals() -> pa.Table:
         return pa.table({"n": [3]})
 
-    with pytest.raises(dg.Failure, match="that other wrote"):
+    with pytest.raises(dg.Failure, match=told):
         run([totals])
     assert sorted(lake.table("totals").scan().to_arrow()["n"].to_pylist()) == [1, 2]
 

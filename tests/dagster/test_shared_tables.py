@@ -155,13 +155,30 @@ def test_an_overwrite_says_what_it_replaced_that_came_meanwhile(
 ) -> None:
     run([asset(["w"], 1, table="t")])
     others.append(asset(["q"], 2, table="t", write_mode="append"))
-    result = run([asset(["w"], 3, table="t")])
+    result = run([asset(["w"], 3, table="t", concurrent_appends="replace")])
     assert values(lake_resource, "t") == [3]
     (event,) = result.get_asset_materialization_events()
     assert event.materialization.metadata["ducklake/replaced_meanwhile"].value == "q (snapshot 2)"
     others.append(asset(["q"], 4, table="t", write_mode="append"))
-    (event,) = run([asset(["w"], 5, table="t", shared=True)]).get_asset_materialization_events()
+    (event,) = run([asset(["w"], 5, table="t", shared=True, concurrent_appends="replace")]).get_asset_materialization_events()
     assert "ducklake/replaced_meanwhile" not in event.materialization.metadata
+
+
+@pytest.mark.takes_seconds
+def test_an_overwrite_fails_when_rows_of_its_slice_come_while_it_is_made(
+    run: Run, lake_resource: DuckLakeResource, others: list[dg.AssetsDefinition]
+) -> None:
+    run([asset(["w"], 1, table="t")])
+    others.append(asset(["q"], 2, table="t", write_mode="append"))
+    result = run([asset(["w"], 3, table="t")], raise_on_error=False)
+    failure = result.failure_data_for_node("w")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    told = str(failure.user_failure_data.description)
+    assert "main.t was not committed: another writer added or changed rows" in told
+    assert "concurrent_appends='replace'" in told
+    assert failure.user_failure_data.metadata["error_code"].value == "commit-conflict"
+    assert values(lake_resource, "t") == [1, 2]
 
 
 @pytest.mark.takes_seconds

@@ -51,11 +51,11 @@ def test_lakes_with_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (file,) = blocks(DOCS / "opening.md", "toml")
     Path("ducklake.toml").write_text(file.replace("postgresql+psycopg://me@db/lake", f"sqlite:///{tmp_path}/file.sqlite"))
     lake = load_lake("sales")
-    assert (lake.read_only, lake.info.data_path) == (True, "file/")
+    assert (lake.read_only, lake.info.data_path) == (True, f"{tmp_path}/file/")
     (variables,) = blocks(DOCS / "opening.md", "sh")
     for name, value in re.findall(r"^export (\w+)=(\S+)$", variables, re.MULTILINE):
         monkeypatch.setenv(name, value.replace("postgresql+psycopg://me:secret@db/lake", f"sqlite:///{tmp_path}/variables.sqlite"))
-    assert load_lake("sales").info.data_path == "variables/"
+    assert load_lake("sales").info.data_path == f"{tmp_path}/variables/"
 
 
 def test_an_old_lake_is_read_and_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

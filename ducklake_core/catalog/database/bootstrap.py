@@ -25,6 +25,7 @@ from ducklake_core.errors import (
     NotALakeError,
     UsageError,
 )
+from ducklake_core.format.files.paths import absolute_directory
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion, interrupted_migration
 
@@ -39,6 +40,7 @@ def create_catalog(
     database: Database,
     data_path: str | None = None,
     *,
+    relative_data_path: bool = False,
     encrypted: bool = False,
     indexes: bool = True,
     version: FormatVersion = DEFAULT_VERSION,
@@ -46,8 +48,9 @@ def create_catalog(
     """Create the metadata tables and the rows of a new lake, in one transaction.
 
     Args:
-        data_path: Base of all files; stored as given, with a trailing slash. A relative path means the working directory
-            of each reader, as in DuckDB. Only a DuckDB file needs none: its lake is in the directory ``<file>.files/``.
+        data_path: Base of all files; stored absolute, with a trailing slash. Only a DuckDB file needs none: its lake is in the directory
+            ``<file>.files/``.
+        relative_data_path: Whether a relative path is stored as it is written, and means the working directory of each client.
         indexes: Whether to make the indexes of catalog/database/indexes.py too.
         version: Of the format.
 
@@ -58,7 +61,7 @@ def create_catalog(
     path = database.address.default_data_path if data_path is None else str(data_path)
     if path is None or not path.strip():
         raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
-    full = with_slash(path)
+    full = with_slash(path) if relative_data_path else absolute_directory(path)
     database.follow(version)
     info = LakeInfo(
         version=version.name,
@@ -196,7 +199,7 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
     path = with_slash(stored)
     if override and data_path is None:
         raise UsageError("override_data_path needs the data_path to use")
-    if data_path is not None and with_slash(str(data_path)) != path:
+    if data_path is not None and absolute_directory(str(data_path)) != absolute_directory(path):
         if not override:
             raise UsageError(
                 f"the lake {database.address} stores its files under {path!r}, not {with_slash(str(data_path))!r}: leave data_path "

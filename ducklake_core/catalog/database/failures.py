@@ -45,6 +45,7 @@ _LOST_MYSQL = BUSY_CODES | frozenset(
 )
 _MISSING_TABLE, _MISSING_TABLE_OF_MYSQL = "42P01", 1146
 _NO_ENTRY_IN_MYSQL = frozenset({1044, 1045, 1698})
+_MISSING_DATABASE, _MISSING_DATABASE_OF_MYSQL = "3D000", 1049
 _LOCK_NOT_AVAILABLE, _LOCKED_IN_MYSQL = "55P03", frozenset({1205, 3572})
 
 
@@ -63,6 +64,16 @@ def is_about_missing_table(error: DBAPIError) -> bool:
 def is_about_login(error: DuckLakeError) -> bool:
     """Whether a server does not let this user in, or not into this database."""
     return str(error.details.get("sqlstate", "")).startswith("28") or error.details.get("mysql_error") in _NO_ENTRY_IN_MYSQL
+
+
+def is_about_missing_database(error: DuckLakeError) -> bool:
+    """Whether a server has no database of the name in the address."""
+    return error.details.get("sqlstate") == _MISSING_DATABASE or error.details.get("mysql_error") == _MISSING_DATABASE_OF_MYSQL
+
+
+def may_pass_by_itself(state: str) -> bool:
+    """Return whether a server that refuses a session with this SQLSTATE may accept one later: it starts, or has no room."""
+    return state in _LOST_STATES or state.startswith(_LOST_CLASSES)
 
 
 def waited_in_vain(error: DuckLakeError) -> bool:
@@ -104,7 +115,7 @@ def _classify(error: BaseException, *, at_commit: bool) -> Failure:
     if state is None:
         # Without a SQLSTATE the server never answered: libpq itself reports a refused or broken connection.
         return lost if error.connection_invalidated or isinstance(cause, _psycopg_operational()) else "fatal"
-    return lost if state in _LOST_STATES or state == "40003" or state.startswith(_LOST_CLASSES) else "fatal"
+    return lost if state == "40003" or may_pass_by_itself(state) else "fatal"
 
 
 def _of_duckdb(cause: BaseException | None, lost: Failure) -> Failure:
@@ -148,7 +159,14 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
         case "outcome-unknown":
             return CatalogUnavailableError(f"the connection to the catalog {where} was lost at COMMIT ({text})", **details)
         case _:
-            return CatalogError(f"the catalog {where} refused a statement ({text})", **details)
+            found = CatalogError(f"the catalog {where} refused a statement ({text})", **details)
+            if is_about_login(found):
+                advice = "check the user and the password in the address, and that this user may connect to the database"
+                return CatalogError(f"the database server rejected the login to the catalog {where} ({text}); {advice}", **details)
+            if is_about_missing_database(found):
+                advice = "create the database on the server, or correct the address"
+                return CatalogError(f"the database of the catalog {where} does not exist ({text}); {advice}", **details)
+            return found
 
 
 @contextmanager

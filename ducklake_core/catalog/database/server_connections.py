@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import select
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +15,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.exc import DisconnectionError
 
 from ducklake_core.catalog.database.compiled import shared_texts
+from ducklake_core.catalog.database.failures import may_pass_by_itself
 
 UNKNOWN_SECONDS = 5.0
 """How long a server that refuses a session is asked again, before it has ever given one: the password may be wrong."""
@@ -20,6 +23,9 @@ KNOWN_SECONDS = 20.0
 """The same for a server that has given one before."""
 _PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _PING_AFTER_IDLE_SECONDS = 30.0
+_PROBE_SECONDS = 2.0
+_MAX_TRACE_BYTES = 1 << 20
+_INVALID_LOGIN = "28P01"
 
 
 def server_engine(
@@ -70,7 +76,7 @@ class _Sessions:
                 connection = dialect.connect(*arguments, **options)
             except Exception as error:
                 wait = pause * random.uniform(0.5, 1.0)  # noqa: S311
-                if time.monotonic() + wait > until or not self._may_pass(error):
+                if not self._may_pass(error) or time.monotonic() + wait > until:
                     raise
                 time.sleep(wait)
                 pause = min(pause * 2, _LONGEST_PAUSE)
@@ -80,27 +86,72 @@ class _Sessions:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether PostgreSQL may accept a session later.
+    """Return whether PostgreSQL may accept a session later, and note the SQLSTATE of its refusal on the driver's error.
 
-    A server at its connection limit (SQLSTATE 53300), or one that is starting (57P03), says so before there is a session, where the
-    driver does not tell why. So every refusal of a server that answers at all is taken for one that may pass.
+    A server at its connection limit (SQLSTATE 53300), or one that is starting (57P03), says so before there is a session, and so does one
+    that rejects a password (28P01) or has no such database (3D000). libpq keeps that SQLSTATE to itself, so it is read from a trace of a
+    second attempt. Where the trace does not contain it, every refusal of a server that answers is taken for one that may pass.
     """
     import psycopg
 
-    return isinstance(error, psycopg.OperationalError) and _answers(error)
+    if not isinstance(error, psycopg.OperationalError) or error.pgconn is None:
+        return False
+    if error.pgconn.needs_password:
+        error.sqlstate = _INVALID_LOGIN
+        return False
+    if not _answers(error.pgconn):
+        return False
+    state = _refusal(error.pgconn)
+    if state is None:
+        return True
+    error.sqlstate = state
+    return may_pass_by_itself(state)
 
 
-def _answers(error: Any) -> bool:
-    """Whether the server that refused a session is there, and may accept one later."""
+def _answers(refused: Any) -> bool:
+    """Return whether the server that refused a session is there."""
     from psycopg import pq
 
-    refused = error.pgconn
-    if refused is None or refused.needs_password:
-        return False
+    return pq.PGconn.ping(_address_of(refused)) in (pq.Ping.OK, pq.Ping.REJECT)
+
+
+def _refusal(refused: Any) -> str | None:
+    """Return the SQLSTATE with which the server refuses a session; None when it accepts this one, or the trace does not contain it."""
+    from psycopg import pq
+
+    if not hasattr(os, "memfd_create"):
+        return None
+    # In memory: the trace contains what proves the password.
+    file = os.memfd_create("ducklake-refusal")
+    try:
+        connection = pq.PGconn.connect_start(_address_of(refused))
+        try:
+            connection.trace(file)
+            _finish_connecting(connection)
+            connection.untrace()
+        finally:
+            connection.finish()
+        found = re.findall(rb'ErrorResponse\t.* C "([0-9A-Z]{5})" M ', os.pread(file, _MAX_TRACE_BYTES, 0))
+    finally:
+        os.close(file)
+    return found[-1].decode() if found else None
+
+
+def _finish_connecting(connection: Any) -> None:
+    from psycopg import pq
+
+    until = time.monotonic() + _PROBE_SECONDS
+    while connection.socket >= 0 and (status := connection.connect_poll()) not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED):
+        waiting = select.poll()
+        waiting.register(connection.socket, select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT)
+        if not waiting.poll(max(0.0, until - time.monotonic()) * 1000):
+            return
+
+
+def _address_of(refused: Any) -> bytes:
     # Of an address that takes connections and closes them at once, libpq's ping waits for an answer as long as it may.
     words = [option.keyword + b"=" + _quoted(option.val) for option in refused.info if option.val and option.keyword != b"connect_timeout"]
-    words.append(b"connect_timeout=2")
-    return pq.PGconn.ping(b" ".join(words)) in (pq.Ping.OK, pq.Ping.REJECT)
+    return b" ".join((*words, b"connect_timeout=2"))
 
 
 def _quoted(value: bytes) -> bytes:

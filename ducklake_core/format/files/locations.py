@@ -41,6 +41,15 @@ def protocol_of(path: str) -> str:
     return canonical_protocol(found[1].lower()) if found else "file"
 
 
+def is_relative_to_process(path: str) -> bool:
+    """Whether a path means another file in another working directory.
+
+    >>> is_relative_to_process("lake/files/"), is_relative_to_process("/lake/files/"), is_relative_to_process("s3://lake/files/")
+    (True, False, False)
+    """
+    return not path.startswith(("/", "file:")) and protocol_of(path) == "file" and not os.path.isabs(path)
+
+
 _LOCAL_PREFIX = re.compile(r"^(?:file|local)://(?:localhost(?=/))?|^file:")
 
 

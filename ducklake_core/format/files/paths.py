@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.files.locations import begins_with
+from ducklake_core.format.files.locations import begins_with, is_relative_to_process
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.types.names import folded
 
@@ -44,6 +44,15 @@ def as_directory(path: str) -> str:
     ('s3://lake/data/t/', '/lake/t/', '')
     """
     return path if not path or path.endswith("/") else f"{path}/"
+
+
+def absolute_directory(path: str) -> str:
+    """Return a directory's path with a trailing slash, and absolute where it is relative to the working directory.
+
+    >>> absolute_directory("/lake/files"), absolute_directory("s3://lake/files")
+    ('/lake/files/', 's3://lake/files/')
+    """
+    return as_directory(os.path.abspath(path) if is_relative_to_process(path) else path)
 
 
 def directory_name(name: str, object_uuid: str) -> str:

@@ -84,15 +84,29 @@ class WrittenFilesVerbs(OpenTransaction):
                 )
             staged.written = True
             if replaces == "all":
-                self._stage(staged, DeleteWhere(where=None))
+                self._stage(staged, DeleteWhere(where=None, rejects_unseen=True))
             elif replaces == "partitions":
                 self._replace_partitions(staged, files, None)
             self._stage(staged, AddRows(files=tuple(files), replaces=replaces is not None))
 
-    def _replace_partitions(self, staged: StagedTable, files: Sequence[WrittenFile], session: SparkSession | None) -> None:
+    def _replace_partitions(
+        self,
+        staged: StagedTable,
+        files: Sequence[WrittenFile],
+        session: SparkSession | None,
+        *,
+        rejects_unseen: bool = True,
+        read_at: int | None = None,
+    ) -> None:
         """Delete what the partitions that rows were written to have, if there are any."""
         spec = staged.state.partition_spec
         assert spec is not None
         found = written_partitions((file.partition_values for file in files), spec, staged.state.schema)
         if found is not None:
-            self._stage(staged, DeleteWhere(where=found, session=session))
+            self._stage_overwrite(staged, DeleteWhere(where=found, session=session, rejects_unseen=rejects_unseen), read_at)
+
+    def _stage_overwrite(self, staged: StagedTable, step: DeleteWhere, read_at: int | None) -> None:
+        """Stage the deletes of an overwrite, after rows that came since ``read_at`` were looked for."""
+        if step.rejects_unseen and read_at is not None:
+            self._coordinator.check_read_at(staged, step, read_at, self._catalog.base)
+        self._stage(staged, step)

@@ -47,9 +47,9 @@ VERBS: dict[str, Verb] = {
     "merge, insert": lambda tx, name, _: (
         merge(tx, name, (1, 10), (7, 70)).when_matched_update({"v": "s.v"}, where="t.v < 0").when_not_matched_insert("all").execute()
     ),
-    "overwrite where": lambda tx, name, _: tx.overwrite(name, NO_ROWS, where="i = 7"),
-    "overwrite partition": lambda tx, name, _: tx.overwrite(name, NO_ROWS, partitions=[{"i": 7}]),
-    "overwrite all": lambda tx, name, _: tx.overwrite(name, NO_ROWS),
+    "overwrite where": lambda tx, name, _: tx.overwrite(name, NO_ROWS, where="i = 7", concurrent_appends="replace"),
+    "overwrite partition": lambda tx, name, _: tx.overwrite(name, NO_ROWS, partitions=[{"i": 7}], concurrent_appends="replace"),
+    "overwrite all": lambda tx, name, _: tx.overwrite(name, NO_ROWS, concurrent_appends="replace"),
     "upsert": lambda tx, name, _: tx.upsert(name, rows((7, 700)), on=["i"]),
     "restore": lambda tx, name, start: tx.restore(name, at=start),
     "delete, then append": lambda tx, name, _: (tx.delete(name, "i = 7"), tx.append(name, rows((8, 8)))),

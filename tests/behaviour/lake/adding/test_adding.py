@@ -240,7 +240,7 @@ def test_places_and_encrypted_lakes(tmp_path: Path, sqlite_address: LakeAddress,
 @pytest.mark.takes_seconds
 def test_files_within_the_table_s_directory_and_a_relative_data_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    lake = DuckLake.create(f"sqlite:///{tmp_path}/r.sqlite", data_path="files/")
+    lake = DuckLake.create(f"sqlite:///{tmp_path}/r.sqlite", data_path="files/", relative_data_path=True)
     lake.create_table("t", A.schema)
     put(tmp_path / "files/main/t/x/f.parquet", A)
     put(tmp_path / "files/other/g.parquet", A)
