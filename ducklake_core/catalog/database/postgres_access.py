@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, event, func, select, true
 
 from ducklake_core.catalog.database.pipelines import has_pipelines
-from ducklake_core.catalog.database.server_connections import may_pass, prepare_nothing_behind_a_pooler, server_engine
+from ducklake_core.catalog.database.postgres_session import set_in_transaction, settle
+from ducklake_core.catalog.database.server_connections import may_pass, server_engine
 from ducklake_core.catalog.database.statements import Statements
 from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
@@ -19,7 +20,7 @@ class PostgresAccess:
     """Transactions on PostgreSQL; see :class:`~ducklake_core.catalog.database.access.Access`."""
 
     read_options: Mapping[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    write_options: Mapping[str, Any] = {"isolation_level": "READ COMMITTED"}
+    write_options: Mapping[str, Any] = {"isolation_level": "READ COMMITTED", "postgresql_readonly": False}
 
     @property
     def is_pipelined(self) -> bool:
@@ -31,15 +32,18 @@ class PostgresAccess:
         engine = server_engine(
             address.url,
             pool_size=pool_size,
-            defaults={"connect_timeout": connect_timeout, "application_name": "ducklake-core"},
+            defaults={"connect_timeout": connect_timeout, "application_name": "ducklake-core", "client_encoding": "utf8"},
             may_pass=may_pass,
             file_number=lambda connection: None if connection.closed else connection.fileno(),
             ping=_ping,
             max_overflow=16,
             # JSON as it is written: DuckDB 1.4 inlined it in columns of that type.
             json_deserializer=bytes,
+            use_native_hstore=False,
         )
-        event.listen(engine, "connect", prepare_nothing_behind_a_pooler)
+        # Before SQLAlchemy's own questions, which limits of time may end.
+        event.listen(engine, "connect", settle, insert=True)
+        event.listen(engine, "begin", _set_behind_a_pooler)
         return engine
 
     def limit_waits(self, connection: Connection, seconds: float) -> None:
@@ -52,6 +56,10 @@ class PostgresAccess:
     def clock(self) -> ColumnElement[Any]:
         """The clock of the server, which goes on within a transaction."""
         return func.clock_timestamp()
+
+
+def _set_behind_a_pooler(connection: Connection) -> None:
+    set_in_transaction(connection.connection.driver_connection)
 
 
 def _ping(connection: Any) -> None:
