@@ -17,9 +17,8 @@ from sqlalchemy import make_url
 
 from ducklake_core import DuckLake
 from tests.faults.pooler import pooler_to
-from tests.support.oracle import sqlite_lake
 from tests.support.mysql import MySQLServer
-from tests.support.oracle import LakeAddress, attached
+from tests.support.oracle import LakeAddress, sqlite_lake
 from tests.support.postgres import PostgresServer
 
 ROWS = pa.table(
@@ -27,9 +26,15 @@ ROWS = pa.table(
         "n": pa.array(range(6), pa.int64()),
         "f": pa.array([0.1 + 0.2, 1 / 3, math.pi * 1e300, -5e-324, math.nan, None], pa.float64()),
         "g": pa.array([0.1, 1 / 3, 3.4028235e38, 1e-45, math.inf, None], pa.float32()),
-        "d": pa.array([Decimal("0.000000001"), Decimal("-99999999999.999999999"), None, Decimal(1), Decimal(2), Decimal(3)], pa.decimal128(20, 9)),
-        "t": pa.array([datetime(2024, 3, 10, 2, 30, 0, 1), datetime(1, 1, 1), datetime(9999, 12, 31), None, None, None], pa.timestamp("us")),
-        "z": pa.array([datetime(2024, 3, 31, 1, 30, tzinfo=UTC), datetime(1900, 1, 1, tzinfo=UTC), None, None, None, None], pa.timestamp("us", "UTC")),
+        "d": pa.array(
+            [Decimal("0.000000001"), Decimal("-99999999999.999999999"), None, Decimal(1), Decimal(2), Decimal(3)], pa.decimal128(20, 9)
+        ),
+        "t": pa.array(
+            [datetime(2024, 3, 10, 2, 30, 0, 1), datetime(1, 1, 1), datetime(9999, 12, 31), None, None, None], pa.timestamp("us")
+        ),
+        "z": pa.array(
+            [datetime(2024, 3, 31, 1, 30, tzinfo=UTC), datetime(1900, 1, 1, tzinfo=UTC), None, None, None, None], pa.timestamp("us", "UTC")
+        ),
         "o": pa.array([time(23, 59, 59, 999999), time(0), None, None, None, None], pa.time64("us")),
         "y": pa.array([date(2024, 2, 3), date(1, 1, 1), None, None, None, None], pa.date32()),
         "s": pa.array(["a\\b'\"%:", "Ä", "ä", "😀", "a ", None], pa.string()),
@@ -81,7 +86,13 @@ MYSQL = {
     "lc_time_names": "'de_DE'",
     "lock_wait_timeout": "1",
 }
-MARIADB = {"tx_read_only": "1", "tx_isolation": "'SERIALIZABLE'", "max_statement_time": "0.0001", "check_constraint_checks": "0", "old_mode": "'ZERO_DATE_TIME_CAST'"}
+MARIADB = {
+    "tx_read_only": "1",
+    "tx_isolation": "'SERIALIZABLE'",
+    "max_statement_time": "0.0001",
+    "check_constraint_checks": "0",
+    "old_mode": "'ZERO_DATE_TIME_CAST'",
+}
 
 
 def history(url: str, data_path: str) -> list[dict[str, object]]:
@@ -109,7 +120,10 @@ def history(url: str, data_path: str) -> list[dict[str, object]]:
 
 def shows(lake: DuckLake) -> dict[str, object]:
     rows = lake.table("t").scan().to_arrow()
-    return {"rows": repr(rows.sort_by([("n", "ascending"), ("f", "ascending")]).to_pylist()), "tables": [one.table for one in lake.tables()]}
+    return {
+        "rows": repr(rows.sort_by([("n", "ascending"), ("f", "ascending")]).to_pylist()),
+        "tables": [one.table for one in lake.tables()],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +270,13 @@ def test_sqlite_files_of_any_form(tmp_path: Path, expected: list[dict[str, objec
     address = sqlite_lake(tmp_path)
     path = str(make_url(address.url).database)
     with sqlite3.connect(path) as file:
-        for pragma in (f"encoding = '{encoding}'", f"page_size = {page_size}", "auto_vacuum = 1", "secure_delete = 1", "application_id = 7"):
+        for pragma in (
+            f"encoding = '{encoding}'",
+            f"page_size = {page_size}",
+            "auto_vacuum = 1",
+            "secure_delete = 1",
+            "application_id = 7",
+        ):
             file.execute(f"PRAGMA {pragma}")
         file.execute("PRAGMA user_version = 7")
         file.execute("CREATE TABLE other (a)")

@@ -64,7 +64,17 @@ def rows(lake: DuckLake) -> list[list[int]]:
 
 
 LEAN = {("expire", "snapshot"), ("expire", "data_file"), ("expire", "metadata"), ("flush", "inlined"), ("cleanup", "data_file")}
-TABLES = ("data_file", "delete_file", "snapshot", "metadata", "table", "schema", "inlined_data_tables", "files_scheduled_for_deletion", "inlined")
+TABLES = (
+    "data_file",
+    "delete_file",
+    "snapshot",
+    "metadata",
+    "table",
+    "schema",
+    "inlined_data_tables",
+    "files_scheduled_for_deletion",
+    "inlined",
+)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +103,10 @@ def test_short_answers_delete_nothing(tmp_path: Path, operation: str, table: str
 @pytest.mark.parametrize("most", [0, 1, 3])
 def test_a_sweep_reports_a_short_list_of_files(tmp_path: Path, most: int) -> None:
     lake = filled(sqlite_lake(tmp_path))
-    with short_answers(lake, "ducklake_data_file", most) as shortened, pytest.raises(CatalogError, match="of 5 names of data files, so nothing"):
+    with (
+        short_answers(lake, "ducklake_data_file", most) as shortened,
+        pytest.raises(CatalogError, match="of 5 names of data files, so nothing"),
+    ):
         lake.delete_orphaned_files(**ALL)
     assert shortened
     lake.close()

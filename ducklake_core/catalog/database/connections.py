@@ -248,6 +248,20 @@ class Database:
                 raise wrapped(error, str(self.address), self.address.secrets, at_commit=True) from error
 
     @contextmanager
+    def without_commits(self) -> Iterator[Connection]:
+        """A write transaction during which nobody else commits to the lake; readers go on.
+
+        For deleting files: what the transaction reads of the catalog stays true until it ends. Keep it short, as writers wait.
+
+        Raises:
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogError: The database refused a statement.
+        """
+        with self.write() as connection:
+            self._access.keep_commits_out(connection, self.tables)
+            yield connection
+
+    @contextmanager
     def commit(self, turn: Turn = Turn()) -> Iterator[Statements]:  # noqa: B008 - a frozen value
         """A write transaction for one commit, as :meth:`write` is one, of few and quick statements.
 

@@ -15,6 +15,9 @@ from ducklake_core.catalog.database.tables import CatalogTables
 from ducklake_core.catalog.database.url import CatalogAddress
 from ducklake_core.catalog.database.writer_queue import Turn
 
+_LONGEST_LOCK_SECONDS = 300
+"""How long the server leaves the locks that keep commits out to a session that says nothing, because a store deletes files slowly."""
+
 
 class PostgresAccess:
     """Transactions on PostgreSQL; see :class:`~ducklake_core.catalog.database.access.Access`."""
@@ -49,6 +52,13 @@ class PostgresAccess:
     def limit_waits(self, connection: Connection, seconds: float) -> None:
         """See :class:`~ducklake_core.catalog.database.access.Access`."""
         connection.execute(select(func.set_config("lock_timeout", f"{seconds * 1000:.0f}ms", true())))
+
+    def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
+        """Lock the tables that every commit, also one of DuckDB, adds rows to. Snapshots come first, as they do in a commit."""
+        connection.execute(select(func.set_config("idle_in_transaction_session_timeout", f"{_LONGEST_LOCK_SECONDS}s", true())))
+        quote = connection.dialect.identifier_preparer.format_table
+        for name in ("snapshot", "data_file", "delete_file", "files_scheduled_for_deletion", "metadata"):
+            connection.exec_driver_sql(f"LOCK TABLE {quote(tables[name])} IN SHARE ROW EXCLUSIVE MODE")
 
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
         """Nothing: without pipelines a turn would be as long as all of its round trips."""
