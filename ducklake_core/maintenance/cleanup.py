@@ -31,9 +31,7 @@ from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, 
 from ducklake_core.storage.filesystems import Deletion, Storage, printable
 
 _BATCH = 250
-LOST = (
-    "it was deleted while another program was adding it to a table, and the catalog names it by now: restore it from a backup of the store"
-)
+LOST = "it was deleted while another program was adding it to a table, and the catalog names it by now: restore it from a backup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

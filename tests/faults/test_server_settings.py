@@ -1,5 +1,6 @@
 """Settings of databases, roles, environments and addresses do not change what a lake stores and shows."""
 
+# ruff: noqa: DTZ001 - columns without a time zone have values without one
 from __future__ import annotations
 
 import math
@@ -231,7 +232,7 @@ def of_mysql(mysql: MySQLServer) -> dict[str, str]:
 def global_settings(mysql: MySQLServer, settings: dict[str, str]) -> Iterator[None]:
     with mysql.session() as session, session.cursor() as cursor:
         before: dict[str, object] = {}
-        for name, value in settings.items():
+        for name in settings:
             cursor.execute(f"SELECT @@GLOBAL.{name}")
             before[name] = cursor.fetchone()[0]  # type: ignore[index]
         try:

@@ -112,7 +112,9 @@ def test_files_deleted_after_their_footer_was_read_are_not_added(
 
 
 @pytest.mark.parametrize("deletion", DELETIONS)
-def test_files_added_while_other_files_are_deleted_are_added(lake_address: LakeAddress, deletion: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_added_while_other_files_are_deleted_are_added(
+    lake_address: LakeAddress, deletion: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lake, _ = prepared(lake_address, deletion)
     foreign = Path(lake_address.data_path) / "foreign.parquet"
     pq.write_table(pa.table({"n": [9]}), foreign)
@@ -172,7 +174,7 @@ def test_files_that_duckdb_adds_meanwhile_are_reported(sqlite_address: LakeAddre
         def __enter__(self) -> Any:
             return self._own.__enter__()
 
-        def __exit__(self, *how: Any) -> Any:
+        def __exit__(self, *how: object) -> Any:
             found = self._own.__exit__(*how)
             lake.database.close()
             path.write_bytes(kept)
@@ -181,7 +183,7 @@ def test_files_that_duckdb_adds_meanwhile_are_reported(sqlite_address: LakeAddre
             path.unlink()
             return found
 
-    monkeypatch.setattr(type(lake.database), "without_commits", lambda database: Late(database))
+    monkeypatch.setattr(type(lake.database), "without_commits", property(lambda database: lambda: Late(database)))
     done = lake.delete_orphaned_files(**ALL)
     assert [Path(file.path) for file in done.failed] == [path]
     assert "the catalog names it by now" in done.failed[0].reason

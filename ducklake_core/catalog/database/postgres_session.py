@@ -50,11 +50,12 @@ _TIMEOUTS = ("statement_timeout", "lock_timeout", "transaction_timeout")
 def _set_all(*, is_local: bool) -> str:
     values = ", ".join(f"('{name}', '{value}')" for name, value in SETTINGS.items())
     timeouts = ", ".join(f"'{name}'" for name in _TIMEOUTS)
+    is_chosen = f"known.source OPERATOR(pg_catalog.=) 'client' AND known.name IN ({timeouts})"
     return (
-        f"SELECT pg_catalog.count(pg_catalog.set_config(known.name, chosen.setting, {str(is_local).lower()})) "
+        f"SELECT pg_catalog.count(pg_catalog.set_config(known.name, chosen.setting, {str(is_local).lower()})) "  # noqa: S608 - constants
         f"FROM (VALUES {values}) AS chosen (name, setting) "
         "JOIN pg_catalog.pg_settings AS known ON pg_catalog.lower(known.name) OPERATOR(pg_catalog.=) chosen.name "
-        f"WHERE NOT (known.source OPERATOR(pg_catalog.=) 'client' AND known.name IN ({timeouts}))"
+        f"WHERE NOT ({is_chosen})"
     )
 
 
