@@ -33,7 +33,8 @@ class SweepGuard:
 
     def _read(self) -> str | None:
         with self._database.read() as connection:
-            return connection.execute(sweep_mark(self._database.tables)).scalar()
+            found: str | None = connection.execute(sweep_mark(self._database.tables)).scalar()
+            return found
 
     def before_attempt(self, actions: Sequence[Action]) -> None:
         """After a changed mark, check the store for the files. Called while no transaction is open.

@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection
-
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
@@ -237,7 +235,7 @@ def _delete_batch(
 ) -> CleanupResult:
     def attempt() -> tuple[Sequence[LeftFile], list[ScheduledFile], Deletion]:
         with database.without_commits() as connection:
-            doomed, kept = _judge_again(connection, database, info, batch, plan.base)
+            doomed, kept = _judge_again(CatalogReader(connection, info, database.tables), batch, plan.base)
             if doomed:
                 change_sweep_mark(connection, database.tables)
             deletion = storage.delete([file.path for file in doomed])
@@ -258,12 +256,13 @@ def _delete_batch(
 
 
 def _judge_again(
-    connection: Connection, database: Database, info: LakeInfo, batch: Sequence[ScheduledFile], base: Snapshot
+    reader: CatalogReader, batch: Sequence[ScheduledFile], base: Snapshot
 ) -> tuple[Sequence[ScheduledFile], Sequence[LeftFile]]:
     """Files to delete and to keep, right before the deletion: what a plan said holds until somebody commits."""
-    if is_same_snapshot(CatalogReader(connection, info, database.tables).latest_snapshot(), base):
+    if is_same_snapshot(reader.latest_snapshot(), base):
         return batch, ()
-    return _split(batch, info, still_referenced(connection, database.tables, info, [file.path for file in batch]))
+    named = still_referenced(reader.connection, reader.catalog, reader.info, [file.path for file in batch])
+    return _split(batch, reader.info, named)
 
 
 def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: Collection[str]) -> str | None:

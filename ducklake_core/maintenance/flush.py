@@ -11,8 +11,6 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from sqlalchemy import literal, select
-
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.compaction import delete_histories, inlined_deletes_of, inlined_row_counts
 from ducklake_core.catalog.reading.complete import check_complete
@@ -306,14 +304,14 @@ class _Flusher:
                 )
                 stack.callback(held.close)
                 # Rows that were not read would be deleted with those that were.
-                every_row = select(literal(1)).select_from(self.database.tables.inlined_data(source.inlined.name))
+                every_row = self.database.tables.inlined_data(source.inlined.name)
                 check_complete(connection, every_row, held.num_rows, f"inlined rows of {name_of(table)}")
                 if held.num_rows:
                     rows.append((source, held))
             deletes = inlined_deletes_of(reader, table)
             if table.has_inlined_deletes:
                 given = sum(map(len, deletes.values()))
-                every_delete = select(literal(1)).select_from(self.database.tables.inlined_delete(table.id))
+                every_delete = self.database.tables.inlined_delete(table.id)
                 check_complete(connection, every_delete, given, f"deletes of {name_of(table)} in the catalog")
             histories = delete_histories(reader, table, deletes, deletes)
             for history in histories:

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection
-
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
@@ -320,7 +318,7 @@ class _Names:
         # Most of the reading is done before others have to wait.
         self.refresh()
         with self._database.without_commits() as connection:
-            self._refresh(connection)
+            self._refresh(CatalogReader(connection, self._info, self._database.tables))
             doomed = [file for file in batch if self.claim(file.path) is None]
             if doomed:
                 change_sweep_mark(connection, self._database.tables)
@@ -329,14 +327,15 @@ class _Names:
     def refresh(self) -> None:
         """Read them again, the names if anybody has committed since."""
         with self._database.read() as connection:
-            self._refresh(connection)
+            self._refresh(CatalogReader(connection, self._info, self._database.tables))
 
-    def _refresh(self, connection: Connection) -> None:
+    def _refresh(self, reader: CatalogReader) -> None:
+        connection = reader.connection
         check_same_lake(self._info, stored_options(connection, self._database.tables))
         now, writes = self._database.now(connection), read_running_writes(connection, self._database.tables)
         running = [write for write in writes if not write.is_lost(now)]
         self._running, self._has_lost_writes = FilesOfWrites(running), len(running) < len(writes)
-        newest = CatalogReader(connection, self._info, self._database.tables).latest_snapshot()
+        newest = reader.latest_snapshot()
         # An id alone is given out again when a backup of the catalog is put back.
         if self._snapshot is None or not is_same_snapshot(newest, self._snapshot):
             self._hashes = frozenset(map(hash, every_file_name(connection, self._database.tables)))

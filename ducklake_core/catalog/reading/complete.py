@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, Table, func, literal, select
 
 from ducklake_core.errors import CatalogError
 
@@ -38,12 +38,13 @@ def complete_rows(connection: Connection, query: Select[Any], what: str, *, at_o
     _check_count(connection, query, given, counted, what)
 
 
-def check_complete(connection: Connection, query: Select[Any], given: int, what: str) -> None:
-    """Raise when a query has more rows than were read of it in the same transaction.
+def check_complete(connection: Connection, table: Table, given: int, what: str) -> None:
+    """Raise when a table has more rows than were read of it in the same transaction.
 
     Raises:
         CatalogError: It has.
     """
+    query = select(literal(1)).select_from(table)
     show_every_row(connection)
     _check_count(connection, query, given, _count(connection, query), what)
 

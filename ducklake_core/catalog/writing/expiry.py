@@ -138,8 +138,8 @@ def _snapshot_ids(connection: Connection, tables: CatalogTables) -> Sequence[int
 
 def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo, gone: Collection[int]) -> Unneeded:
     versions = list(complete_rows(connection, _table_versions(tables), "tables"))
-    files = list(complete_rows(connection, _ended_files(tables), "data files"))
-    deletes = list(complete_rows(connection, _ended_delete_files(tables), "delete files"))
+    files: Sequence[Row[Any]] = list(complete_rows(connection, _ended_files(tables), "data files"))
+    deletes: Sequence[Row[Any]] = list(complete_rows(connection, _ended_delete_files(tables), "delete files"))
     ended = {
         name: list(complete_rows(connection, _ended(tables, name, column), f"rows of ducklake_{name}"))
         for name, column in _VERSIONED.items()

@@ -124,7 +124,8 @@ def named_elsewhere(
         number = file.c[f"{name}_id"]
         names_of = select(number, file.c.path) if after is None else select(number, file.c.path).where(file.c.begin_snapshot > after)
         rows = complete_rows(connection, names_of, _NAMES[name])
-        alike = [one for one, path in rows if one not in own and isinstance(path, str) and paths.file_name(path).casefold() in names]
+        others = (row for row in rows if row[0] not in own and isinstance(row.path, str))
+        alike = [row[0] for row in others if paths.file_name(row.path).casefold() in names]
         for chunk in chunks(alike):
             for row in complete_rows(connection, _paths_query(tables, name).where(number.in_(chunk)), _NAMES[name]):
                 found.update(wanted.get(file_key(_full(info, row)), ()))

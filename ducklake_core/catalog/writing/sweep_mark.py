@@ -6,6 +6,7 @@ files may have been deleted in between.
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import Connection, Select, delete, insert, select
@@ -16,7 +17,7 @@ from ducklake_core.catalog.reading.own_rows import OWN_PREFIX
 _KEY = f"{OWN_PREFIX}sweep"
 
 
-def sweep_mark(tables: CatalogTables) -> Select[tuple[str | None]]:
+def sweep_mark(tables: CatalogTables) -> Select[Any]:
     """Build the query for the mark; there is no row before the first sweep."""
     metadata = tables["metadata"]
     return select(metadata.c.value).where(metadata.c.key == _KEY)
