@@ -27,8 +27,8 @@ SETTINGS = {
     "quote_all_identifiers": "off",
     "standard_conforming_strings": "on",
     "backslash_quote": "safe_encoding",
-    # Which objects and rows a statement means: operators of another schema could replace those of PostgreSQL.
-    "search_path": "pg_catalog, pg_temp",
+    # Which objects and rows a statement means. PostgreSQL looks into pg_catalog first where a path does not name it.
+    "search_path": "public",
     "gin_fuzzy_search_limit": "0",
     "default_with_oids": "off",
     "restrict_nonsystem_relation_kind": "",
