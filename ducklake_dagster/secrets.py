@@ -23,8 +23,8 @@ SECRET: dict[str, Any] = {"dagster__is_secret": True}
 """Marks a field whose value is a secret."""
 
 _PLACEHOLDER = re.compile(r"\*{8} \(.* \d+\)")
-# The part of an address that names a user and a password.
-_LOGIN = re.compile(r"//[^/?#]*:[^/?#]*@")
+# The part of an address that names a user and a password, or a parameter that is one.
+_LOGIN = re.compile(r"//[^/?#]*:[^?#]*@|\b\w*(password|passwd|secret|token)\s*=", re.IGNORECASE)
 # libpq parameters and fsspec options that are secrets, and names that others give to theirs.
 _SECRET_NAMES = re.compile(
     r"password|passwd|pwd|secret|token|passphrase|credential|authorization|cookie|sslkeylog|key$|sas|connection_string", re.IGNORECASE

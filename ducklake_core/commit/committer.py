@@ -35,6 +35,7 @@ from ducklake_core.commit.conflicts import find_conflict
 from ducklake_core.commit.moved_rows import FlushInlined, RewriteFiles
 from ducklake_core.commit.request import CommitRequest, commit_id_of, search_text, writer_of
 from ducklake_core.commit.resolution import Resolution, resolve
+from ducklake_core.commit.sweep_guard import SweepGuard
 from ducklake_core.errors import (
     CatalogUnavailableError,
     CommitConflictError,
@@ -74,6 +75,7 @@ class Committer:
     Args:
         database: The catalog's database.
         rewrite_delete_file: Needed for transactions with cumulative delete files, which carry the snapshot id they expect.
+        guard: Needed for transactions that add files of other writers, which a sweep may delete meanwhile.
         policy: The limit of attempts, and the pauses between them.
         sleep: For tests.
 
@@ -86,11 +88,13 @@ class Committer:
         database: Database,
         *,
         rewrite_delete_file: RewriteDeleteFile | None = None,
+        guard: SweepGuard | None = None,
         policy: RetryPolicy = COMMIT_RETRIES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._database = database
         self._rewrite = rewrite_delete_file
+        self._guard = guard
         self._policy = policy
         self._sleep = sleep
         self.tries = 0
@@ -150,7 +154,7 @@ class Committer:
         """
         if not transaction.actions:
             raise UsageError("a transaction without changes makes no snapshot")
-        run = self._run = _Run(self._database, transaction, self._rewrite)
+        run = self._run = _Run(self._database, transaction, self._rewrite, self._guard)
         last: DuckLakeError = CommitError("the retry policy allows no attempt")
         for attempt in range(1, self._policy.tries + 1):
             self.tries += 1
@@ -174,8 +178,9 @@ class Committer:
 class _Run:
     """The attempts of one commit, and what is known about those whose COMMIT got no answer."""
 
-    def __init__(self, database: Database, transaction: CommitRequest, rewrite: RewriteDeleteFile | None) -> None:
+    def __init__(self, database: Database, transaction: CommitRequest, rewrite: RewriteDeleteFile | None, guard: SweepGuard | None) -> None:
         self._database = database
+        self._guard = guard
         self._transaction = transaction
         self._rewrite = rewrite
         self._request = head_request(transaction)
@@ -197,6 +202,8 @@ class _Run:
     def attempt(self, number: int) -> Committed:
         transaction, self._had_turn = self._transaction, False
         self._at_commit = False
+        if self._guard is not None:
+            self._guard.before_attempt(transaction.actions)
         with self._database.commit(self._turn) as statements:
             head = read_head(statements, self._database, self._request)
             self._had_turn = True
@@ -210,6 +217,8 @@ class _Run:
             transaction = self._transaction = self._with_snapshot_id(transaction, head.snapshot.id + 1)
             self._trying = resolve(transaction, head, self._database.definitions.new_suffix())
             apply_changes(statements, self._database, self._trying.changes)
+            if self._guard is not None:
+                self._guard.check(statements, transaction.actions)
             # Until here whatever ends the block, an interrupt too, takes everything back.
             self._at_commit = True
         return Committed(snapshot=self._trying.snapshot, ids=self._trying.ids, attempts=number)

@@ -53,6 +53,20 @@ def _unicode(name: str, value: object) -> str:
     return value
 
 
+def _address(name: str, value: object) -> str:
+    """The address of a catalog, which may hold a password: no message shows it."""
+    if not isinstance(value, str):
+        kind = type(value).__name__
+        raise UsageError(f"{name} must be a string, not a value of type {kind}: write the address as one string", parameter=name)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} holds half of a surrogate pair and is no Unicode text", parameter=name) from None
+    if "\0" in value:
+        raise UsageError(f"{name} holds a NUL character", parameter=name)
+    return value
+
+
 def _text(name: str, value: object) -> str:
     """A text that the catalog can hold: PostgreSQL stores no NUL."""
     text = _unicode(name, value)
@@ -320,7 +334,8 @@ def _commit_message(name: str, value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 _BY_NAME: Mapping[str, Check] = {
     **_COMMIT,
-    **dict.fromkeys(("name", "new_name", "table", "catalog", "column_type", "expression", "sql", "reader"), _text),
+    "catalog": _address,
+    **dict.fromkeys(("name", "new_name", "table", "column_type", "expression", "sql", "reader"), _text),
     **dict.fromkeys(("data_path", "metadata_schema", "comment", "text", "version", "to", "missing_columns"), _or_none(_text)),
     **dict.fromkeys(("mode", "schema_evolution", "kind", "level"), _text),
     **dict.fromkeys(("if_not_exists", "if_exists", "or_replace", "replace", "cascade", "create", "dry_run", "encrypted", "indexes"), _flag),

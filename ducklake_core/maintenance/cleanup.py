@@ -1,7 +1,7 @@
 """Delete files that were scheduled for deletion long enough ago (specification: Cleanup Of Files).
 
-Storage first, catalog second: a file that is gone while its row remains is simply missing next time, whereas a row that is
-gone while its file remains would be forgotten for ever.
+Each batch is deleted in a transaction that keeps commits out. Storage first, catalog second: a file that is gone while its row remains is
+simply missing next time, whereas a row that is gone while its file remains would be forgotten for ever.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.option_rows import check_same_lake, stored_options
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.writing.scheduled import ScheduledFile, forget_scheduled, named_by_any_row, scheduled_files, still_referenced
+from ducklake_core.catalog.writing.sweep_mark import change_sweep_mark
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.locations import file_key, is_below
@@ -25,9 +26,10 @@ from ducklake_core.maintenance.budget import OUT_OF_FILES, OUT_OF_TIME, BudgetMe
 from ducklake_core.maintenance.listing import listed, more_files
 from ducklake_core.maintenance.progress import ProgressMeter
 from ducklake_core.maintenance.steps import MaintenanceResult, MaintenanceStep, StepOutcome
-from ducklake_core.storage.filesystems import Storage, printable
+from ducklake_core.storage.filesystems import Deletion, Storage, printable
 
-_BATCH = 1000
+_BATCH = 250
+LOST = "it was deleted while another program was adding it to a table, and the catalog names it by now: restore it from a backup"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,15 +192,27 @@ def _delete(
             continue
         runs.append(_delete_batch(database, info, storage, batch, plan))
         progress.advance(len(batch))
+    files = tuple(file for run in runs for file in run.files)
     return CleanupResult(
         dry_run=False,
-        files=tuple(file for run in runs for file in run.files),
+        files=files,
         missing=tuple(path for run in runs for path in run.missing),
         kept=(*plan.kept, *(file for run in runs for file in run.kept)),
-        failed=tuple(file for run in runs for file in run.failed),
+        failed=(*(file for run in runs for file in run.failed), *_lost(database, info, plan.base, files)),
         too_young=plan.too_young,
         left=also_left(plan.left, {OUT_OF_TIME: late}) if late else plan.left,
     )
+
+
+def _lost(database: Database, info: LakeInfo, base: Snapshot, files: Sequence[OldFile]) -> list[LeftFile]:
+    """Deleted files that the catalog names by now: DuckDB does not notice that a file vanishes between its footer and its commit."""
+    if not files:
+        return []
+    with database.read() as connection:
+        if is_same_snapshot(CatalogReader(connection, info, database.tables).latest_snapshot(), base):
+            return []
+        named = still_referenced(connection, database.tables, info, [file.path for file in files])
+    return [LeftFile(path=file.path, reason=LOST) for file in files if file.path in named]
 
 
 def _each_once(files: Sequence[ScheduledFile]) -> tuple[list[ScheduledFile], dict[str, list[ScheduledFile]]]:
@@ -219,19 +233,19 @@ def _batches(files: Sequence[ScheduledFile]) -> Iterator[Sequence[ScheduledFile]
 def _delete_batch(
     database: Database, info: LakeInfo, storage: Storage, batch: Sequence[ScheduledFile], plan: _CleanupPlan
 ) -> CleanupResult:
-    doomed, kept = _judge_again(database, info, batch, plan.base)
-    deletion = storage.delete([file.path for file in doomed])
-    failures = dict(deletion.failed)
-    done = [file for file in doomed if file.path not in failures]
-
-    rows = [*done, *(twin for file in done for twin in plan.twins.get(file.path, ()))]
-
-    def forget() -> None:
-        with database.write() as connection:
+    def attempt() -> tuple[Sequence[LeftFile], list[ScheduledFile], Deletion]:
+        with database.without_commits() as connection:
+            doomed, kept = _judge_again(CatalogReader(connection, info, database.tables), batch, plan.base)
+            if doomed:
+                change_sweep_mark(connection, database.tables)
+            deletion = storage.delete([file.path for file in doomed])
+            failures = dict(deletion.failed)
+            done = [file for file in doomed if file.path not in failures]
+            rows = [*done, *(twin for file in done for twin in plan.twins.get(file.path, ()))]
             forget_scheduled(connection, database.tables, rows)
+        return kept, done, deletion
 
-    if done:
-        run_write(forget, "remove deleted files from the schedule")
+    kept, done, deletion = run_write(attempt, "delete files that are scheduled for deletion")
     return CleanupResult(
         dry_run=False,
         files=tuple(_old(file) for file in done),
@@ -242,13 +256,13 @@ def _delete_batch(
 
 
 def _judge_again(
-    database: Database, info: LakeInfo, batch: Sequence[ScheduledFile], base: Snapshot
+    reader: CatalogReader, batch: Sequence[ScheduledFile], base: Snapshot
 ) -> tuple[Sequence[ScheduledFile], Sequence[LeftFile]]:
     """Files to delete and to keep, right before the deletion: what a plan said holds until somebody commits."""
-    with database.read() as connection:
-        if is_same_snapshot(CatalogReader(connection, info, database.tables).latest_snapshot(), base):
-            return batch, ()
-        return _split(batch, info, still_referenced(connection, database.tables, info, [file.path for file in batch]))
+    if is_same_snapshot(reader.latest_snapshot(), base):
+        return batch, ()
+    named = still_referenced(reader.connection, reader.catalog, reader.info, [file.path for file in batch])
+    return _split(batch, reader.info, named)
 
 
 def _obstacle(file: ScheduledFile, info: LakeInfo, referenced: Collection[str]) -> str | None:

@@ -13,6 +13,7 @@ from itertools import islice
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.reading.compaction import delete_histories, inlined_deletes_of, inlined_row_counts
+from ducklake_core.catalog.reading.complete import check_complete
 from ducklake_core.catalog.reading.known_files import named_files
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.commit.moved_rows import FlushedFile, FlushInlined, GatheredDeletes
@@ -302,9 +303,16 @@ class _Flusher:
                     any_ended=plan.ended_rows > 0 or not is_same_snapshot(base, plan.base),
                 )
                 stack.callback(held.close)
+                # Rows that were not read would be deleted with those that were.
+                every_row = self.database.tables.inlined_data(source.inlined.name)
+                check_complete(connection, every_row, held.num_rows, f"inlined rows of {name_of(table)}")
                 if held.num_rows:
                     rows.append((source, held))
             deletes = inlined_deletes_of(reader, table)
+            if table.has_inlined_deletes:
+                given = sum(map(len, deletes.values()))
+                every_delete = self.database.tables.inlined_delete(table.id)
+                check_complete(connection, every_delete, given, f"deletes of {name_of(table)} in the catalog")
             histories = delete_histories(reader, table, deletes, deletes)
             for history in histories:
                 check_locations(self.info, table, [history.file])

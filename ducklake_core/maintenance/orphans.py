@@ -1,7 +1,7 @@
 """Delete files that no catalog row names: what writers left behind that were killed (specification: Cleanup Of Files).
 
-Storage is listed before the catalog is asked, and the catalog is asked again whenever somebody has committed since: a file
-that a commit brings into the lake in between is kept.
+Storage is listed before the catalog is read. Files are deleted in batches, each in a transaction that keeps commits out and reads the
+catalog again: a file that a commit brings into the lake before is kept, and none can do so until the batch is deleted.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.running_writes import FilesOfWrites, read_running_writes
 from ducklake_core.catalog.writing.running_writes import forget_lost_writes
 from ducklake_core.catalog.writing.scheduled import every_file_name
+from ducklake_core.catalog.writing.sweep_mark import change_sweep_mark
 from ducklake_core.errors import DuckLakeError, StorageError
 from ducklake_core.format.files.locations import is_below
 from ducklake_core.format.files.paths import file_name, has_writers_name
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import LakeInfo, Snapshot, is_same_snapshot
 from ducklake_core.maintenance.age import AGE_FLOOR, Age, deletion_limit
+from ducklake_core.maintenance.attempts import run_write
 from ducklake_core.maintenance.budget import OUT_OF_FILES, OUT_OF_TIME, BudgetMeter, also_left, left_text
-from ducklake_core.maintenance.cleanup import LeftFile
+from ducklake_core.maintenance.cleanup import LOST, LeftFile
 from ducklake_core.maintenance.listing import listed, more_files
 from ducklake_core.maintenance.progress import ProgressMeter, listed_with_progress
 from ducklake_core.maintenance.sizes import format_bytes
@@ -33,7 +35,7 @@ from ducklake_core.storage.filesystems import Storage, printable
 from ducklake_core.storage.listing import StoredFile
 from ducklake_core.storage.unfinished import UnfinishedUpload, abort_upload, unfinished_uploads
 
-_BATCH = 500
+_BATCH = 250
 _VERB = "delete_orphaned_files"
 _log = logging.getLogger(__name__)
 
@@ -239,13 +241,12 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
         if budget.is_out_of_time and start > 0:
             late += len(batch)
             continue
-        names.refresh()
-        doomed = [file for file in batch if names.claim(file.path) is None]
+        doomed, failures = run_write(lambda batch=batch: names.delete(storage, batch), "delete orphaned files")  # type: ignore[misc]
         named += [LeftFile(path=printable(file.path), reason=reason) for file in batch if (reason := names.claim(file.path))]
-        failures = dict(storage.delete([file.path for file in doomed]).failed)
         deleted += [_printable(file) for file in doomed if file.path not in failures]
         failed += [LeftFile(path=printable(path), reason=reason) for path, reason in failures.items()]
         progress.advance(len(batch), size=sum(file.size for file in doomed if file.path not in failures))
+    failed += _lost(names, deleted)
     aborted, unaborted, running = _abort(plan.uploads, storage, names, budget)
     late += len(plan.uploads) - len(aborted) - len(unaborted) - len(running)
     return OrphansResult(
@@ -258,6 +259,14 @@ def _delete(plan: _SweepPlan, storage: Storage, names: _Names, progress: Progres
         uploads_unknown=plan.uploads_unknown,
         left=also_left(plan.left, {OUT_OF_TIME: late}) if late else plan.left,
     )
+
+
+def _lost(names: _Names, deleted: Sequence[OrphanedFile]) -> list[LeftFile]:
+    """Deleted files that the catalog names by now: DuckDB does not notice that a file vanishes between its footer and its commit."""
+    if not deleted:
+        return []
+    names.refresh()
+    return [LeftFile(path=file.path, reason=LOST) for file in deleted if names.has(file.path)]
 
 
 def _abort(
@@ -304,18 +313,33 @@ class _Names:
         self._running = FilesOfWrites(())
         self._has_lost_writes = False
 
+    def delete(self, storage: Storage, batch: Sequence[OrphanedFile]) -> tuple[list[OrphanedFile], dict[str, str]]:
+        """Delete those of some files that the catalog does not claim: these files, and by path why some could not be deleted."""
+        # Most of the reading is done before others have to wait.
+        self.refresh()
+        with self._database.without_commits() as connection:
+            self._refresh(CatalogReader(connection, self._info, self._database.tables))
+            doomed = [file for file in batch if self.claim(file.path) is None]
+            if doomed:
+                change_sweep_mark(connection, self._database.tables)
+            return doomed, dict(storage.delete([file.path for file in doomed]).failed)
+
     def refresh(self) -> None:
         """Read them again, the names if anybody has committed since."""
         with self._database.read() as connection:
-            check_same_lake(self._info, stored_options(connection, self._database.tables))
-            now, writes = self._database.now(connection), read_running_writes(connection, self._database.tables)
-            running = [write for write in writes if not write.is_lost(now)]
-            self._running, self._has_lost_writes = FilesOfWrites(running), len(running) < len(writes)
-            newest = CatalogReader(connection, self._info, self._database.tables).latest_snapshot()
-            # An id alone is given out again when a backup of the catalog is put back.
-            if self._snapshot is None or not is_same_snapshot(newest, self._snapshot):
-                self._hashes = frozenset(map(hash, every_file_name(connection, self._database.tables)))
-                self._snapshot = newest
+            self._refresh(CatalogReader(connection, self._info, self._database.tables))
+
+    def _refresh(self, reader: CatalogReader) -> None:
+        connection = reader.connection
+        check_same_lake(self._info, stored_options(connection, self._database.tables))
+        now, writes = self._database.now(connection), read_running_writes(connection, self._database.tables)
+        running = [write for write in writes if not write.is_lost(now)]
+        self._running, self._has_lost_writes = FilesOfWrites(running), len(running) < len(writes)
+        newest = reader.latest_snapshot()
+        # An id alone is given out again when a backup of the catalog is put back.
+        if self._snapshot is None or not is_same_snapshot(newest, self._snapshot):
+            self._hashes = frozenset(map(hash, every_file_name(connection, self._database.tables)))
+            self._snapshot = newest
 
     def has(self, path: str) -> bool:
         """Whether the name of a file is among them. Two names of one hash (one in 10^12 for a million files) keep the file."""

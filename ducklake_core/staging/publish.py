@@ -19,6 +19,7 @@ from ducklake_core.commit.encrypted_files import check_encrypted
 from ducklake_core.commit.operations import without_details
 from ducklake_core.commit.registration import WriteRegistration
 from ducklake_core.commit.request import CommitRequest, checked_commit_id, new_commit_id, other_operation, stored_extra_info
+from ducklake_core.commit.sweep_guard import SweepGuard
 from ducklake_core.engines.arrow.positions import rewrite_delete_file
 from ducklake_core.engines.arrow.write_state import WriteState
 from ducklake_core.engines.frame import Frame
@@ -80,14 +81,15 @@ class CommitCoordinator:
         self.operations: list[str] = []
         self.takes_all = False
         self._earlier_tries = tries
-        self._committer = Committer(lake.database, rewrite_delete_file=self._rewrite)
+        self._files = StagedFiles(lake.storage)
+        self.guard = SweepGuard(lake.database, self._files.check_added)
+        self._committer = Committer(lake.database, rewrite_delete_file=self._rewrite, guard=self.guard)
         self._assumed_options = recent.options if recent is not None and recent.is_recent else None
         self._writer = uuid.uuid4().hex[:16] if self.given else None
         self._author = author
         self.message = message
         self._extra_info = extra_info
         stored_extra_info(self.commit_id, extra_info)
-        self._files = StagedFiles(lake.storage)
         self._registration = WriteRegistration(lake.database)
         self._rows = StepExecutor(lake, self._registration)
         self._read = ReadSet()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -44,15 +44,32 @@ class StagedFiles:
         # One clock stands still while the machine sleeps, the other may be set anew, or be that of another machine.
         if max(time.monotonic() - self._opened, abs(time.time() - self._began)) < LONG_SECONDS:
             return
-        files = [*self._data, *self._deletes]
-        with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="there") as pool:
-            gone = [path for path, is_there in zip(files, pool.map(self._is_there, files), strict=True) if not is_there]
+        gone = self._missing([*self._data, *self._deletes])
         if gone:
             raise StorageError(
                 f"{len(gone)} files of this transaction, such as {printable(gone[0])}, are not there any more, so nothing was committed: "
                 "delete_orphaned_files takes what is older than the option delete_older_than, which must be longer than the longest write",
                 paths=tuple(map(printable, gone)),
             )
+
+    def check_added(self, paths: Sequence[str]) -> None:
+        """Check that the store still has files of other writers that are to be added.
+
+        Raises:
+            NotFoundError: One was deleted.
+        """
+        missing = self._missing(paths)
+        if missing:
+            raise NotFoundError(
+                f"{printable(missing[0])} was deleted while it was being added (one of {len(missing):,} such files), so nothing was "
+                "committed: delete_orphaned_files or cleanup_old_files of another process took it for a file that nothing needs. Write "
+                "the file again, and add it while no such operation runs",
+                path=printable(missing[0]),
+            )
+
+    def _missing(self, paths: Sequence[str]) -> list[str]:
+        with ThreadPoolExecutor(_ASKED_AT_ONCE, thread_name_prefix="there") as pool:
+            return [path for path, is_there in zip(paths, pool.map(self._is_there, paths), strict=True) if not is_there]
 
     def _is_there(self, path: str) -> bool:
         try:

@@ -34,6 +34,9 @@ class Access(Protocol):
     def limit_waits(self, connection: Connection, seconds: float) -> None:
         """Let a transaction wait so long for the locks of others."""
 
+    def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
+        """Let nobody commit until the transaction ends, after waiting for those who have begun to."""
+
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
         """Wait for the turn of a commit whose statements go one after another."""
 

@@ -25,6 +25,7 @@ from ducklake_core.catalog.database.file_access import DuckDBAccess, SqliteAcces
 from ducklake_core.catalog.database.mysql_access import MySQLAccess
 from ducklake_core.catalog.database.pipelines import ask_alone, in_pipeline, raw_connection
 from ducklake_core.catalog.database.postgres_access import PostgresAccess
+from ducklake_core.catalog.database.postgres_session import is_behind_a_pooler, set_in_transaction
 from ducklake_core.catalog.database.statements import PipelinedStatements, PlainStatements, Question, Statements, known_statement
 from ducklake_core.catalog.database.tables import CatalogTables, metadata_tables
 from ducklake_core.catalog.database.url import CatalogAddress
@@ -160,14 +161,20 @@ class Database:
                 plain = PlainStatements(connection, self._known_statements)
                 return [plain.ask(*question)() for question in questions]
         with self._reporting_driver(), raw_connection(self._current_engine()) as connection:
-            if len(questions) == 1:
+            if len(questions) == 1 and not is_behind_a_pooler(connection):
                 name, build, parameters = questions[0]
                 statement = known_statement(self._known_statements, name, build, self._current_engine().dialect)
                 return [ask_alone(connection, statement, parameters)]
             with in_pipeline(connection) as (raw, pipeline):
                 statements = PipelinedStatements(raw, pipeline, self._current_engine().dialect, self._known_statements)
                 raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                set_in_transaction(raw, pipeline)
                 found = [statements.ask(*question) for question in questions]
+                if is_behind_a_pooler(raw):
+                    # The driver reads values by settings, which are the session's own again after COMMIT.
+                    answered = [answer() for answer in found]
+                    raw.execute("COMMIT")
+                    return answered
                 raw.execute("COMMIT")
             statements.all_answered()
             return [answer() for answer in found]
@@ -241,6 +248,20 @@ class Database:
                 raise wrapped(error, str(self.address), self.address.secrets, at_commit=True) from error
 
     @contextmanager
+    def without_commits(self) -> Iterator[Connection]:
+        """A write transaction during which nobody else commits to the lake; readers go on.
+
+        For deleting files: what the transaction reads of the catalog stays true until it ends. Keep it short, as writers wait.
+
+        Raises:
+            CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
+            CatalogError: The database refused a statement.
+        """
+        with self.write() as connection:
+            self._access.keep_commits_out(connection, self.tables)
+            yield connection
+
+    @contextmanager
     def commit(self, turn: Turn = Turn()) -> Iterator[Statements]:  # noqa: B008 - a frozen value
         """A write transaction for one commit, as :meth:`write` is one, of few and quick statements.
 
@@ -269,7 +290,8 @@ class Database:
         try:
             with raw_connection(self._current_engine()) as connection, in_pipeline(connection) as (raw, pipeline):
                 statements = PipelinedStatements(raw, pipeline, self._current_engine().dialect, self._known_statements)
-                raw.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                raw.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+                set_in_transaction(raw, pipeline)
                 self.writer_queue.take(statements, self.tables.schema, turn)
                 yield statements
                 statements.send()

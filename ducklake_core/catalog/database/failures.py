@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Literal, TypeAlias
+from urllib.parse import quote, quote_plus
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, DisconnectionError, SQLAlchemyError
@@ -133,13 +135,45 @@ def _psycopg_operational() -> type[Exception]:
     return psycopg.OperationalError
 
 
+def without_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Mask secrets in a text of a driver, also as they stand in an address.
+
+    Short ones are parts of words: they are masked only where a text says that they are passwords.
+
+    >>> without_secrets("no login for hush%20hush, password=a at a host", ["hush hush", "a", ""])
+    'no login for ***, password=*** at a host'
+    """
+    spelled = {one for secret in secrets if secret for one in _spellings(secret)}
+    for secret in sorted(spelled, key=len, reverse=True):
+        if len(secret) >= _RECOGNIZABLE:
+            text = text.replace(secret, "***")
+        else:
+            found = re.escape(secret)
+            text = re.sub(
+                rf"((?:password|passwd|pwd|secret|token)\s*[=:]\s*['\"]?){found}(?=['\"\s&;,)]|$)|(?<=:){found}(?=@)",
+                r"\1***",
+                text,
+                flags=re.IGNORECASE,
+            )
+    return text
+
+
+def _spellings(secret: str) -> tuple[str, ...]:
+    """A secret as it is, in a URL as one encodes it, SQLAlchemy among them, and in the connection string of a database."""
+    escaped = secret.replace("\\", "\\\\")
+    quoted = (escaped.replace("'", "\\'"), escaped.replace('"', '\\"'))
+    return (secret, quote(secret), quote(secret, safe=""), quote(secret, safe=" +"), quote_plus(secret), *quoted)
+
+
+_RECOGNIZABLE = 6
+"""Letters from which on a secret is masked wherever it stands."""
+
+
 def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_commit: bool = False) -> CatalogError:
     """The error that callers get instead of the driver's; ``details["failure"]`` keeps its class for :func:`classify`."""
     failure = _classify(error, at_commit=at_commit)
     cause = getattr(error, "orig", None) or error
-    text = " ".join(str(cause).split())
-    for secret in secrets:
-        text = text.replace(secret, "***")
+    text = " ".join(without_secrets(str(cause), secrets).split())
     details = {
         "failure": failure,
         "sqlstate": getattr(cause, "sqlstate", None),

@@ -44,6 +44,9 @@ class SqliteAccess:
     def limit_waits(self, connection: Connection, seconds: float) -> None:
         """Nothing: the lock was got when the transaction began."""
 
+    def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
+        """Nothing: a file has one writer at a time."""
+
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
         """Nothing: whoever has the lock has the turn."""
 

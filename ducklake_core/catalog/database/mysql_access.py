@@ -58,6 +58,10 @@ class MySQLAccess:
         """See :class:`~ducklake_core.catalog.database.access.Access`; the server knows whole seconds alone."""
         _say(connection, _WRITE | {"innodb_lock_wait_timeout": f"{max(seconds, 1):.0f}"})
 
+    def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
+        """Take the turn of writers, without which nothing is committed."""
+        connection.execute(_version_row(tables)).all()
+
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
         """Wait for the lock of the row that says the version, which one writer holds to the end of its transaction, though not for ever.
 

@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from ducklake_core.catalog.database.abilities import MARIADB, MYSQL, abilities_of
 from ducklake_core.catalog.database.drivers import driver_module
+from ducklake_core.catalog.database.failures import code_of_mysql
 from ducklake_core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,8 +32,51 @@ _DEFINITION_SECONDS = 10
 _STREAM_SECONDS = 3600
 """How long the server waits for somebody who reads rows to want more of them."""
 
-_HIDE_KEYS = " /*!80030 , SESSION show_gipk_in_create_table_and_information_schema = OFF */"
-"""A server may give tables without a primary key one of its own (``sql_generate_invisible_primary_key``, 8.0.30): no column of ours."""
+_NO_LIMIT = 18_446_744_073_709_551_615
+_SESSION = {
+    # How values are sent, read and compared.
+    "time_zone": "'+00:00'",
+    "timestamp": "DEFAULT",
+    "sql_mode": "'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'",
+    "div_precision_increment": "4",
+    "group_concat_max_len": "4294967295",
+    "max_sort_length": "1024",
+    "default_week_format": "0",
+    "lc_time_names": "'en_US'",
+    "sql_auto_is_null": "0",
+    "sql_quote_show_create": "1",
+    # Which rows a statement gives or changes, and which statements there are at all. The order matters: a limit of joins is a wish for one.
+    "sql_select_limit": str(_NO_LIMIT),
+    "max_join_size": str(_NO_LIMIT),
+    "sql_big_selects": "1",
+    "sql_safe_updates": "0",
+    "foreign_key_checks": "1",
+    "unique_checks": "1",
+    # How transactions begin and end.
+    "autocommit": "0",
+    "completion_type": "0",
+    "lock_wait_timeout": str(_DEFINITION_SECONDS),
+    "net_write_timeout": str(_STREAM_SECONDS),
+}
+"""Variables of every session, whatever the server's defaults and its ``init_connect`` are."""
+_SESSION_OF_MYSQL = {
+    "max_execution_time": "0",
+    "transaction_read_only": "0",
+    "windowing_use_high_precision": "1",
+    "cte_max_recursion_depth": "1000",
+}
+_SESSION_OF_MARIADB = {
+    "max_statement_time": "0",
+    "tx_read_only": "0",
+    "check_constraint_checks": "1",
+    "max_recursive_iterations": "1000",
+    "old_mode": "''",
+}
+# A server of MySQL may give tables without a primary key one of its own (``sql_generate_invisible_primary_key``): no column of the format.
+_SINCE_8_0_30 = ("/*!80030", "show_gipk_in_create_table_and_information_schema = 0")
+_SINCE_10_5_2 = ("/*M!100502", "sql_if_exists = 0")
+_NOT_SETTABLE = frozenset({1193, 1227, 1238, 1290})
+"""The server does not know a variable, keeps it from this user, does not let it be set, or was started with an option against it."""
 
 
 class _Types(MySQLTypeCompiler):
@@ -101,14 +145,35 @@ class MySQLDialect(MySQLDialect_pymysql):
 
 
 def settle(connection: Any) -> None:
-    """Make a new session independent of the server's settings: how it compares text, and what it does with values that do not fit."""
-    abilities, own = (MARIADB, "") if "mariadb" in connection.get_server_info().lower() else (MYSQL, _HIDE_KEYS)
+    """Make a new session independent of the server's settings, in one statement.
+
+    A server that does not let this user set one of the variables gets them one by one, without those.
+    """
+    import pymysql
+
+    is_mariadb = "mariadb" in connection.get_server_info().lower()
+    own = {"collation_connection": f"'{(MARIADB if is_mariadb else MYSQL).binary_collation}'"} | _SESSION
+    own |= _SESSION_OF_MARIADB if is_mariadb else _SESSION_OF_MYSQL
+    version, newer = _SINCE_10_5_2 if is_mariadb else _SINCE_8_0_30
+    assignments = [f"SESSION {name} = {value}" for name, value in own.items()]
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SET SESSION collation_connection = '{abilities.binary_collation}', SESSION time_zone = '+00:00', "
-            f"SESSION lock_wait_timeout = {_DEFINITION_SECONDS}, SESSION net_write_timeout = {_STREAM_SECONDS}, "
-            "SESSION sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'" + own
-        )
+        try:
+            cursor.execute(f"SET {', '.join(assignments)} {version} , SESSION {newer} */")
+        except pymysql.MySQLError as error:
+            if code_of_mysql(error) not in _NOT_SETTABLE:
+                raise
+            for assignment in (*assignments, f"SESSION {newer}"):
+                _set_if_possible(cursor, assignment)
+
+
+def _set_if_possible(cursor: Any, assignment: str) -> None:
+    import pymysql
+
+    try:
+        cursor.execute(f"SET {assignment}")
+    except pymysql.MySQLError as error:
+        if code_of_mysql(error) not in _NOT_SETTABLE:
+            raise
 
 
 def connect_arguments(url: URL) -> dict[str, Any]:

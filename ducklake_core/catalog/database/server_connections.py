@@ -158,18 +158,6 @@ def _quoted(value: bytes) -> bytes:
     return b"'" + value.replace(b"\\", b"\\\\").replace(b"'", b"\\'") + b"'"
 
 
-def prepare_nothing_behind_a_pooler(connection: Any, _record: object) -> None:
-    """Statements are prepared in a session, and a pooler may give each transaction another one.
-
-    It is known by the process that it names for the session, which is not the one that answers.
-    """
-    connection.autocommit = True
-    (process,) = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone()
-    connection.autocommit = False
-    if process != connection.info.backend_pid:
-        connection.prepare_threshold = None
-
-
 def _note_idle(_connection: Any, record: pool.ConnectionPoolEntry) -> None:
     """When a connection goes back to its pool."""
     record.info["idle_since"] = time.monotonic()

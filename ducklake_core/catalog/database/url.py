@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -20,7 +22,8 @@ _SPELLINGS = (
 
 _OWN_DIALECTS = {"duckdb": "duckdb+ducklake", "mysql": "mysql+ducklake"}
 """Databases that this library talks to by a dialect of its own, whatever else is installed."""
-_SECRET_WORDS = ("password", "passwd", "secret", "token")
+_SECRET_WORDS = ("password", "passwd", "secret", "token", "scram_client_key", "scram_server_key")
+_LOOKS_LIKE_A_SERVER = re.compile(r"//[^/]*:[^/]*@|^[^/\\]*:[^/]*@|\b(password|passwd|pwd)\s*=", re.IGNORECASE)
 _MASK = "masked_secret"
 _NAMES_ARE_DECODED = make_url("sqlite:///%20").database == " "
 
@@ -64,6 +67,8 @@ class CatalogAddress:
     def secrets(self) -> tuple[str, ...]:
         """Texts that must never be shown."""
         found = [] if self.url.password is None else [str(self.url.password)]
+        if self.url.get_backend_name() == "postgresql" and (of_environment := os.environ.get("PGPASSWORD")):
+            found.append(of_environment)
         for name in self._secret_parameters:
             values = self.url.query[name]
             found += [values] if isinstance(values, str) else list(values)
@@ -123,6 +128,13 @@ def _from_url(text: str, metadata_schema: str | None) -> CatalogAddress:
     except (ArgumentError, ValueError):
         # The driver's own message repeats the whole text, password included.
         raise UsageError(f"cannot read the catalog address: write {_SPELLINGS}") from None
+    is_server = url.get_backend_name() in ("postgresql", "postgres", "mysql", "mariadb")
+    if is_server and ("@" in (url.host or "") or text.partition("://")[2].partition("?")[0].count("@") > 1):
+        # A part of the password would be taken for that of a host, which messages show.
+        raise UsageError(
+            "the catalog address has more than one @: write %40 for each that belongs to the user, the password or the database "
+            "(urllib.parse.quote(password, safe='') encodes all such characters)"
+        )
     if "\0" in (url.database or ""):
         raise UsageError("the catalog address names a database with a NUL character in its name")
     match url.get_backend_name():
@@ -158,12 +170,20 @@ def _sqlite(path: str, metadata_schema: str | None) -> CatalogAddress:
         )
     if not path or path == ":memory:" or path.startswith("file:"):
         raise UsageError("a SQLite catalog needs the path of a file: a database in memory would be another one for every connection")
+    _check_is_a_file(path)
     return CatalogAddress(url=URL.create("sqlite", database=str(Path(path).absolute())))
+
+
+def _check_is_a_file(path: str) -> None:
+    """Reject the address of a server in place of a path, as every message shows paths."""
+    if _LOOKS_LIKE_A_SERVER.search(path) and not os.path.lexists(path):
+        raise UsageError(f"the catalog address names a file, but looks like the address of a server with a password: write {_SPELLINGS}")
 
 
 def _duckdb(path: str, metadata_schema: str | None) -> CatalogAddress:
     if not path or path.startswith(":memory:"):
         raise UsageError("a DuckDB catalog needs the path of a file: a database in memory would be another one for every connection")
+    _check_is_a_file(path)
     return CatalogAddress(url=URL.create("duckdb", database=str(Path(path).absolute())), metadata_schema=metadata_schema or None)
 
 

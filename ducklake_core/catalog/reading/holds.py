@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, insert, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.complete import complete_rows
 from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix, parse_time
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.types.names import folded
@@ -63,7 +64,8 @@ def read_holds(connection: Connection, tables: CatalogTables) -> list[Hold]:
         CatalogCorruptError: A row that is none, so that nobody can tell what it keeps.
     """
     metadata = tables["metadata"]
-    rows = connection.execute(select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, HOLD_PREFIX)))
+    query = select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, HOLD_PREFIX))
+    rows = complete_rows(connection, query, "holds")
     return sorted((parse_hold(row.key, row.value) for row in rows), key=lambda hold: folded(hold.name))
 
 

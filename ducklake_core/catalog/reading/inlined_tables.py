@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from ducklake_core.catalog.database.abilities import abilities_of
 from ducklake_core.catalog.database.failures import is_about_missing_table
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_deletes_owner, inlined_owner, may_be_in_the_making
+from ducklake_core.catalog.reading.complete import complete_rows
 from ducklake_core.catalog.reading.unions import all_of
 from ducklake_core.errors import CatalogUnavailableError
 
@@ -65,7 +66,8 @@ def inlined_tables(connection: Connection, tables: CatalogTables, known: Iterabl
 
 def known_tables(connection: Connection, tables: CatalogTables) -> frozenset[int]:
     """Ids of the tables that the catalog knows at all; of one whose row was lost it has the columns still, and perhaps the only rows."""
-    return frozenset(connection.execute(union(*(select(tables[name].c.table_id) for name in ("table", "column")))).scalars())
+    both = union(*(select(tables[name].c.table_id) for name in ("table", "column"))).subquery()
+    return frozenset(number for (number,) in complete_rows(connection, select(both.c.table_id), "ids of tables"))
 
 
 def registered_names(connection: Connection, tables: CatalogTables) -> frozenset[str]:
@@ -74,7 +76,8 @@ def registered_names(connection: Connection, tables: CatalogTables) -> frozenset
     On MySQL a transaction sees rows as they were and tables as they are: what :func:`inlined_tables` calls missing may have been dropped
     by an expiry meanwhile. A later transaction sees that it is not registered any more.
     """
-    return frozenset(connection.execute(select(tables["inlined_data_tables"].c.table_name)).scalars())
+    query = select(tables["inlined_data_tables"].c.table_name)
+    return frozenset(name for (name,) in complete_rows(connection, query, "tables of inlined rows"))
 
 
 def newest_counters(connection: Connection, tables: CatalogTables) -> RowMapping | None:

@@ -7,6 +7,7 @@ from contextlib import closing
 
 from sqlalchemy import select
 
+from ducklake_core.catalog.reading.complete import complete_rows
 from ducklake_core.catalog.reading.mappings import name_mappings
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.format.files.locations import file_key
@@ -41,11 +42,10 @@ def named_files(reader: CatalogReader, paths: Collection[str]) -> frozenset[str]
     wanted = {file_name(path): path for path in paths}
     found: set[str] = set()
     for table in ("data_file", "delete_file", "files_scheduled_for_deletion"):
-        query = select(reader.catalog[table].c.path)
-        with reader.connection.execute(query.execution_options(yield_per=_AT_ONCE)) as rows:
-            # A broken row may name no file, or none by a text.
-            names = (file_name(row.path) for row in rows if isinstance(row.path, str))
-            found.update(path for name in names if (path := wanted.get(name)) is not None)
+        rows = complete_rows(reader.connection, select(reader.catalog[table].c.path), "names of files", at_once=_AT_ONCE)
+        # A broken row may name no file, or none by a text.
+        names = (file_name(row.path) for row in rows if isinstance(row.path, str))
+        found.update(path for name in names if (path := wanted.get(name)) is not None)
     return frozenset(found)
 
 

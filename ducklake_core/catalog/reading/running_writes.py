@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.complete import complete_rows
 from ducklake_core.catalog.reading.own_rows import OWN_PREFIX, has_prefix, parse_time
 from ducklake_core.errors import CatalogCorruptError, UsageError
 from ducklake_core.format.files.paths import mark_of_file, mark_of_write
@@ -46,8 +47,8 @@ def read_running_writes(connection: Connection, tables: CatalogTables) -> list[R
         CatalogCorruptError: A row that is none, so that nobody can tell which files it is about.
     """
     metadata = tables["metadata"]
-    rows = connection.execute(select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, WRITE_PREFIX)))
-    return [parse_running_write(row.key, row.value) for row in rows]
+    query = select(metadata.c.key, metadata.c.value).where(has_prefix(metadata, WRITE_PREFIX))
+    return [parse_running_write(row.key, row.value) for row in complete_rows(connection, query, "running writes")]
 
 
 def parse_running_write(key: str, text: str | None) -> RunningWrite:

@@ -20,6 +20,7 @@ from ducklake_core.catalog.changes import DeleteRows
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.tables import CatalogTables, inlined_delete_name, inlined_owner
+from ducklake_core.catalog.reading.complete import complete_rows
 from ducklake_core.catalog.writing.head import conditions_of
 from ducklake_core.catalog.writing.leftovers import drop_leftovers
 from ducklake_core.catalog.writing.scheduled import named_elsewhere
@@ -131,14 +132,19 @@ def unneeded(connection: Connection, tables: CatalogTables, info: LakeInfo, expi
 
 def _snapshot_ids(connection: Connection, tables: CatalogTables) -> Sequence[int]:
     snapshot = tables["snapshot"]
-    return connection.execute(select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id)).scalars().all()
+    query = select(snapshot.c.snapshot_id).order_by(snapshot.c.snapshot_id)
+    return [number for (number,) in complete_rows(connection, query, "snapshots")]
 
 
 def _not_needed_by(connection: Connection, tables: CatalogTables, info: LakeInfo, gone: Collection[int]) -> Unneeded:
-    versions = connection.execute(_table_versions(tables)).all()
-    files = connection.execute(_ended_files(tables)).all()
-    deletes = connection.execute(_ended_delete_files(tables)).all()
-    ended = {name: connection.execute(_ended(tables, name, column)).all() for name, column in _VERSIONED.items() if name in tables}
+    versions = list(complete_rows(connection, _table_versions(tables), "tables"))
+    files: Sequence[Row[Any]] = list(complete_rows(connection, _ended_files(tables), "data files"))
+    deletes: Sequence[Row[Any]] = list(complete_rows(connection, _ended_delete_files(tables), "delete files"))
+    ended = {
+        name: list(complete_rows(connection, _ended(tables, name, column), f"rows of ducklake_{name}"))
+        for name, column in _VERSIONED.items()
+        if name in tables
+    }
     # After the rows: what a commit beside this one has ended by then has its snapshots among those that survive.
     lifetimes = Lifetimes(set(_snapshot_ids(connection, tables)).difference(gone))
 
@@ -282,7 +288,7 @@ def _with_all_of(
     found = {getattr(row, key): row for row in rows}
     for condition in conditions_of(tables[name].c.table_id, table_ids):
         query = _file_columns(tables, name).where(condition)
-        found.update((getattr(row, key), row) for row in connection.execute(query))
+        found.update((getattr(row, key), row) for row in complete_rows(connection, query, "files of dropped tables"))
     return [found[number] for number in sorted(found)]
 
 

@@ -7,12 +7,12 @@ registered: whoever commits next takes the next version and the next id. So it i
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, inspect, select
+from sqlalchemy import Connection, inspect
 from sqlalchemy.schema import DropTable
 
 from ducklake_core.catalog.database.connections import Database
 from ducklake_core.catalog.database.tables import inlined_deletes_owner, inlined_owner
-from ducklake_core.catalog.reading.inlined_tables import in_the_making, known_tables, newest_counters
+from ducklake_core.catalog.reading.inlined_tables import in_the_making, known_tables, newest_counters, registered_names
 
 
 def drop_leftovers(connection: Connection, database: Database) -> None:
@@ -20,7 +20,7 @@ def drop_leftovers(connection: Connection, database: Database) -> None:
     tables = database.tables
     # First of all: a commit that ends later, and registers a table, has counters beyond these, so that its table is left alone.
     counters = newest_counters(connection, tables)
-    registered = set(connection.execute(select(tables["inlined_data_tables"].c.table_name)).scalars())
+    registered = registered_names(connection, tables)
     known = known_tables(connection, tables)
     left = []
     for name in inspect(connection).get_table_names(schema=tables.schema):

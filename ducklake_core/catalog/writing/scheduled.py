@@ -11,12 +11,19 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, select
 
 from ducklake_core.catalog.database.tables import CatalogTables
+from ducklake_core.catalog.reading.complete import complete_rows
 from ducklake_core.catalog.writing.head import chunks
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.files import paths
 from ducklake_core.format.files.locations import file_key, spellings
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.types.instants import END
+
+_NAMES = {
+    "data_file": "names of data files",
+    "delete_file": "names of delete files",
+    "files_scheduled_for_deletion": "names of files that are scheduled for deletion",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +46,14 @@ def scheduled_files(connection: Connection, tables: CatalogTables, info: LakeInf
     """The whole schedule, in no order. Times are for the caller to compare: where they are text, the database would compare letters."""
     schedule = tables["files_scheduled_for_deletion"]
     query = select(schedule.c.path, schedule.c.path_is_relative, schedule.c.schedule_start)
-    with connection.execute(query, execution_options={"yield_per": 2000}) as rows:
-        for row in rows:
-            is_relative = row.path_is_relative is not False
-            yield ScheduledFile(
-                stored_path=row.path,
-                is_relative=is_relative,
-                path=paths.join(info.data_path, row.path, is_relative),
-                scheduled=row.schedule_start or END,
-            )
+    for row in complete_rows(connection, query, "files that are scheduled for deletion"):
+        is_relative = row.path_is_relative is not False
+        yield ScheduledFile(
+            stored_path=row.path,
+            is_relative=is_relative,
+            path=paths.join(info.data_path, row.path, is_relative),
+            scheduled=row.schedule_start or END,
+        )
 
 
 def still_referenced(connection: Connection, tables: CatalogTables, info: LakeInfo, full_paths: Iterable[str]) -> set[str]:
@@ -62,7 +68,7 @@ def still_referenced(connection: Connection, tables: CatalogTables, info: LakeIn
     for name in ("data_file", "delete_file"):
         query = _paths_query(tables, name)
         for chunk in chunks(tails):
-            for row in connection.execute(query.where(tables[name].c.path.in_(chunk))):
+            for row in complete_rows(connection, query.where(tables[name].c.path.in_(chunk)), _NAMES[name]):
                 found.update(wanted.get(file_key(_full(info, row)), ()))
     return found
 
@@ -88,17 +94,16 @@ def named_by_any_row(
             names.setdefault(paths.file_name(path).casefold(), []).append(path)
     found: set[str] = set()
     for name in ("data_file", "delete_file") if wanted else ():
-        with connection.execute(_paths_query(tables, name), execution_options={"yield_per": 2000}) as rows:
-            for row in rows:
-                alike = names.get(_file_name(row.path, name).casefold())
-                if alike is None:
-                    continue
-                full = _full(info, row)
-                same = wanted.get(file_key(full), ())
-                found.update(same)
-                others = [path for path in alike if path not in same]
-                if others and (one := identity(full)) is not None:
-                    found.update(path for path in others if identity(path) == one)
+        for row in complete_rows(connection, _paths_query(tables, name), _NAMES[name]):
+            alike = names.get(_file_name(row.path, name).casefold())
+            if alike is None:
+                continue
+            full = _full(info, row)
+            same = wanted.get(file_key(full), ())
+            found.update(same)
+            others = [path for path in alike if path not in same]
+            if others and (one := identity(full)) is not None:
+                found.update(path for path in others if identity(path) == one)
     return found
 
 
@@ -118,10 +123,11 @@ def named_elsewhere(
         file = tables[name]
         number = file.c[f"{name}_id"]
         names_of = select(number, file.c.path) if after is None else select(number, file.c.path).where(file.c.begin_snapshot > after)
-        with connection.execute(names_of, execution_options={"yield_per": 2000}) as rows:
-            alike = [one for one, path in rows if one not in own and isinstance(path, str) and paths.file_name(path).casefold() in names]
+        rows = complete_rows(connection, names_of, _NAMES[name])
+        others = (row for row in rows if row[0] not in own and isinstance(row.path, str))
+        alike = [row[0] for row in others if paths.file_name(row.path).casefold() in names]
         for chunk in chunks(alike):
-            for row in connection.execute(_paths_query(tables, name).where(number.in_(chunk))):
+            for row in complete_rows(connection, _paths_query(tables, name).where(number.in_(chunk)), _NAMES[name]):
                 found.update(wanted.get(file_key(_full(info, row)), ()))
     return found
 
@@ -141,13 +147,12 @@ def _full(info: LakeInfo, row: Any) -> str:
 
 def every_file_name(connection: Connection, tables: CatalogTables) -> Iterator[str]:
     """The last part of every path that the catalog names: data files and delete files, ended or not, and the schedule."""
-    for name in ("data_file", "delete_file", "files_scheduled_for_deletion"):
-        with connection.execute(select(tables[name].c.path), execution_options={"yield_per": 2000}) as found:
-            for path in found.scalars():
-                yield _file_name(path, name)
-                # Paths of lakes on Windows, and those that carry parameters of the store.
-                if "\\" in path or "?" in path:
-                    yield re.split(r"[/\\]", path.partition("?")[0])[-1]
+    for name, what in _NAMES.items():
+        for (path,) in complete_rows(connection, select(tables[name].c.path), what):
+            yield _file_name(path, name)
+            # Paths of lakes on Windows, and those that carry parameters of the store.
+            if "\\" in path or "?" in path:
+                yield re.split(r"[/\\]", path.partition("?")[0])[-1]
 
 
 def _file_name(path: object, name: str) -> str:

@@ -52,6 +52,7 @@ class AdditionVerb(OpenTransaction):
                 ignore_extra_columns=ignore_extra_columns,
                 hive_partitioning=hive_partitioning,
             )
+            self._coordinator.guard.begin()
             found = find_files(self._lake.storage, paths)
             for path in found:
                 self._lake.info.checked_location(path, "the file to add", table=staged.name)
