@@ -44,10 +44,12 @@ class TableTotals:
         """Count one more file in.
 
         Returns:
-            Its first row id. Files that embed their row ids get fresh ones as well, as in DuckDB.
+            Its first row id. Files that embed their row ids get fresh ones as well, as in DuckDB, but with a gap before and after them:
+            DuckDB 1.5.5 does not copy embedded row ids when it merges files whose ``row_id_start`` follow each other without a gap.
         """
-        row_id_start = self._next_row_id
-        self._next_row_id += file.record_count
+        gap = 1 if file.row_ids_embedded else 0
+        row_id_start = self._next_row_id + gap
+        self._next_row_id = row_id_start + file.record_count + gap
         self._record_count += file.record_count
         self._file_size_bytes += file.file_size_bytes
         self._count_in(file.statistics, schema)
