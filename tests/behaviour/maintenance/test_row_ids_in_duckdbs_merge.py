@@ -1,7 +1,7 @@
 """DuckDB merges files of this library without changing row ids.
 
 DuckDB 1.5.5 drops embedded row ids when the ``row_id_start`` of the merged files follow each other without a gap: it takes row ids for
-consecutive then. Files of this library that embed row ids therefore never seem to follow another file.
+consecutive then. Files of this library that embed row ids therefore have no ``row_id_start``.
 """
 
 from __future__ import annotations
