@@ -19,6 +19,7 @@ from ducklake_core.catalog.reading.file_queries import is_in
 from ducklake_core.catalog.reading.file_rows import Streams, data_file_of, delete_file_of
 from ducklake_core.catalog.reading.last_change import snapshots_that_move
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
+from ducklake_core.catalog.reading.visibility import committed_at
 from ducklake_core.errors import CatalogCorruptError, NotFoundError, UsageError
 from ducklake_core.format.changes import Changes, parse_changes
 from ducklake_core.format.files.data_files import DataFile
@@ -210,7 +211,7 @@ def _file_deletes(row: Any, table: TableState, streams: Streams, covered: FeedRa
     ended = row.end_snapshot if covered.holds(row.end_snapshot) else None
     spans = {(snapshot, snapshot) for snapshot in (ended, *(snapshot for _, snapshot in inlined)) if covered.holds(snapshot)}
     for one in delete_files:
-        last = one.partial_max if one.partial_max is not None else made_by[one.id]
+        last = one.committed_at or (one.partial_max if one.partial_max is not None else made_by[one.id])
         if last >= covered.start:
             spans.add((max(one.begin_snapshot, covered.start), min(last, covered.end)))
     if not spans:
@@ -237,7 +238,7 @@ class _DeleteQueries:
     def _with_delete_file(self) -> Select[Any]:
         """A delete file says nothing of the snapshot that made it, only of the first one whose deletes it holds."""
         deletes = self.reader.catalog["delete_file"]
-        may_be_later = and_(deletes.c.partial_max.is_(None), deletes.c.delete_file_id >= self.covered.next_file_id)
+        may_be_later = deletes.c.delete_file_id >= self.covered.next_file_id
         in_range = or_(deletes.c.begin_snapshot >= self.covered.start, deletes.c.partial_max >= self.covered.start, may_be_later)
         mine = and_(deletes.c.table_id == self.table.id, deletes.c.begin_snapshot <= self.covered.end)
         return select(deletes.c.data_file_id).where(mine, in_range)
@@ -248,7 +249,8 @@ class _DeleteQueries:
         # None was made before the first snapshot whose deletes it holds, so that few snapshots are looked at.
         later = and_(self._within(snapshot.c.snapshot_id), snapshot.c.snapshot_id >= deletes.c.begin_snapshot)
         made_by = select(func.min(snapshot.c.snapshot_id)).where(later, snapshot.c.next_file_id > deletes.c.delete_file_id)
-        query = select(deletes, case((deletes.c.partial_max.is_(None), made_by.scalar_subquery())).label("made_by")).where(
+        made_if_unknown = case((deletes.c.partial_max.is_(None), made_by.scalar_subquery())).label("made_by")
+        query = select(deletes, made_if_unknown, committed_at(self.reader.catalog, deletes)).where(
             deletes.c.table_id == self.table.id,
             deletes.c.begin_snapshot <= self.covered.end,
             is_in(deletes.c.data_file_id, files),

@@ -55,14 +55,14 @@ class FlushedFile:
 
     Attributes:
         output: The written file.
-        row_id_start: Smallest row id.
+        row_id_start: First row id, None when the row ids are not consecutive.
         begin_snapshot: The snapshot of the oldest row; ``partial_max`` is that of the newest.
         partition_id: Spec of the table of inlined rows, None for none.
         deletes: Row versions in it that have ended, None when none has.
     """
 
     output: WrittenFile
-    row_id_start: int
+    row_id_start: int | None
     begin_snapshot: int
     partial_max: int
     partition_id: int | None = None

@@ -40,18 +40,19 @@ class TableTotals:
         self._leaves: dict[int, Field] = {}
         self._lacking: set[int] = set()
 
-    def add(self, file: WrittenFile, schema: Schema) -> int:
+    def add(self, file: WrittenFile, schema: Schema) -> int | None:
         """Count one more file in.
 
         Returns:
-            Its first row id. Files that embed their row ids get fresh ones as well, as in DuckDB.
+            Its first row id, None for a file that embeds its row ids. DuckDB gives such a file fresh ids; they are left out here as well,
+            but not entered: DuckDB 1.5.5 drops embedded row ids when it merges files whose ``row_id_start`` follow each other.
         """
         row_id_start = self._next_row_id
         self._next_row_id += file.record_count
         self._record_count += file.record_count
         self._file_size_bytes += file.file_size_bytes
         self._count_in(file.statistics, schema)
-        return row_id_start
+        return None if file.row_ids_embedded else row_id_start
 
     def add_moved(self, file: WrittenFile) -> None:
         """Count the bytes of a file in whose rows are counted already.

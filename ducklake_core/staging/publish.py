@@ -227,9 +227,9 @@ class CommitCoordinator:
             if not self._committer.may_have_committed:
                 self.discard()
             raise
-        if committed is None:
+        if isinstance(committed, Snapshot):
             self.discard()
-            return TransactionResult(snapshot=None, writes=tuple(_nothing(staged, base) for staged in tables if staged.written))
+            return TransactionResult(snapshot=None, writes=tuple(_nothing(staged, committed) for staged in tables if staged.written))
         if committed.repeated:
             self.discard()
             self.check_repeated(committed.snapshot)
@@ -240,8 +240,12 @@ class CommitCoordinator:
 
     def _commit(
         self, base: Snapshot, definitions: tuple[Action, ...], tables: Sequence[StagedTable], views: Sequence[StagedView]
-    ) -> Committed | None:
-        """Commit, and plan again on the newest snapshot after each conflict; None when there is nothing to commit."""
+    ) -> Committed | Snapshot:
+        """Commit, and plan again on the newest snapshot after each conflict.
+
+        Returns:
+            The commit, or the snapshot of the last plan when that plan found nothing to commit.
+        """
         for plan in range(1, REPLAN_RETRIES.tries + 1):
             transaction = self._staged(base, definitions, tables, views)
             try:
@@ -251,7 +255,7 @@ class CommitCoordinator:
                 # A later plan has seen everything that was there when the block ended.
                 if plan == 1 and transaction.lookups:
                     self._committer.check(transaction)
-                return None
+                return base
             except CommitConflictError as conflict:
                 if plan == REPLAN_RETRIES.tries or self.is_recent or self.takes_all:
                     raise

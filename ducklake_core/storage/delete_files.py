@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -197,6 +197,8 @@ def read_delete_file(storage: Storage, file: DeleteFile) -> DeletedPositions:
             raise UnsupportedFeatureError(f"the delete file {where} has the format {other!r}, which is not supported", path=where)
     if len(found.positions) and (found.positions[0] < 0 or bool(np.any(np.diff(found.positions) <= 0))):
         raise CorruptFileError(f"the positions in the delete file {where} are not strictly increasing", path=where)
+    if file.committed_at is not None and found.snapshots is not None:
+        return replace(found, snapshots=np.where(found.snapshots == file.partial_max, file.committed_at, found.snapshots))
     return found
 
 

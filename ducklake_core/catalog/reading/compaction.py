@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import ColumnElement, Select, Table, select
 
 from ducklake_core.catalog.reading.file_queries import is_in
 from ducklake_core.catalog.reading.file_rows import Streams, data_file_of, delete_file_of
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.table_rows import Among, this_table
+from ducklake_core.catalog.reading.visibility import committed_at
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.files.data_files import DeleteFile
 from ducklake_core.format.files.delete_history import DeleteHistory
@@ -132,14 +133,16 @@ def delete_histories(
         return []
     ids, wanted = sorted(file_ids), frozenset(file_ids)
 
-    def of_files(source: Table) -> Callable[[Among], Select[Any]]:
+    def of_files(source: Table, *more: ColumnElement[Any]) -> Callable[[Among], Select[Any]]:
         # Rows that are read for many tables at once are those of all of their files.
-        some = select(source) if reader.holds_many else select(source).where(is_in(source.c.data_file_id, ids))
+        every = select(source, *more)
+        some = every if reader.holds_many else every.where(is_in(source.c.data_file_id, ids))
         return lambda among: some.where(among(source.c.table_id))
 
     file, deletes = reader.catalog["data_file"], reader.catalog["delete_file"]
     of_file: dict[int, list[DeleteFile]] = {}
-    for row in sorted(reader.rows_of_table(("every delete file",), of_files(deletes), table.id), key=lambda row: row.delete_file_id):
+    every_deletes = of_files(deletes, committed_at(reader.catalog, deletes))
+    for row in sorted(reader.rows_of_table(("every delete file",), every_deletes, table.id), key=lambda row: row.delete_file_id):
         of_file.setdefault(row.data_file_id, []).append(delete_file_of(row, table, reader.info.encrypted))
     rows = reader.rows_of_table(("every data file",), of_files(file), table.id)
     files = [data_file_of(row, table, Streams({}), reader.info.encrypted) for row in rows if row.data_file_id in wanted]

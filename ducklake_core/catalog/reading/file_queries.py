@@ -23,7 +23,7 @@ from ducklake_core.catalog.reading.packed_sets import (
     packed_rows,
 )
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
-from ducklake_core.catalog.reading.visibility import live_or_unknown
+from ducklake_core.catalog.reading.visibility import committed_at, live_or_unknown
 from ducklake_core.errors import CatalogCorruptError
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
@@ -151,7 +151,9 @@ class FileQueries:
 
         def build() -> Select[Any]:
             chosen = deletes.c.data_file_id.in_(bindparam("files", expanding=True)) if few else deletes.c.data_file_id >= bindparam("files")
-            query = select(deletes).where(deletes.c.table_id == bindparam("owner"), self._is_live(deletes), chosen)
+            query = select(deletes, committed_at(self._tables, deletes)).where(
+                deletes.c.table_id == bindparam("owner"), self._is_live(deletes), chosen
+            )
             return query.order_by(deletes.c.data_file_id, deletes.c.delete_file_id)
 
         name = f"delete files of {'few' if few else 'many'}, {self._any_cell}"

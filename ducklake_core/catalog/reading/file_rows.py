@@ -174,6 +174,7 @@ def delete_file_of(row: Row[Any], table: TableState, encrypted: bool) -> DeleteF
         footer_size=row.footer_size,
         begin_snapshot=row.begin_snapshot,
         partial_max=row.partial_max,
+        committed_at=_optional(row, "committed_at") if row.partial_max is not None else None,
         encryption_key=_encryption_key(row, encrypted),
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import ColumnElement, Select, Table, select
 
 from ducklake_core.catalog.database.abilities import abilities_of
 from ducklake_core.catalog.reading.file_rows import HeldRows, data_file_of
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.table_rows import Among, this_table
-from ducklake_core.catalog.reading.visibility import live_or_unknown
+from ducklake_core.catalog.reading.visibility import committed_at, live_or_unknown
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.state import TableState
 
@@ -21,8 +21,8 @@ def held_files(reader: CatalogReader, table: TableState) -> Iterator[DataFile]:
     catalog, at = reader.catalog, table.snapshot_id
     any_cell = abilities_of(reader.connection.dialect).has_untyped_cells
 
-    def live(source: Table) -> Callable[[Among], Select[Any]]:
-        return lambda among: select(source).where(among(source.c.table_id), live_or_unknown(source, at, any_cell=any_cell))
+    def live(source: Table, *more: ColumnElement[Any]) -> Callable[[Among], Select[Any]]:
+        return lambda among: select(source, *more).where(among(source.c.table_id), live_or_unknown(source, at, any_cell=any_cell))
 
     def values(among: Among) -> Select[Any]:
         value = catalog["file_partition_value"]
@@ -33,7 +33,8 @@ def held_files(reader: CatalogReader, table: TableState) -> Iterator[DataFile]:
         columns = (source.c.file_id.label("data_file_id"), source.c.row_id)
         return select(this_table(table_id), *columns).where(source.c.begin_snapshot <= at).distinct()
 
-    rows = {"deletes": sorted(reader.rows_of_table(("delete files", at), live(catalog["delete_file"]), table.id), key=_delete_file_id)}
+    deletes = live(catalog["delete_file"], committed_at(catalog, catalog["delete_file"]))
+    rows = {"deletes": sorted(reader.rows_of_table(("delete files", at), deletes, table.id), key=_delete_file_id)}
     if table.partition_specs:
         rows["partition_values"] = list(reader.rows_of_table(("partition values",), values, table.id))
     found = reader.rows_of_inlined(("deletes", at), positions, table)

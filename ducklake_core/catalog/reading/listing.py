@@ -17,6 +17,7 @@ from sqlalchemy import (
     case,
     func,
     inspect,
+    or_,
     select,
     text,
 )
@@ -86,7 +87,10 @@ def _data_files(tables: CatalogTables, dialect: Dialect, snapshot_id: int, only:
 
 
 def _delete_files(tables: CatalogTables, snapshot_id: int, only: Collection[int] | None) -> Subquery:
-    deletes, file = tables["delete_file"], tables["data_file"]
+    deletes, file, snapshot = tables["delete_file"], tables["data_file"], tables["snapshot"]
+    # A file that a later commit wrote may hold deletes of that commit, whatever snapshot it claims for them (committed_at).
+    next_file_id = select(snapshot.c.next_file_id).where(snapshot.c.snapshot_id == snapshot_id).scalar_subquery()
+    is_later = and_(deletes.c.partial_max.is_not(None), deletes.c.delete_file_id >= next_file_id)
     # The delete file of a data file that ended as a whole stays live in the catalog: it must not count.
     return (
         select(
@@ -94,7 +98,7 @@ def _delete_files(tables: CatalogTables, snapshot_id: int, only: Collection[int]
             func.count().label("delete_file_count"),
             func.sum(deletes.c.delete_count).label("delete_count"),
             func.sum(deletes.c.file_size_bytes).label("delete_file_size_bytes"),
-            func.sum(case((deletes.c.partial_max > snapshot_id, 1), else_=0)).label("partial_delete_files"),
+            func.sum(case((or_(deletes.c.partial_max > snapshot_id, is_later), 1), else_=0)).label("partial_delete_files"),
         )
         .join(file, file.c.data_file_id == deletes.c.data_file_id)
         .where(live(deletes, snapshot_id), live(file, snapshot_id), *_among(deletes, only))

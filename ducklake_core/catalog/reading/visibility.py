@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, FromClause, and_, func, or_
+from typing import TYPE_CHECKING
+
+from sqlalchemy import ColumnElement, FromClause, Label, String, and_, case, cast, exists, func, literal, not_, or_, select
 
 from ducklake_core.format.types.names import folded
+
+if TYPE_CHECKING:
+    from ducklake_core.catalog.database.tables import CatalogTables
 
 
 def live(source: FromClause, snapshot_id: int) -> ColumnElement[bool]:
@@ -24,6 +29,36 @@ def live_or_unknown(source: FromClause, snapshot_id: int | ColumnElement[int], *
     nowhere = func.typeof(begin) != "integer" if any_cell else begin.is_(None)
     never = func.typeof(end) != "integer" if any_cell else end.is_(None)
     return and_(or_(begin <= snapshot_id, nowhere), or_(never, end > snapshot_id))
+
+
+def committed_at(tables: CatalogTables, deletes: FromClause) -> Label[int | None]:
+    """Select the snapshot that committed a delete file whose newest deletes claim an earlier one, NULL when the claim holds.
+
+    DuckDB 1.5.5 writes the snapshot of its first attempt into a cumulative delete file, and keeps it when the commit is retried and gets
+    a later snapshot. The claim is false when the claimed snapshot existed before the file and deleted nothing from the table. A flush
+    writes a file for deletes of earlier snapshots too, but these did delete from the table.
+
+    Args:
+        tables: The metadata tables.
+        deletes: ``ducklake_delete_file``, in the statement that the column becomes part of.
+    """
+    snapshot, changes = tables["snapshot"], tables["snapshot_changes"]
+    log = literal(",") + func.coalesce(changes.c.changes_made, "") + literal(",")
+    own = cast(deletes.c.table_id, String)
+    has_deleted = or_(*(log.contains(literal(f",{kind}:") + own + literal(",")) for kind in ("deleted_from_table", "inlined_delete")))
+    claimed, later = snapshot.alias(), snapshot.alias()
+    is_false = exists().where(
+        claimed.c.snapshot_id == deletes.c.partial_max,
+        claimed.c.next_file_id <= deletes.c.delete_file_id,
+        changes.c.snapshot_id == claimed.c.snapshot_id,
+        not_(has_deleted),
+    )
+    committed = (
+        select(func.min(later.c.snapshot_id))
+        .where(later.c.snapshot_id > deletes.c.partial_max, later.c.next_file_id > deletes.c.delete_file_id)
+        .scalar_subquery()
+    )
+    return case((and_(deletes.c.partial_max.is_not(None), is_false), committed)).label("committed_at")
 
 
 def may_be_named(column: ColumnElement[str], name: str) -> ColumnElement[bool]:

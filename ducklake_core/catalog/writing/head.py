@@ -16,6 +16,7 @@ from ducklake_core.catalog.database.versions import stored_version
 from ducklake_core.catalog.inlined.deletes import newest_deletes
 from ducklake_core.catalog.reading.option_rows import StoredOptions, options_of, stored_options_query
 from ducklake_core.catalog.reading.snapshot_rows import snapshot_of
+from ducklake_core.catalog.reading.visibility import committed_at
 from ducklake_core.errors import CatalogCorruptError, CommitConflictError
 from ducklake_core.format.files.locations import may_be_same
 from ducklake_core.format.files.paths import file_name
@@ -280,7 +281,8 @@ def _files(statements: Statements, database: Database, request: HeadRequest, lat
     file_ids = sorted(request.files)
     found: dict[int, FileState] = {}
     live_delete = and_(delete.c.data_file_id == data.c.data_file_id, delete.c.end_snapshot.is_(None))
-    query = select(data.c.data_file_id, delete.c.delete_file_id, delete.c.begin_snapshot, delete.c.partial_max).join_from(
+    committed = committed_at(database.tables, delete)
+    query = select(data.c.data_file_id, delete.c.delete_file_id, delete.c.begin_snapshot, delete.c.partial_max, committed).join_from(
         data, delete, live_delete, isouter=True
     )
     for chunk in chunks(file_ids):
@@ -290,7 +292,7 @@ def _files(statements: Statements, database: Database, request: HeadRequest, lat
             if row.delete_file_id is not None:
                 state = FileState(
                     delete_file_ids=state.delete_file_ids | {row.delete_file_id},
-                    deleted_at=max(state.deleted_at, row.begin_snapshot, row.partial_max or -1),
+                    deleted_at=max(state.deleted_at, row.begin_snapshot, row.partial_max or -1, row.committed_at or -1),
                 )
             found[row.data_file_id] = state
     # What nobody can have done is not asked for: most commits that are not the first to arrive met appends.

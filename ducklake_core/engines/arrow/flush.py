@@ -46,13 +46,14 @@ class FlushedRows:
 
     Attributes:
         file: The file.
-        row_id_start: Smallest row id in it.
+        row_id_start: First row id, None when the row ids are not consecutive in the order of the rows. DuckDB 1.5.5 merges files whose
+            ``row_id_start`` follow each other without their embedded row ids.
         begin_snapshot: Snapshot of its oldest row; ``partial_max`` is that of its newest.
         ended: Positions of the rows that have ended, ascending, and the snapshots that ended them.
     """
 
     file: WrittenFile
-    row_id_start: int
+    row_id_start: int | None
     begin_snapshot: int
     partial_max: int
     ended: tuple[np.ndarray, np.ndarray]
@@ -205,7 +206,8 @@ class _Described:
     """What is known of the rows of a file while they come."""
 
     rows: int = 0
-    row_ids: list[int] = field(default_factory=list)
+    first_row_id: int = 0
+    is_consecutive: bool = True
     begins: list[int] = field(default_factory=list)
     ended: list[np.ndarray] = field(default_factory=list)
     ends: list[np.ndarray] = field(default_factory=list)
@@ -213,7 +215,11 @@ class _Described:
     def add(self, rows: pa.RecordBatch) -> None:
         row_ids, begins, ends = rows.columns[-3:]
         begun = begins.to_numpy()
-        self.row_ids.append(int(row_ids.to_numpy().min()))
+        ids = row_ids.to_numpy()
+        if not self.rows:
+            self.first_row_id = int(ids[0])
+        expected = self.first_row_id + self.rows
+        self.is_consecutive = self.is_consecutive and bool((ids == np.arange(expected, expected + len(ids))).all())
         self.begins += (int(begun.min()), int(begun.max()))
         if ends.null_count < len(ends):
             self.ended.append(np.flatnonzero(ends.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64) + self.rows)
@@ -224,7 +230,7 @@ class _Described:
         nothing = [np.array([], np.int64)]
         return FlushedRows(
             file=file,
-            row_id_start=min(self.row_ids),
+            row_id_start=self.first_row_id if self.is_consecutive else None,
             begin_snapshot=min(self.begins),
             partial_max=max(self.begins),
             ended=(np.concatenate(self.ended or nothing), np.concatenate(self.ends or nothing)),

@@ -96,6 +96,9 @@ class DeleteFile:
         id: ``delete_file_id``; below 0 for one that an open transaction has written, which counts whatever snapshot is read.
         path: Full path.
         format: ``parquet`` or ``puffin``.
+        partial_max: Snapshot of the newest deletes in a file that holds the snapshot of each delete.
+        committed_at: Snapshot that committed the newest deletes, when they claim the earlier snapshot ``partial_max``: a commit of
+            DuckDB that is retried keeps the snapshot of its first attempt in the file. None when the claim holds.
         encryption_key: Opens it when the lake is encrypted; deletion vectors are plain all the same.
     """
 
@@ -108,6 +111,7 @@ class DeleteFile:
     footer_size: int | None
     begin_snapshot: int
     partial_max: int | None = None
+    committed_at: int | None = None
     encryption_key: EncryptionKey | None = None
 
 

@@ -58,6 +58,11 @@ class Twins:
             if name in left_out and not left_out[name]:
                 continue
             drop = set(left_out.get(name, ()))
+            if name == "data_file":
+                # Files that embed row ids have no first one here: it would mislead DuckDB's merge.
+                drop.add("row_id_start")
+                first = [{row["row_id_start"] for row in dump.get(name, [])} - {None} for dump in (ours, theirs)]
+                assert first[0] <= first[1]
             mine, his = (
                 sorted(repr({key: value for key, value in row.items() if key not in drop}) for row in dump.get(name, []))
                 for dump in (ours, theirs)
