@@ -188,7 +188,7 @@ class ArrowFrame:
         from ducklake_core.format.values.arrow_cast import cast_to
 
         schema = source_ids(self.schema if columns is None else columns)
-        return MergeSource(schema=schema, rows=cast_to(self._table(), schema, physical=False))
+        return MergeSource(schema=schema, rows=cast_to(self._table(), schema, physical=False, exact=True))
 
     def empty_source(self, columns: Schema, _state: WriteState) -> MergeSource:
         """The source of a merge that has columns and no rows."""
