@@ -136,7 +136,8 @@ def _checked(array: ArrowArray, cast: ArrowArray, data_type: DataType) -> ArrowA
         same = pc.equal(back.cast(array.type, safe=False), array)
     elif pa.types.is_floating(array.type) and pa.types.is_floating(cast.type):
         # 0.1 is the same number in both widths, as its digits are: languages have floats of 64 bits, whatever the column has.
-        same = pc.or_(pc.equal(cast.cast(pa.string()).cast(pa.float64()).cast(array.type), array), pc.is_nan(array))
+        digits = pc.equal(cast.cast(pa.string()).cast(pa.float64()).cast(array.type), array)
+        same = pc.or_(pc.or_(pc.equal(cast.cast(array.type), array), digits), pc.is_nan(array))
     else:
         same = pc.equal(cast.cast(array.type, safe=False), array)
     wrong = pc.invert(pc.fill_null(same, True))

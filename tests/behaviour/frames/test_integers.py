@@ -137,6 +137,6 @@ def test_a_column_widens_only_for_values_that_it_does_not_have(lake: DuckLake) -
 def test_numbers_of_python_are_stored_in_the_width_of_the_column_or_refused(lake: DuckLake) -> None:
     lake.create_table("t", {"x": "float32"})
     lake.table("t").append([{"x": 0.1}, {"x": float("inf")}])
-    with pytest.raises(SchemaError, match="float32 to float64"):
+    with pytest.raises(SchemaError, match=r"1e\+300 cannot be stored exactly as float32"):
         lake.table("t").append([{"x": 1e300}])
     assert lake.table("t").scan().to_arrow().column("x").to_pylist() == pa.array([0.1, float("inf")], pa.float32()).to_pylist()
