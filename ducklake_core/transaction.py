@@ -14,12 +14,13 @@ from ducklake_core.engines.arrow.frame_input import no_columns
 from ducklake_core.engines.frame import Frame, frame_of
 from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.checked_calls import checked
+from ducklake_core.format.expressions.columns import Column
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
 from ducklake_core.format.layout.chosen_partitions import partition_predicate
 from ducklake_core.format.options import Options
 from ducklake_core.format.state import Snapshot
 from ducklake_core.format.types.message_text import visible
-from ducklake_core.format.types.names import join_name, split_name
+from ducklake_core.format.types.names import dotted, join_name, split_name
 from ducklake_core.results import TransactionResult, WriteResult, single_result, with_not_created
 from ducklake_core.sql.statements import StatementVerbs
 from ducklake_core.staging.arguments import (
@@ -37,7 +38,7 @@ from ducklake_core.staging.arguments import (
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.inlining import inlined_part
 from ducklake_core.staging.namespace import StagedCatalog
-from ducklake_core.staging.new_objects import evolve, evolved
+from ducklake_core.staging.new_objects import evolve, evolved, is_key
 from ducklake_core.staging.publish import CommitCoordinator
 from ducklake_core.staging.reads import TransactionTable
 from ducklake_core.staging.staged_table import AddRows, DeleteByKeys, DeleteWhere, StagedTable
@@ -48,6 +49,7 @@ from ducklake_core.staging.write_target import Target, check_replaceable
 
 if TYPE_CHECKING:
     from ducklake_core.format.expressions.predicates import Predicate
+    from ducklake_core.format.types.data_types import Field
     from ducklake_core.staging.table_cache import Base
 
 
@@ -376,10 +378,18 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         columns = frame.schema_for(staged.state.schema)
         problem: DuckLakeError | None = None
         wanted, differences = staged.state, tuple[str, ...]()
+        replaced: set[int] = set()
+
+        def holds_only_nulls(column: Field) -> bool:
+            if is_key(staged.state, column) or column.default is not None or not self._is_all_null(staged.name, column):
+                return False
+            replaced.add(column.id)
+            return True
+
         try:
             if not columns.columns:
                 raise no_columns(frame.kind)
-            wanted, differences = evolve(staged.state, columns, mode, missing)
+            wanted, differences = evolve(staged.state, columns, mode, missing, holds_only_nulls)
         except (SchemaError, UsageError) as error:
             problem = error
         if problem is not None or wanted is not staged.state:
@@ -390,9 +400,17 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             frame.unread()
             raise problem
         if wanted is not staged.state:
-            self._stage(staged, staged.alteration(partial(evolved, frame=columns, mode=mode, missing_columns=missing), asked=False))
+            # Rows that other writers add meanwhile may have values in a column that is replaced.
+            staged.guarded = staged.guarded or bool(replaced)
+            change = partial(evolved, frame=columns, mode=mode, missing_columns=missing, replaced=replaced)
+            self._stage(staged, staged.alteration(change, asked=False))
             staged.differences += differences
         return False, frame
+
+    def _is_all_null(self, name: str, column: Field) -> bool:
+        """Whether no row of a table has a value in a column; files whose statistics prove it are not opened."""
+        scan = self.table(name).scan([dotted((column.name,))], where=Column((column.name,)).is_not_null())
+        return not any(batch.num_rows for batch in scan.to_batches())
 
     @property
     def _catalog(self) -> StagedCatalog:

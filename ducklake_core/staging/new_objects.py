@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -105,8 +105,21 @@ def as_before(new: TableState, then: TableState, options: Mapping[str, str]) -> 
     return replace(state, next_column_id=1 + max(node.id for node in then.schema.walk()))
 
 
-def evolve(state: TableState, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns) -> tuple[TableState, tuple[str, ...]]:
+def evolve(
+    state: TableState,
+    frame: Schema,
+    mode: SchemaEvolution,
+    missing_columns: MissingColumns,
+    holds_only_nulls: Callable[[Field], bool] | None = None,
+) -> tuple[TableState, tuple[str, ...]]:
     """The table's state after it was made to fit a frame, and what differs.
+
+    Args:
+        state: The table.
+        frame: The frame's columns.
+        mode: ``strict`` or ``additive``.
+        missing_columns: Whether a frame may lack columns that have no default.
+        holds_only_nulls: Whether a column that does not fit has no value in any row, so that it may be replaced.
 
     Raises:
         SchemaError: The frame does not fit and the mode does not allow what would make it fit, or it lacks columns without a default
@@ -116,7 +129,7 @@ def evolve(state: TableState, frame: Schema, mode: SchemaEvolution, missing_colu
         return state, ()
     from ducklake_core.format.evolution.reconciliation import reconcile
 
-    found = reconcile(state.schema, frame, mode, state.next_column_id)
+    found = reconcile(state.schema, frame, mode, state.next_column_id, holds_only_nulls)
     if found.missing and missing_columns == "error":
         raise lacking_columns(state.qualified_name, found.missing)
     if not found.added and not found.ended:
@@ -126,13 +139,32 @@ def evolve(state: TableState, frame: Schema, mode: SchemaEvolution, missing_colu
         if column.id not in known:
             check_reserved(column.name, state.format_version)
     highest = max(node.id for node in found.schema.walk())
-    after = replace(state, schema=found.schema, next_column_id=max(state.next_column_id, highest + 1))
+    comments = {column.name: state.column_comments[column.id] for column in state.schema if column.id in state.column_comments}
+    after = replace(
+        state,
+        schema=found.schema,
+        next_column_id=max(state.next_column_id, highest + 1),
+        column_comments={
+            **state.column_comments,
+            **{column.id: comments[column.name] for column in found.schema if column.id not in known and column.name in comments},
+        },
+    )
     return after, tuple(str(difference) for difference in found.differences)
 
 
-def evolved(state: TableState, *, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns) -> TableState:
-    """The table's state after it was made to fit a frame."""
-    return evolve(state, frame, mode, missing_columns)[0]
+def evolved(
+    state: TableState, *, frame: Schema, mode: SchemaEvolution, missing_columns: MissingColumns, replaced: Collection[int] = ()
+) -> TableState:
+    """The table's state after it was made to fit a frame.
+
+    Args:
+        state: The table.
+        frame: The frame's columns.
+        mode: ``strict`` or ``additive``.
+        missing_columns: Whether a frame may lack columns that have no default.
+        replaced: Ids of columns that hold only NULL and give way to columns of the frame.
+    """
+    return evolve(state, frame, mode, missing_columns, lambda column: column.id in replaced)[0]
 
 
 def check_not_lacking(state: TableState, frame: Schema) -> None:
@@ -162,6 +194,13 @@ def lacking_columns(table: str, missing: Sequence[str], option: str = "missing_c
         columns=tuple(missing),
         missing_columns=tuple(missing),
     )
+
+
+def is_key(state: TableState, column: Field) -> bool:
+    """Whether rows are partitioned or sorted by a column, or by a part of it."""
+    nodes = {node.id for node in column.walk()}
+    partitioned = state.partition_spec is not None and any(key.column_id in nodes for key in state.partition_spec.fields)
+    return partitioned or any(folded(column.name) in folded(key.expression) for key in state.sort_keys)
 
 
 def _same_columns(table: Schema, frame: Schema) -> bool:

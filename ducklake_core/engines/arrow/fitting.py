@@ -33,7 +33,7 @@ def fitted(data: Data, state: WriteState, *, physical: bool = True, first_row: i
     """
     _check_text(data, state)
     try:
-        return cast_to(data, state.schema, physical=physical)
+        return cast_to(data, state.schema, physical=physical, exact=True)
     except DuckLakeError as error:
         row = None if first_row is None else _first_refused(data, state, physical=physical)
         where = ""
@@ -78,7 +78,7 @@ def _first_refused(data: pa.RecordBatch | pa.Table, state: WriteState, *, physic
 
 def _fit(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> bool:
     try:
-        cast_to(data, state.schema, physical=physical)
+        cast_to(data, state.schema, physical=physical, exact=True)
     except DuckLakeError:
         return False
     return True
@@ -146,7 +146,7 @@ def check_row_constraint(data: pa.RecordBatch | pa.Table, state: WriteState, row
     """
     from ducklake_core.engines.arrow.evaluate import evaluate
 
-    kept = pc.fill_null(evaluate(row_constraint, cast_to(data, state.schema, physical=False), filtering=True), False)
+    kept = pc.fill_null(evaluate(row_constraint, cast_to(data, state.schema, physical=False, exact=True), filtering=True), False)
     if pc.all(kept).as_py() is not False:
         return
     row = data.filter(pc.invert(kept)).slice(0, 1)

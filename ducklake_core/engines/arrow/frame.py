@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from ducklake_core.engines.arrow.frame_input import ArrowData, arrow_data, kind_of
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.evolution.adopted_types import with_adopted_types, with_types_for_nulls
+from ducklake_core.format.evolution.reconciliation import may_fit
 from ducklake_core.format.types.arrow_types import ArrowArray, from_arrow_schema
-from ducklake_core.format.types.data_types import FLOAT32, FLOAT64, INTEGERS, DataType, DecimalType, Field
+from ducklake_core.format.types.data_types import DataType, Field
 from ducklake_core.format.types.schema import Schema
 
 if TYPE_CHECKING:
@@ -95,14 +96,15 @@ class ArrowFrame:
         """Nothing to check: only sessions of Spark have a setting that says what an overwrite replaces."""
 
     def schema_for(self, table: Schema) -> Schema:
-        """The columns, where those without a type of their own take the type of the table's column.
+        """The columns, where those whose values all are values of the table's column take its type.
 
-        That are columns, and elements and fields of columns, of NULLs alone, and numbers whose type was guessed, if the table's type
-        holds all of their values.
+        The type of a frame says little about its values. Rows in memory are looked at: a column in which every value is missing has the
+        type of the table's column, and so has one of numbers or times of another type that the table's type holds exactly. What a
+        stream holds is known when it is written.
         """
 
         def adopted_type(column: Field, known: Field) -> DataType:
-            return known.type if self.is_inferred and self._holds(column, known) else column.type
+            return known.type if column.type != known.type and self._holds(column, known) else column.type
 
         return with_adopted_types(self.typed_like(table).schema, table, adopted_type)
 
@@ -112,16 +114,22 @@ class ArrowFrame:
         return replace(self, schema=with_types_for_nulls(self.schema, table, given, _parts))
 
     def _holds(self, column: Field, known: Field) -> bool:
-        """Whether a column of Python's numbers is one of the table's."""
-        guessed = column.type in INTEGERS and (known.type in INTEGERS or isinstance(known.type, DecimalType))
-        if not (guessed or (column.type, known.type) == (FLOAT64, FLOAT32)) or not isinstance(self.data, pa.Table):
+        """Whether all values of a column are values of the table's."""
+        if not isinstance(self.data, pa.Table):
+            return False
+        values = self.data.column(column.name)
+        if all(map(_is_missing, values.chunks)):
+            return True
+        if not (column.is_leaf and known.is_leaf and may_fit(column.type, known.type)):
             return False
         from ducklake_core.format.values.arrow_cast import cast_array
 
         try:
-            return all(_infinite(chunk) == _infinite(cast_array(chunk, known)) for chunk in self.data.column(column.name).chunks)
+            for chunk in values.chunks:
+                cast_array(chunk, known, exact=True)
         except SchemaError:
             return False
+        return True
 
     def replayable(self) -> ArrowFrame:
         """The same rows as a frame that can be read more than once: a stream is read into memory."""
@@ -180,7 +188,7 @@ class ArrowFrame:
         from ducklake_core.format.values.arrow_cast import cast_to
 
         schema = source_ids(self.schema if columns is None else columns)
-        return MergeSource(schema=schema, rows=cast_to(self._table(), schema, physical=False))
+        return MergeSource(schema=schema, rows=cast_to(self._table(), schema, physical=False, exact=True))
 
     def empty_source(self, columns: Schema, _state: WriteState) -> MergeSource:
         """The source of a merge that has columns and no rows."""
@@ -207,8 +215,15 @@ def _parts(given: pa.DataType) -> list[pa.DataType] | None:
     return [given.value_type] if pa.types.is_nested(given) and hasattr(given, "value_type") else []
 
 
-def _infinite(array: ArrowArray) -> int:
-    return int(pc.sum(pc.is_inf(array)).as_py() or 0) if pa.types.is_floating(array.type) else 0
+def _is_missing(values: ArrowArray) -> bool:
+    """Whether every value is NULL, or NaN, which pandas has in the place of NULL.
+
+    >>> _is_missing(pa.array([None, float("nan")])), _is_missing(pa.array([1.0])), _is_missing(pa.array([], pa.int8()))
+    (True, False, True)
+    """
+    if values.null_count == len(values):
+        return True
+    return bool(pa.types.is_floating(values.type)) and pc.all(pc.is_nan(values)).as_py() is True
 
 
 def _starting_with(first: pa.RecordBatch, rest: pa.RecordBatchReader) -> pa.RecordBatchReader:

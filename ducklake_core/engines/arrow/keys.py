@@ -66,7 +66,7 @@ def key_set(source: pa.Table, on: Sequence[str], table: Schema) -> KeySet:
     missing = [column.name for column in schema if folded(column.name) not in by_name]
     if missing:
         raise SchemaError(f"the data has no column {missing[0]!r}, which is part of the key", column=missing[0])
-    held = cast_to(source.select([by_name[folded(column.name)] for column in schema]), schema, physical=False)
+    held = cast_to(source.select([by_name[folded(column.name)] for column in schema]), schema, physical=False, exact=True)
     columns = [_comparable(column.combine_chunks()) for column in held.columns]
     for column, values in zip(schema, columns, strict=True):
         if values.null_count:

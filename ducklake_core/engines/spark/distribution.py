@@ -113,7 +113,7 @@ def _bucket_adder(
         for batch in batches:
             with serialize_errors():
                 values = pa.RecordBatch.from_arrays([batch.column(p) for p in positions], names=list(hashed.names))
-                buckets = partition_arrays(spec, hashed, cast_to(values, hashed))
+                buckets = partition_arrays(spec, hashed, cast_to(values, hashed, exact=True))
             fields = [pa.field(key, pa.string()) for key in keys]
             yield pa.RecordBatch.from_arrays([*batch.columns, *buckets], schema=pa.schema([*batch.schema, *fields]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Literal, TypeAlias
@@ -53,6 +53,7 @@ from ducklake_core.format.types.schema import Schema
 
 Mode: TypeAlias = Literal["strict", "additive"]
 
+_REMEDY = ". Cast the data, or change the column with table.set_column_type(...)"
 _DIGITS: dict[DataType, int] = dict(zip(INTEGERS, (3, 5, 10, 19, 39, 3, 5, 10, 20, 39), strict=True))
 _MOST_DIGITS = 38
 _WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
@@ -61,6 +62,9 @@ _WIDER_TIMES: dict[DataType, tuple[DataType, ...]] = {
     TIMESTAMP_MS: (TIMESTAMP, TIMESTAMP_NS),
     TIMESTAMP: (TIMESTAMP_NS, TIMESTAMPTZ),
 }
+_NAIVE_TIMES = (TIMESTAMP, TIMESTAMP_S, TIMESTAMP_MS, TIMESTAMP_NS)
+# Of times, nanoseconds have the smallest range, and dates the largest.
+_CONTAINED = ((FLOAT32, FLOAT64), (TIMESTAMP_S, TIMESTAMP_MS), (TIMESTAMP_S, TIMESTAMP), (TIMESTAMP_MS, TIMESTAMP))
 # Types that engines lack travel as these; the writer casts them back and refuses values that do not fit.
 _CARRIERS: dict[DataType, DataType] = {
     UINT8: INT16,
@@ -185,20 +189,43 @@ def fits(frame: DataType, table: DataType) -> bool:
 
 
 def may_fit(frame: DataType, table: DataType) -> bool:
-    """Whether some values of a leaf type are values of another: the writer casts them, and refuses a value that is not, with its row.
+    """Whether some values of a leaf type are values of another: the writer casts them, and rejects a value that is not, with its row.
 
-    Integers have the width that a language gives them, and pandas counts nanoseconds whatever a time is measured in, so that the type
-    of such a frame says little about its values. DuckDB casts them likewise when it inserts, and fails at a value out of range.
+    The type of a frame says little about its values: languages have one width of integers, pandas turns integers with a missing value into
+    floats, counts nanoseconds whatever a time is measured in, and has no dates.
 
     >>> may_fit(INT64, INT32), may_fit(INT64, DecimalType(precision=5, scale=2)), may_fit(TIMESTAMP_NS, TIMESTAMP), may_fit(FLOAT64, INT32)
-    (True, True, True, False)
+    (True, True, True, True)
+    >>> may_fit(TIMESTAMP_NS, DATE), may_fit(FLOAT64, FLOAT32), may_fit(FLOAT64, VARCHAR), may_fit(VARCHAR, INT32)
+    (True, True, False, False)
     """
-    if frame in _DIGITS:
-        return table in _DIGITS or isinstance(table, DecimalType)
-    return frame == TIMESTAMP_NS and table in (TIMESTAMP, TIMESTAMP_MS, TIMESTAMP_S)
+    if frame in _DIGITS or isinstance(frame, DecimalType) or frame in FLOATS:
+        return table in _DIGITS or isinstance(table, DecimalType) or table in FLOATS
+    return frame in _NAIVE_TIMES and (table in _NAIVE_TIMES or table == DATE)
 
 
-def reconcile(table: Schema, frame: Schema, mode: Mode, next_column_id: int) -> Reconciliation:
+def contains(new: DataType, old: DataType) -> bool:
+    """Whether every value of an old leaf type is a value of the new one, so that a column may take the new type without being asked for.
+
+    ALTER may do more (:func:`promotes`): an integer of 64 bits may become a float there, and lose digits.
+
+    >>> contains(INT64, INT32), contains(FLOAT64, FLOAT32), contains(DecimalType(precision=12, scale=3), DecimalType(precision=10, scale=2))
+    (True, True, True)
+    >>> contains(FLOAT64, INT64), contains(FLOAT64, INT32), contains(TIMESTAMP_NS, TIMESTAMP), contains(TIMESTAMP, DATE)
+    (False, False, False, False)
+    """
+    if old == NULL:
+        return widens(old, new)
+    if old in INTEGERS:
+        return widens(old, new) and new not in FLOATS
+    if isinstance(old, DecimalType):
+        return isinstance(new, DecimalType) and widens(old, new)
+    return (old, new) in _CONTAINED
+
+
+def reconcile(
+    table: Schema, frame: Schema, mode: Mode, next_column_id: int, holds_only_nulls: Callable[[Field], bool] | None = None
+) -> Reconciliation:
     """Compare a frame's columns with a table's, by name without regard to case, at any depth.
 
     Columns that the frame lacks are written as their default or NULL; those without a default are in the result, and the caller decides.
@@ -208,17 +235,22 @@ def reconcile(table: Schema, frame: Schema, mode: Mode, next_column_id: int) -> 
         table: The table's present columns.
         frame: The frame's columns; their ids mean nothing.
         mode: ``strict`` refuses whatever would change the table; ``additive`` adds new columns and fields and widens types. Where
-            nothing widens, types whose values may fit (:func:`may_fit`) are taken as they are.
+            nothing widens, types whose values may fit (:func:`may_fit`) are taken as they are. A type widens only to one that has
+            every value of the present type (:func:`contains`).
         next_column_id: First id that new columns may take.
+        holds_only_nulls: Whether a column of the table has no value in any row. It is called for a column that does not fit, and gives way
+            to a new column of the frame's type. None where columns stay.
 
     Raises:
         SchemaError: The frame does not fit; the message lists every difference with both types.
     """
-    work = _Work(ids=count(next_column_id), widens=mode == "additive")
+    work = _Work(ids=count(next_column_id), widens=mode == "additive", holds_only_nulls=holds_only_nulls or (lambda _: False))
     columns = work.level(table.columns, frame.columns, None, "")
     refused = [*work.refused, *(work.changed if mode == "strict" else ())]
     if refused:
-        hint = "" if work.refused or mode != "strict" else "; schema_evolution='additive' would change the table"
+        hint = (
+            "".join(sorted(work.remedies)) if work.refused or mode != "strict" else "; schema_evolution='additive' would change the table"
+        )
         raise SchemaError(f"the data does not fit the table: {'; '.join(refused)}{hint}", differences=tuple(refused))
     return Reconciliation(
         schema=Schema(columns=columns) if work.changed else table,
@@ -235,11 +267,13 @@ class _Work:
 
     ids: Iterator[int]
     widens: bool
+    holds_only_nulls: Callable[[Field], bool]
     ended: list[int] = field(default_factory=list)
     added: list[tuple[Field, int | None]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    remedies: set[str] = field(default_factory=set)
 
     def level(self, table: tuple[Field, ...], frame: tuple[Field, ...], parent: int | None, path: str) -> tuple[Field, ...]:
         """Columns of the table, or fields of one struct, after the frame was taken in."""
@@ -247,7 +281,19 @@ class _Work:
         for column in frame:
             if given.setdefault(folded(column.name), column) is not column:
                 self.refused.append(f"the frame has {path}{column.name!r} twice, apart from case")
-        result = [self.column(column, given.pop(folded(column.name), None), parent, path) for column in table]
+        result: list[Field] = []
+        replacing: list[Field] = []
+        for column in table:
+            mine, refused = given.pop(folded(column.name), None), len(self.refused)
+            node = self.column(column, mine, parent, path)
+            if parent is None and mine is not None and len(self.refused) > refused and self.holds_only_nulls(column):
+                # Files cannot have values of the old type, so that the column gives way to a new one with the same name.
+                del self.refused[refused:]
+                self.changed.append(f"column {column.name!r} ({column.type}) holds only NULL and becomes {mine.type}")
+                replacing.append(mine)
+            else:
+                result.append(node)
+        result += [self.new(replace(column, nullable=True), None) for column in replacing]
         for column in given.values():
             self.changed.append(f"column {path + column.name!r} is new ({column.type})")
             result.append(self.new(column, parent))
@@ -275,12 +321,13 @@ class _Work:
                 return replace(column, type=MapType(key=key, value=self.node(value, other_value, column.id, f"{here}.")))
             case table_type, frame_type if fits(frame_type, table_type):
                 return column
-            case table_type, frame_type if may_fit(frame_type, table_type) and not (self.widens and widens(table_type, frame_type)):
+            case table_type, frame_type if may_fit(frame_type, table_type) and not (self.widens and contains(frame_type, table_type)):
                 return column
-            case table_type, frame_type if widens(table_type, frame_type):
+            case table_type, frame_type if contains(frame_type, table_type):
                 return self.widened(column, frame_type, parent, here)
             case table_type, frame_type:
                 self.refused.append(f"column {here!r} is {table_type} in the table and {frame_type} in the frame")
+                self.remedies.add(_REMEDY)
                 return column
 
     def widened(self, column: Field, data_type: DataType, parent: int | None, here: str) -> Field:

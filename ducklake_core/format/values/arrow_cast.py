@@ -34,7 +34,7 @@ from ducklake_core.format.values.value_text import from_cast_text
 Data = TypeVar("Data", pa.RecordBatch, pa.Table)
 
 
-def cast_to(data: Data, schema: Schema, *, physical: bool = True) -> Data:
+def cast_to(data: Data, schema: Schema, *, physical: bool = True, exact: bool = False) -> Data:
     """The same rows with exactly the columns of a schema, in its order.
 
     Columns and struct fields are found by name without regard to case.  A column that the data lacks gets the
@@ -44,6 +44,8 @@ def cast_to(data: Data, schema: Schema, *, physical: bool = True) -> Data:
         data: A record batch or a table.
         schema: The columns wanted.
         physical: Whether to give the form that is written to Parquet, or the one that readers get.
+        exact: Reject numbers and times that the column's type would round, and read NaN as NULL where the type has no NaN, see
+            :func:`~ducklake_core.format.values.leaf_cast.fit_leaf`. Otherwise values are rounded as SQL casts round them.
 
     Raises:
         SchemaError: A column that the schema does not have, a value that does not fit its type, or NULL (also by
@@ -58,7 +60,7 @@ def cast_to(data: Data, schema: Schema, *, physical: bool = True) -> Data:
         if position is None:
             columns.append(_absent(column, arrow_field.type, data.num_rows, physical=physical))
             continue
-        cast = _cast_column(data.column(position), column, arrow_field.type, physical=physical)
+        cast = _cast_column(data.column(position), column, arrow_field.type, physical=physical, exact=exact)
         if not column.nullable and cast.null_count:
             raise SchemaError(f"column {column.name!r} is NOT NULL, but the data has NULL in it", column=column.name)
         columns.append(cast)
@@ -76,14 +78,20 @@ def is_exact(arrow_schema: pa.Schema, schema: Schema, *, physical: bool = True) 
     return not any(not column.nullable or (physical and _is_looked_at(column.type)) for column in schema)
 
 
-def cast_array(array: ArrowArray, field: Field, *, physical: bool = False) -> ArrowArray:
+def cast_array(array: ArrowArray, field: Field, *, physical: bool = False, exact: bool = False) -> ArrowArray:
     """The same values in the Arrow type of a column or nested node; children are found by name.
+
+    Args:
+        array: The values.
+        field: The column or nested node.
+        physical: As for :func:`cast_to`.
+        exact: As for :func:`cast_to`.
 
     Raises:
         SchemaError: A value that does not fit.
     """
     try:
-        return _cast(array, field.type, field.name, physical=physical)
+        return _cast(array, field.type, field.name, physical=physical, exact=exact)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ArithmeticError, ValueError) as error:
         if isinstance(error, SchemaError):
             if "column" not in error.details:
@@ -128,12 +136,12 @@ def _absent(column: Field, arrow_type: ArrowType, length: int, *, physical: bool
     return constant_array(column.default, column, length, physical=physical)
 
 
-def _cast_column(column: ArrowArray, field: Field, arrow_type: ArrowType, *, physical: bool) -> ArrowArray:
+def _cast_column(column: ArrowArray, field: Field, arrow_type: ArrowType, *, physical: bool, exact: bool) -> ArrowArray:
     if column.type == arrow_type and not (physical and _is_looked_at(field.type)):
         return column
     if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([cast_array(chunk, field, physical=physical) for chunk in column.chunks], arrow_type)
-    return cast_array(column, field, physical=physical)
+        return pa.chunked_array([cast_array(chunk, field, physical=physical, exact=exact) for chunk in column.chunks], arrow_type)
+    return cast_array(column, field, physical=physical, exact=exact)
 
 
 def _positions(names: list[str], where: str) -> dict[str, int]:
@@ -149,29 +157,30 @@ def _is_looked_at(data_type: DataType) -> bool:
     return data_type in (VARIANT, GEOMETRY, INT128, UINT128, INTERVAL) or any(_is_looked_at(child.type) for child in children_of(data_type))
 
 
-def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool) -> ArrowArray:
+def _cast(array: ArrowArray, data_type: DataType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
     arrow_type = to_arrow_type(data_type, physical=physical)
     if array.type == arrow_type and not (physical and _is_looked_at(data_type)):
         return array
     if pa.types.is_null(array.type):
         return null_array(len(array), arrow_type)
     if pa.types.is_dictionary(array.type):
-        return _cast(array.dictionary_decode(), data_type, path, physical=physical)
+        return _cast(array.dictionary_decode(), data_type, path, physical=physical, exact=exact)
     if pa.types.is_run_end_encoded(array.type):
-        return _cast(array.cast(array.type.value_type), data_type, path, physical=physical)
+        return _cast(array.cast(array.type.value_type), data_type, path, physical=physical, exact=exact)
     match data_type:
         case StructType():
-            return _cast_struct(array, data_type, arrow_type, path, physical=physical)
+            return _cast_struct(array, data_type, arrow_type, path, physical=physical, exact=exact)
         case ListType(element=element):
-            return _cast_list(array, element, arrow_type, path, physical=physical)
+            return _cast_list(array, element, arrow_type, path, physical=physical, exact=exact)
         case MapType():
-            return _cast_map(array, data_type, arrow_type, path, physical=physical)
+            return _cast_map(array, data_type, arrow_type, path, physical=physical, exact=exact)
         case _:
             _check_container(not array.type.num_fields or data_type == VARIANT, array, data_type, path)
-            return leaf_cast.cast_leaf(array, data_type, physical=physical)
+            cast = leaf_cast.fit_leaf if exact else leaf_cast.cast_leaf
+            return cast(array, data_type, physical=physical)
 
 
-def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType, path: str, *, physical: bool) -> ArrowArray:
+def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
     _check_container(pa.types.is_struct(array.type), array, data_type, path)
     by_name = _positions([array.type.field(i).name for i in range(array.type.num_fields)], f"column {path!r}")
     children = []
@@ -182,7 +191,7 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
         if position is None:
             children.append(null_array(len(array), to_arrow_type(field.type, physical=physical)))
         else:
-            children.append(_cast(held[position], field.type, f"{path}.{field.name}", physical=physical))
+            children.append(_cast(held[position], field.type, f"{path}.{field.name}", physical=physical, exact=exact))
     if by_name:
         names = [f"{path}.{array.type.field(position).name}" for position in by_name.values()]
         raise SchemaError(f"the data has fields {names} that the table does not have", columns=names)
@@ -191,7 +200,7 @@ def _cast_struct(array: ArrowArray, data_type: StructType, arrow_type: ArrowType
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
-def _cast_list(array: ArrowArray, element: Field, arrow_type: ArrowType, path: str, *, physical: bool) -> ArrowArray:
+def _cast_list(array: ArrowArray, element: Field, arrow_type: ArrowType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
     _check_container(is_list(array.type), array, ListType(element=element), path)
     if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
         array = _without_view(array)
@@ -201,7 +210,7 @@ def _cast_list(array: ArrowArray, element: Field, arrow_type: ArrowType, path: s
     elif not pa.types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     array = _compact(array, len(array.values))
-    values = _cast(array.values, element.type, f"{path}.element", physical=physical)
+    values = _cast(array.values, element.type, f"{path}.element", physical=physical, exact=exact)
     validity, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(arrow_type, len(array), [validity, offsets], array.null_count, 0, [values])
 
@@ -214,13 +223,13 @@ def _without_view(array: ArrowArray) -> ArrowArray:
     return pa.ListArray.from_arrays(offsets, array.flatten(), mask=array.is_null())
 
 
-def _cast_map(array: ArrowArray, data_type: MapType, arrow_type: ArrowType, path: str, *, physical: bool) -> ArrowArray:
+def _cast_map(array: ArrowArray, data_type: MapType, arrow_type: ArrowType, path: str, *, physical: bool, exact: bool) -> ArrowArray:
     _check_container(pa.types.is_map(array.type), array, data_type, path)
     array = _compact(array, len(array.keys))
-    keys = _cast(array.keys, data_type.key.type, f"{path}.key", physical=physical)
+    keys = _cast(array.keys, data_type.key.type, f"{path}.key", physical=physical, exact=exact)
     if keys.null_count:
         raise SchemaError(f"column {path!r} has a map with a NULL key", column=path)
-    items = _cast(array.items, data_type.value.type, f"{path}.value", physical=physical)
+    items = _cast(array.items, data_type.value.type, f"{path}.value", physical=physical, exact=exact)
     entries = pa.StructArray.from_arrays([keys, items], fields=[arrow_type.key_field, arrow_type.item_field])
     validity, offsets = array.buffers()[:2]
     return pa.Array.from_buffers(arrow_type, len(array), [validity, offsets], array.null_count, 0, [entries])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 
 from ducklake_core.errors import SchemaError
 from ducklake_core.format.types.arrow_types import HUGE_INTEGER, VARIANT_STORAGE, ArrowArray, ArrowType, to_arrow_type
-from ducklake_core.format.types.data_types import JSON, DataType, DecimalType, PrimitiveType
+from ducklake_core.format.types.data_types import DATE, INT128, INTEGERS, JSON, UINT128, DataType, DecimalType, PrimitiveType
 from ducklake_core.format.values.interval_text import Interval, interval_text, parse_interval
 from ducklake_core.format.values.value_text import from_text
 from ducklake_core.format.values.wkb import check_geometries
@@ -19,6 +20,8 @@ from ducklake_core.format.values.wkb import check_geometries
 _HUGE_BOUNDS = {"int128": (-(2**127), 2**127 - 1), "uint128": (0, 2**128 - 1)}
 _DECIMALS: dict[int, Callable[[int, int], ArrowType]] = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}
 """Makers of Arrow's types of decimals, by their bits."""
+_HUGE_TYPES = (INT128, UINT128)
+_WIDE = Context(prec=400)
 _INFINITE_DATE = 2**31 - 1
 _INFINITE_TIMESTAMP = 2**63 - 1
 
@@ -60,6 +63,95 @@ def cast_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arro
             return cast_temporal(array, target)
         case _:
             return array.cast(target)
+
+
+def fit_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> ArrowArray:
+    """The same values in the Arrow type of a leaf, or an error: no value is rounded.
+
+    NaN stands for a missing value where the type has no NaN, as pandas has no other one for numbers. A decimal and a floating-point number
+    are the same value when casting one to the other and back returns it: 0.1 fits ``decimal(10,2)``, 0.125 does not.
+
+    >>> from ducklake_core.format.types.data_types import DATE, FLOAT32, INT64
+    >>> fit_leaf(pa.array([1.0, float("nan"), None]), INT64, physical=False).to_pylist()
+    [1, None, None]
+    >>> fit_leaf(pa.array([2**53 + 1]), PrimitiveType(name="float64"), physical=False)
+    Traceback (most recent call last):
+    ducklake_core.errors.SchemaError: 9007199254740993 cannot be stored exactly as float64 [schema]
+
+    Raises:
+        SchemaError: A value that the type does not have.
+        pyarrow.ArrowInvalid: The same; the caller names the column.
+    """
+    held = array.type
+    to_float = isinstance(data_type, PrimitiveType) and data_type.name in ("float32", "float64")
+    if pa.types.is_floating(held) and not to_float:
+        array = pc.if_else(pc.fill_null(pc.is_nan(array), False), pa.scalar(None, held), array)
+        if array.null_count == len(array):
+            return pa.nulls(len(array), to_arrow_type(data_type, physical=physical))
+        if isinstance(data_type, DecimalType):
+            return _checked(array, _decimals_of(array, data_type), data_type)
+        if data_type not in INTEGERS:
+            raise SchemaError(f"{_first(array)} is a number, but the column is {data_type}")
+        _check_whole(array, data_type)
+        if data_type in _HUGE_TYPES:
+            array = array.cast(pa.decimal256(76, 0))
+    is_number = pa.types.is_integer(held) or pa.types.is_floating(held) or pa.types.is_decimal(held)
+    cast = cast_leaf(array, data_type, physical=physical)
+    if (to_float and is_number) or (pa.types.is_timestamp(held) and data_type == DATE):
+        return _checked(array, cast, data_type)
+    return cast
+
+
+def _check_whole(array: ArrowArray, data_type: DataType) -> None:
+    whole = pc.equal(pc.floor(array), array)
+    wrong = pc.invert(pc.fill_null(pc.and_(whole, pc.is_finite(array)), True))
+    if pc.any(wrong).as_py():
+        raise SchemaError(f"{_first(array.filter(wrong))} is not a whole number, but the column is {data_type}")
+
+
+def _decimals_of(array: ArrowArray, data_type: DecimalType) -> ArrowArray:
+    """Floating-point numbers as the nearest decimals of a type."""
+    try:
+        return array.cast(to_arrow_type(data_type))
+    except pa.ArrowInvalid as error:
+        raise SchemaError(f"a value between {pc.min(array)} and {pc.max(array)} is out of the range of {data_type}") from error
+
+
+def _checked(array: ArrowArray, cast: ArrowArray, data_type: DataType) -> ArrowArray:
+    """The cast values, once casting them back has returned every value.
+
+    Raises:
+        SchemaError: A value was rounded.
+    """
+    if cast.type == array.type:
+        return cast
+    if pa.types.is_decimal(array.type) and pa.types.is_floating(cast.type):
+        # Floats of decimals beyond their digits overflow on the way back.
+        back: Any = pa.array([_rounded(value, array.type.scale) for value in cast.to_pylist()], pa.decimal256(76, array.type.scale))
+        same = pc.equal(back, array.cast(back.type))
+    elif pa.types.is_floating(cast.type) and pa.types.is_integer(array.type):
+        same = pc.equal(cast.cast(pa.float64()).cast(pa.decimal256(76, 0), safe=False), array.cast(pa.decimal256(76, 0)))
+    elif pa.types.is_decimal(cast.type):
+        back = cast.cast(pa.string()).cast(pa.float64())
+        same = pc.equal(back.cast(array.type, safe=False), array)
+    elif pa.types.is_floating(array.type) and pa.types.is_floating(cast.type):
+        # 0.1 is the same number in both widths, as its digits are: languages have floats of 64 bits, whatever the column has.
+        digits = pc.equal(cast.cast(pa.string()).cast(pa.float64()).cast(array.type), array)
+        same = pc.or_(pc.or_(pc.equal(cast.cast(array.type), array), digits), pc.is_nan(array))
+    else:
+        same = pc.equal(cast.cast(array.type, safe=False), array)
+    wrong = pc.invert(pc.fill_null(same, True))
+    if pc.any(wrong).as_py():
+        raise SchemaError(f"{_first(array.filter(wrong))} cannot be stored exactly as {data_type}")
+    return cast
+
+
+def _rounded(value: float | None, scale: int) -> Decimal | None:
+    return None if value is None else Decimal(repr(value)).quantize(Decimal(1).scaleb(-scale), context=_WIDE)
+
+
+def _first(array: ArrowArray) -> object:
+    return array.drop_null()[0].as_py()
 
 
 def from_values(values: Sequence[object], data_type: DataType, *, physical: bool = False) -> ArrowArray:

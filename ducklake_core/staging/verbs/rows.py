@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,9 @@ class RowVerbs(OpenTransaction):
         missing = missing_columns_of(missing_columns, "strict")
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
-            frame = frame_of(source).typed_like(staged.state.schema)
+            frame = frame_of(source)
+            # Columns in memory that are called as the table's are compared in its types, where these have all of their values.
+            frame = replace(frame, schema=frame.schema_for(staged.state.schema))
             try:
                 # What is asked for is checked before the source is computed.
                 request = self._merge_request(staged, frame, on, clauses, missing)

@@ -1,0 +1,1 @@
+"""Random frames against the rule of fitting."""
