@@ -19,6 +19,7 @@ from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.values.time_zones import in_zone
 from ducklake_core.planning.change_plan import ChangePlan, DeletedRows, FeedKind, InsertedRows, feed_arrow_schema
 from ducklake_core.planning.change_planner import feed_columns, plan_changes
 from ducklake_core.planning.explanation import Explanation, explanation, pruned_files
@@ -178,8 +179,10 @@ class Scan(Readable):
                 ``spark.ducklake.read.types`` says when None.
         """
         from ducklake_core.engines.spark.read import read_plan
+        from ducklake_core.engines.spark.session_settings import zone_of
 
-        plan = self.plan().plan
+        with in_zone(zone_of(session)):
+            plan = self.plan().plan
         frame = read_plan(plan, self.storage, session, exact=exact)
         names = self._names(plan)
         frame = frame if names == frame.columns else frame.select(*(_quoted(name) for name in names))
@@ -331,8 +334,11 @@ class ChangeFeed(Readable):
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The changes as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later."""
         from ducklake_core.engines.spark.feed import read_changes
+        from ducklake_core.engines.spark.session_settings import zone_of
 
-        frame = read_changes(self.plan().plan, self.storage, session)
+        with in_zone(zone_of(session)):
+            plan = self.plan().plan
+        frame = read_changes(plan, self.storage, session)
         return _limited(frame, self.row_limit)
 
 

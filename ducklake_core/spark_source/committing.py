@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.types import NullType, StructType
@@ -25,6 +25,7 @@ from ducklake_core.errors import (
 from ducklake_core.format.layout.chosen_partitions import key_expression
 from ducklake_core.format.types.names import split_name
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.time_zones import zone_info
 from ducklake_core.spark_source.sealed_options import SealedWriteOptions
 from ducklake_core.spark_source.writing import FilesMessage, Replaced, WritePlan, reported
 from ducklake_core.staging.computed_defaults import computed_defaults
@@ -92,7 +93,7 @@ def plan_write(
     if not is_new:
         _check_fits(state, _frame_columns(frame, state.schema), options.missing_columns)
     replaces = _replaced(state, options, is_stream=is_stream) if overwrite and not is_new else None
-    defaults = computed_defaults(state.schema, frame.names, datetime.now(UTC).astimezone())
+    defaults = computed_defaults(state.schema, frame.names, datetime.now(zone_info()))
     written = new_write_state(state, lake.info, lake.storage, defaults=defaults)
     note_left = SealedWriteOptions.store(note)
     return WritePlan(

@@ -12,6 +12,7 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import DEFAULT_SCHEMA
+from ducklake_core.format.values.time_zones import checked_zone, in_zone, session_zone
 from ducklake_core.sql.names import all_then, lake_names
 from ducklake_core.sql.spark_query import selected_frame, selected_scan, translated_frame
 from ducklake_core.sql.time_travel import without_time_travel
@@ -33,11 +34,13 @@ class Query(Readable):
     whatever else by DuckDB in this process, where it is installed, over scans that read only the columns and files that it asks for.
     """
 
-    def __init__(self, lake: LakeContext, sql: str, snapshot_id: int, session: SparkSession | None = None) -> None:
+    def __init__(self, lake: LakeContext, sql: str, snapshot_id: int, session: SparkSession | None = None, zone: str | None = None) -> None:
         self._lake = lake
         self._sql = sql
         self._snapshot_id = snapshot_id
         self._session = session
+        self._given_zone = zone
+        self._zone = zone or session_zone()
 
     def __repr__(self) -> str:
         return f"<Query at snapshot {self._snapshot_id}: {shown(self._sql)}>"
@@ -62,6 +65,10 @@ class Query(Readable):
         """
         if self._session is not None:
             return self.to_spark(self._session).toArrow().to_reader()
+        with in_zone(self._zone):
+            return self._rows_in_process()
+
+    def _rows_in_process(self) -> pa.RecordBatchReader:
         selected = self._selection()
         if selected is not None:
             return renamed(selected_scan(self._lake, selected).to_reader(), selected)
@@ -81,13 +88,17 @@ class Query(Readable):
 
         Raises:
             UnsupportedFeatureError: Something in the query is not translated; the message names it.
-            UsageError: There is no session, or it does not follow ANSI SQL.
+            UsageError: There is no session, it does not follow ANSI SQL, or its time zone is not that of the query.
         """
-        from ducklake_core.view_sql.translation import translate
-
         session = session or self._session
         if session is None:
             raise UsageError("to_spark needs a session: query.to_spark(session), or lake.sql(..., spark=session)")
+        with in_zone(statement_zone(self._given_zone, session)):
+            return self._on_spark(session)
+
+    def _on_spark(self, session: SparkSession) -> DataFrame:
+        from ducklake_core.view_sql.translation import translate
+
         selected = self._selection()
         if selected is not None:
             return selected_frame(self._lake, selected, session)
@@ -119,6 +130,27 @@ class Query(Readable):
             comment=None,
             snapshot_id=self._snapshot_id,
         )
+
+
+def statement_zone(timezone: str | None, spark: SparkSession | None) -> str:
+    """Return the time zone of a statement: the one given, that of its Spark session, or the effective one.
+
+    Raises:
+        UsageError: There is no such zone, or the session has another.
+    """
+    chosen = checked_zone(timezone)
+    if spark is None:
+        return chosen or session_zone()
+    from ducklake_core.engines.spark.session_settings import TIME_ZONE, zone_of
+
+    own = zone_of(spark)
+    if chosen is not None and chosen != own:
+        raise UsageError(
+            f"timezone is {chosen!r}, and the time zone of the Spark session is {own!r}: leave timezone out, or call "
+            f"spark.conf.set({TIME_ZONE!r}, {chosen!r}) before",
+            parameter="timezone",
+        )
+    return own
 
 
 def renamed(rows: pa.RecordBatchReader, selected: Selection) -> pa.RecordBatchReader:

@@ -14,6 +14,7 @@ from ducklake_core.engines.arrow.readable import Readable
 from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import folded
+from ducklake_core.format.values.time_zones import in_zone
 from ducklake_core.staging.staged_table import ChangeRows, StagedTable
 from ducklake_core.staging.verbs.rows import RowVerbs
 from ducklake_core.staging.verbs.tables import DefinitionVerbs
@@ -44,24 +45,28 @@ class StatementVerbs(RowVerbs, DefinitionVerbs):
     def append(self, name: str, data: FrameLike, *, missing_columns: MissingColumns | None = None) -> None:
         """Add rows to a table."""
 
-    def sql(self, sql: str, *, spark: SparkSession | None = None) -> Readable | None:
+    def sql(self, sql: str, *, spark: SparkSession | None = None, timezone: str | None = None) -> Readable | None:
         """Run one statement of SQL in DuckDB's dialect: it sees what the transaction has done, and is committed with it.
 
         Args:
             sql: A statement as :meth:`DuckLake.sql` takes it. A query gives rows as the transaction has made them, until its block ends.
             spark: A session for the work; queries on it see the committed tables only, and are refused where the transaction changed one.
+            timezone: Time zone of the statement; see :meth:`DuckLake.sql`.
 
         Raises:
             UsageError: The text is not one statement, or the engine refuses it.
             UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
         """
+        from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.time_travel import is_query
 
+        zone = statement_zone(timezone, spark)
         if is_query(sql):
             if spark is not None:
                 raise UnsupportedFeatureError("a query in a transaction runs in this process: leave spark out, or use lake.sql")
-            return StagedQuery(self._queries(), sql)
-        _Statement(self, self._queries(), sql, spark, self._change_computed).carry_out()
+            return StagedQuery(self._queries(), sql, zone)
+        with in_zone(zone):
+            _Statement(self, self._queries(), sql, spark, self._change_computed).carry_out()
         return None
 
     def _queries(self) -> StagedQueries:
@@ -204,16 +209,18 @@ class StagedQueries:
 class StagedQuery(Readable):
     """Rows of a query as a transaction has made them. Made by :meth:`Transaction.sql`."""
 
-    def __init__(self, queries: StagedQueries, sql: str) -> None:
+    def __init__(self, queries: StagedQueries, sql: str, zone: str) -> None:
         self._queries = queries
         self._sql = sql
+        self._zone = zone
 
     def __repr__(self) -> str:
         return f"<StagedQuery {shown(self._sql)}>"
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream, computed anew each time, inside the transaction's block."""
-        rows = self._queries.rows_of(self._sql)
+        with in_zone(self._zone):
+            rows = self._queries.rows_of(self._sql)
         assert isinstance(rows, pa.RecordBatchReader)
         return rows
 

@@ -20,6 +20,7 @@ from ducklake_core.format.expressions.sql_constants import QuotedText, constant_
 from ducklake_core.format.expressions.sql_trees import parse_text
 from ducklake_core.format.types.data_types import DATE, INT64, TIMESTAMP, TIMESTAMPTZ
 from ducklake_core.format.types.names import folded, quoted_path
+from ducklake_core.format.values.time_zones import instant
 from ducklake_core.view_sql.sources import OTHER_SNAPSHOTS
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
@@ -142,16 +143,23 @@ def _moment(tokens: Sequence[Any], sql: str) -> int | datetime:
 
 
 def _time(constant: QuotedText | Literal | None) -> datetime | None:
-    """The time of a constant, None for what only DuckDB reads; without a zone it is meant in that of the machine, as in DuckDB."""
+    """The time of a constant, None for what only DuckDB reads; without a zone it is meant in the effective zone."""
     try:
         if isinstance(constant, QuotedText):
-            return datetime.fromisoformat(constant.text).astimezone()
+            moment = datetime.fromisoformat(constant.text)
+            return moment if moment.tzinfo is not None else _zoned(moment)
         if isinstance(constant, Literal) and isinstance(constant.value, int) and constant.type in (DATE, TIMESTAMP, TIMESTAMPTZ):
             moment = datetime.fromtimestamp(0, UTC) + _since_epoch(constant)
-            return moment if constant.type == TIMESTAMPTZ else moment.replace(tzinfo=None).astimezone()
+            return moment if constant.type == TIMESTAMPTZ else _zoned(moment.replace(tzinfo=None))
     except (ValueError, OverflowError):
         pass
     return None
+
+
+def _zoned(moment: datetime) -> datetime:
+    since = moment - datetime(1970, 1, 1)  # noqa: DTZ001 - clocks show both
+    wall = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=instant(wall))
 
 
 def _computed(text: str, *, is_version: bool) -> int | datetime:

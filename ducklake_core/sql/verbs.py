@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from ducklake_core.catalog.database.retries import REPLAN_RETRIES
 from ducklake_core.errors import CommitConflictError, UsageError
+from ducklake_core.format.values.time_zones import in_zone
 from ducklake_core.staging.arguments import At, CommitOptions, resolve_at
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class SqlVerbs(ABC):
         """Call a verb of a transaction of its own."""
 
     def sql(
-        self, sql: str, *, spark: SparkSession | None = None, at: At = None, **commit: Unpack[CommitOptions]
+        self, sql: str, *, spark: SparkSession | None = None, at: At = None, timezone: str | None = None, **commit: Unpack[CommitOptions]
     ) -> Query | TransactionResult:
         """Run one statement of SQL in DuckDB's dialect; docs/sql.md lists what is understood.
 
@@ -45,24 +46,29 @@ class SqlVerbs(ABC):
             spark: A session that does the work. Without one this process does, where the query is more than columns of one table by
                 DuckDB, which has to be installed (``pip install 'ducklake-dagster[duckdb]'``).
             at: The snapshot to query, the newest when None; single tables by ``t AT (VERSION => 3)``.
+            timezone: Time zone of the statement, such as ``Europe/Berlin``: that of timestamps that name none where a ``timestamptz`` is
+                meant, of casts, and of the parts of a ``timestamptz``. When None that of the session with ``spark``, else the machine's,
+                as in DuckDB. With ``spark`` it must be the session's.
             commit: Author, message, extra information and commit id of what the statement commits.
 
         Raises:
-            UsageError: The text is not one statement, or the engine refuses it.
+            UsageError: The text is not one statement, or the engine refuses it; ``timezone`` is no zone, or not that of the session.
             NotFoundError: A table that does not exist.
             UnsupportedFeatureError: Something that is not understood, by its name; or no engine for a query.
         """
-        from ducklake_core.sql.query import Query
+        from ducklake_core.sql.query import Query, statement_zone
         from ducklake_core.sql.time_travel import is_query
 
+        zone = statement_zone(timezone, spark)
         if is_query(sql):
             if commit:
                 raise UsageError(f"a query commits nothing, so {', '.join(commit)} cannot be given")
             with self._context.reader() as reader:
-                return Query(self._context, sql, resolve_at(reader, at).id, spark)
+                return Query(self._context, sql, resolve_at(reader, at).id, spark, timezone)
         if at is not None:
             raise UsageError("at is for queries: a statement changes the newest snapshot")
-        return self._carry_out_again(lambda tx: tx.sql(sql, spark=spark), commit)
+        with in_zone(zone):
+            return self._carry_out_again(lambda tx: tx.sql(sql, spark=spark), commit)
 
     def _carry_out_again(self, verb: Callable[[StatementVerbs], object], commit: Mapping[str, Any]) -> TransactionResult:
         """Call a verb of a transaction of its own, anew where others were faster: a statement is as if it had begun after them."""
@@ -94,6 +100,8 @@ class SqlVerbs(ABC):
         Raises:
             NotFoundError: There is no such schema or table.
         """
+        from ducklake_core.sql.query import statement_zone
         from ducklake_core.sql.registering import register
 
-        return register(self._context, spark, schema, tables, at)
+        with in_zone(statement_zone(None, spark)):
+            return register(self._context, spark, schema, tables, at)

@@ -24,6 +24,7 @@ from ducklake_core.format.files.inlined_rows import InlinedRows
 from ducklake_core.format.layout.flushing import flush_rule
 from ducklake_core.format.options import Options
 from ducklake_core.format.types.schema import committed_at
+from ducklake_core.format.values.time_zones import zone_info
 from ducklake_core.staging.computed_defaults import computed_defaults, inserted_columns
 from ducklake_core.staging.inlining import are_usable, inlined_part
 from ducklake_core.staging.not_null import check_no_nulls
@@ -70,8 +71,8 @@ class StepExecutor:
     def __init__(self, lake: LakeContext, registration: WriteRegistration) -> None:
         self._lake = lake
         self._registration = registration
-        # DuckDB's now() is when its transaction began, in the time zone of the machine.
-        self._began = datetime.now(UTC).astimezone()
+        # DuckDB's now() is when its transaction began.
+        self._began = datetime.now(UTC)
         self.targets: dict[int, DeleteTarget] = {}
 
     def apply(self, staged: StagedTable, step: Step, base: Snapshot) -> list[str]:
@@ -218,7 +219,7 @@ class StepExecutor:
             staged.state,
             self._lake.info,
             self._lake.storage,
-            defaults=() if given is None else computed_defaults(staged.state.schema, given, self._began),
+            defaults=() if given is None else computed_defaults(staged.state.schema, given, self._began.astimezone(zone_info())),
             row_constraint=row_constraint,
             write_id=write_id,
         )

@@ -44,6 +44,13 @@ def comparable(array: pa.Array, data_type: DataType) -> pa.Array:
     return plain
 
 
+def hashable(array: Any) -> Any:
+    """Equal values in equal form, of a type that Arrow's set operations know: one NaN for all of them, one zero for both."""
+    if pa.types.is_floating(array.type):
+        return pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), array.type), pc.add(array, pa.scalar(0.0, array.type)))
+    return array.cast(pa.string()) if pa.types.is_decimal256(array.type) else array
+
+
 def in_domain(array: pa.Array, data_type: DataType, domain: Domain) -> pa.Array:
     """Numbers as the floats that ``domain`` asks for; other columns as :func:`comparable`."""
     plain = comparable(array, data_type)

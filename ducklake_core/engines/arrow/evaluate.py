@@ -11,7 +11,7 @@ from uuid import UUID as Uuid
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.arrow.comparable import comparable, in_domain, unified
+from ducklake_core.engines.arrow.comparable import comparable, hashable, in_domain, unified
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
 from ducklake_core.format.expressions.comparison import FLIPPED, Domain, Fitted, common_domain, fit, holds, key_of
 from ducklake_core.format.expressions.predicates import (
@@ -281,6 +281,5 @@ def _in_list(predicate: InList, batch: Data) -> pa.BooleanArray:
 def _is_in(array: pa.Array, data_type: DataType, values: list[object]) -> pa.BooleanArray:
     wanted = pa.array([to_scalar(value, data_type, array.type).as_py() for value in values], array.type)
     if data_type in FLOATS:
-        # Arrow's sets tell -0.0 from 0.0; adding zero makes them one.
-        array, wanted = pc.add(array, pa.scalar(0.0, array.type)), pc.add(wanted, pa.scalar(0.0, array.type))
+        array, wanted = hashable(array), hashable(wanted)
     return pc.if_else(array.is_null(), pa.scalar(None, pa.bool_()), pc.is_in(array, wanted))

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ducklake_core.engines.arrow.comparable import hashable
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.types.arrow_types import NO_KEY_TYPES
 from ducklake_core.format.types.names import folded
@@ -114,9 +115,4 @@ def _comparable(array: pa.Array[Any]) -> pa.Array[Any]:
         array = array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
-    if pa.types.is_floating(array.type):
-        # -0.0 equals 0.0 for SQL, but not for hashing.
-        return pc.add(array, pa.scalar(0.0, array.type))
-    if pa.types.is_decimal256(array.type):
-        return array.cast(pa.string())
-    return array
+    return hashable(array)

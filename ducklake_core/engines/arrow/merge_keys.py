@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.arrow.comparable import unified
+from ducklake_core.engines.arrow.comparable import hashable, unified
 from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.read import read_chosen, read_inlined, read_plan, read_task
-from ducklake_core.engines.arrow.source_index import distinct_values, hashable, key_domain
+from ducklake_core.engines.arrow.source_index import distinct_values, key_domain
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.schema import Schema

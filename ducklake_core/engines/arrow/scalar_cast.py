@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ from ducklake_core.format.values.arrow_cast import cast_array
 from ducklake_core.format.values.json_text import json_text
 from ducklake_core.format.values.leaf_cast import from_values
 from ducklake_core.format.values.leaf_values import python_values
+from ducklake_core.format.values.time_zones import instant, wall_clock, zoned_text
 from ducklake_core.format.values.value_text import from_cast_text, to_cast_text
 
 _SMALL_DECIMAL = 18
@@ -124,6 +126,8 @@ def _check(held: DataType, wanted: DataType, *, lenient: bool) -> None:
 
 
 def _is_known(held: DataType, wanted: DataType) -> bool:
+    if TIMESTAMPTZ in (held, wanted) and {held, wanted} <= {DATE, TIMESTAMP, TIMESTAMPTZ}:
+        return True
     if {held, wanted} in ({DATE, TIMESTAMP}, {JSON, VARCHAR}):
         return True
     if held in TIMESTAMP_UNITS and wanted in TIMESTAMP_UNITS:
@@ -150,9 +154,8 @@ def _cast(array: Any, held: DataType, wanted: DataType, lenient: bool) -> Any:
     if wanted == VARCHAR:
         if held == JSON:
             return array.storage if isinstance(array, pa.ExtensionArray) else array
-        texts = _over_distinct(
-            array, lambda part: [None if v is None else to_cast_text(v, held) for v in python_values(part, held)], VARCHAR
-        )
+        text = zoned_text if held == TIMESTAMPTZ else partial(to_cast_text, data_type=held)
+        texts = _over_distinct(array, lambda part: [None if v is None else text(v) for v in python_values(part, held)], VARCHAR)
         return _with_signs(texts, array) if held == FLOAT64 else texts
     if wanted == JSON:
         texts = _over_distinct(array, lambda part: [None if v is None else json_text(v) for v in part.to_pylist()], VARCHAR)
@@ -160,6 +163,11 @@ def _cast(array: Any, held: DataType, wanted: DataType, lenient: bool) -> Any:
     if held == VARCHAR:
         read = _lenient if lenient else _read
         return _over_distinct(array, lambda part: [None if v is None else read(v, wanted) for v in part.to_pylist()], wanted)
+    if wanted == TIMESTAMPTZ:
+        return _shifted_clocks(_date_to_timestamp(array) if held == DATE else array, instant).cast(to_arrow_type(wanted))
+    if held == TIMESTAMPTZ:
+        shown = _shifted_clocks(array, wall_clock)
+        return shown if wanted == TIMESTAMP else _timestamp_to_date(shown)
     if wanted in TIMESTAMP_UNITS:
         return _date_to_timestamp(array) if held == DATE else _in_other_units(array, held, wanted)
     if wanted == DATE:
@@ -280,6 +288,15 @@ def _lenient(text: str, wanted: DataType) -> object:
         return _read(text, wanted)
     except UsageError:
         return None
+
+
+def _shifted_clocks(array: Any, shift: Callable[[int], int]) -> Any:
+    """Microseconds of instants as those that clocks of the effective time zone show, or the other way round, as timestamps without zone."""
+    encoded = array.view(pa.int64()).dictionary_encode()
+    moments = [None if moment is None else shift(moment) for moment in encoded.dictionary.to_pylist()]
+    if any(moment is not None and abs(moment) > _INFINITE_TIMESTAMP for moment in moments):
+        raise SchemaError("a timestamp is out of range in its time zone")
+    return pc.take(pa.array(moments, pa.int64()), encoded.indices).view(pa.timestamp("us"))
 
 
 def _date_to_timestamp(array: Any) -> Any:

@@ -22,16 +22,19 @@ from ducklake_core.engines.arrow.scalar_values import TypedArray, as_type, nulls
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.comparison import common_domain
 from ducklake_core.format.expressions.predicates import ColumnReference, Literal
-from ducklake_core.format.expressions.scalars import Call, Case, CastTo, Compare, KeyValue, Logical, Scalar, Test, Text
+from ducklake_core.format.expressions.scalars import Call, Case, CastTo, Compare, InZone, KeyValue, Logical, Scalar, Test, Text
 from ducklake_core.format.types.arrow_types import to_arrow_type
 from ducklake_core.format.types.data_types import (
     BOOLEAN,
+    DATE,
     INT64,
     INT128,
     INTEGERS,
     INTERVAL,
     TIME,
+    TIMESTAMP,
     TIMESTAMP_NS,
+    TIMESTAMPTZ,
     TIMETZ,
     UINT128,
     VARCHAR,
@@ -41,6 +44,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.values.arrow_cast import cast_array
 from ducklake_core.format.values.leaf_cast import from_values
+from ducklake_core.format.values.time_zones import in_zone
 
 SOURCE_IDS = 1_000_000_000
 """Columns of a MERGE's source get ids from here on, so that they are told from the table's."""
@@ -60,6 +64,9 @@ def assigned(scalar: Scalar, column: Field, batch: pa.RecordBatch) -> Any:
         SchemaError: A value that does not fit the column, an overflow.
         UnsupportedFeatureError: Something that only a SQL engine can do.
     """
+    if isinstance(scalar, InZone):
+        with in_zone(scalar.zone):
+            return assigned(scalar.operand, column, batch)
     if isinstance(scalar, ColumnReference) and scalar.column_id >= SOURCE_IDS and {scalar.type, column.type} <= TIMESTAMP_UNITS.keys():
         # New rows as an append takes them: a cast of DuckDB's would leave digits out without a word, or is not there.
         return cast_array(column_of(scalar, batch), column)
@@ -135,6 +142,9 @@ def _eval(scalar: Scalar, batch: pa.RecordBatch) -> TypedArray:
             return TypedArray(repeated(pa.array([text]), rows), VARCHAR, text=text)
         case Test(predicate=predicate):
             return TypedArray(evaluate(predicate, batch), BOOLEAN)
+        case InZone(operand=operand, zone=zone):
+            with in_zone(zone):
+                return _eval(operand, batch)
         case KeyValue():
             return TypedArray(has_key_value(scalar, batch), BOOLEAN)
         case CastTo(operand=operand, type=wanted, lenient=lenient):
@@ -187,10 +197,18 @@ def _comparison(left: TypedArray, operator: Any, right: TypedArray, rows: int) -
         left = TypedArray(as_type(left, right.type, rows), right.type)
     elif right.text is not None and left.text is None:
         right = TypedArray(as_type(right, left.type, rows), left.type)
+    if TIMESTAMPTZ in (left.type, right.type):
+        left, right = (_at_instants(value) for value in (left, right))
     domain = common_domain(left.type, right.type)
     if domain is None:
         raise UnsupportedFeatureError(f"a comparison of {left.type} with {right.type}")
     return compared(*unified(left.array, left.type, right.array, right.type, domain), operator)
+
+
+def _at_instants(value: TypedArray) -> TypedArray:
+    """Dates and timestamps without a zone as the instants that they are in the effective one."""
+    wider = value.type in (DATE, TIMESTAMP)
+    return TypedArray(cast_scalar(value.array, value.type, TIMESTAMPTZ), TIMESTAMPTZ) if wider else value
 
 
 def _case(case: Case, batch: pa.RecordBatch) -> TypedArray:

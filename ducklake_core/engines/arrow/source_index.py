@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ducklake_core.engines.arrow.comparable import unified
+from ducklake_core.engines.arrow.comparable import hashable, unified
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.expressions.comparison import Domain, common_domain
 from ducklake_core.format.types.data_types import Field
@@ -87,10 +87,3 @@ def distinct_values(array: Any) -> Any:
     if isinstance(array, pa.ExtensionArray):
         return pa.ExtensionArray.from_storage(array.type, array.storage.unique().drop_null())
     return array.unique().drop_null()
-
-
-def hashable(array: Any) -> Any:
-    """Equal values in equal form, of a type that Arrow's set operations know."""
-    if pa.types.is_floating(array.type):
-        return pc.add(array, pa.scalar(0.0, array.type))
-    return array.cast(pa.string()) if pa.types.is_decimal256(array.type) else array

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ducklake_core.errors import UnsupportedFeatureError
+from ducklake_core.format.values.time_zones import is_utc, session_zone
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -14,14 +15,33 @@ if TYPE_CHECKING:
 _SETTINGS = {"enable_external_access": "false", "autoload_known_extensions": "false", "autoinstall_known_extensions": "false"}
 
 
-def new_instance() -> DuckDBPyConnection:
+def new_instance(zone: str | None = None) -> DuckDBPyConnection:
     """A new in-memory instance that opens no file and loads no extension.
+
+    Args:
+        zone: Its time zone, the effective one when None.
 
     Raises:
         UnsupportedFeatureError: DuckDB is not installed.
     """
     connection: DuckDBPyConnection = require_duckdb().connect(":memory:", config=_SETTINGS)
+    _set_zone(connection, zone or session_zone())
     return connection
+
+
+def _set_zone(connection: DuckDBPyConnection, zone: str) -> None:
+    import duckdb
+
+    try:
+        connection.execute(f"SET TimeZone = '{zone.replace(chr(39), chr(39) * 2)}'")
+    except duckdb.Error as problem:
+        # Without its extension icu, DuckDB knows no zones and no casts that need them.
+        if not is_utc(zone):
+            connection.close()
+            message = (
+                f"DuckDB does not know the time zone {zone}: {str(problem).splitlines()[0]}; install duckdb-extension-icu, or use 'UTC'"
+            )
+            raise UnsupportedFeatureError(message, parameter="timezone") from problem
 
 
 def require_duckdb(otherwise: str | None = None) -> ModuleType:

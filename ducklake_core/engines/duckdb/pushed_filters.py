@@ -18,6 +18,7 @@ from ducklake_core.format.expressions.folding import all_of
 from ducklake_core.format.expressions.literals import text_literal
 from ducklake_core.format.expressions.predicates import ColumnReference, Comparison, InList, Literal, Operator, Predicate
 from ducklake_core.format.types.data_types import BLOB, Field
+from ducklake_core.format.values.time_zones import in_zone
 
 _OPERATORS: dict[str, Operator] = {"==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _VALUE = r'"(?P<text>[^"\\]*)"|(?P<plain>[-+.:0-9A-Za-z]+(?: [-+.:0-9Z]+)?)'
@@ -111,7 +112,9 @@ def _literal(quoted: str | None, plain: str | None, column: Field) -> Literal | 
     text = quoted if quoted is not None else plain
     if text is None or text == "null" or column.type == BLOB:
         return None
-    return text_literal(text, column.type)
+    # Arrow writes instants in UTC.
+    with in_zone("UTC"):
+        return text_literal(text, column.type)
 
 
 def _reference(column: Field) -> ColumnReference:

@@ -32,6 +32,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, split_path
 from ducklake_core.format.types.type_names import duckdb_type, parse_leaf_type
+from ducklake_core.format.values.time_zones import session_zone
 from ducklake_core.format.view_text import PLACEHOLDER
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def run(sql: str, sources: Sources, *, target: Target | None = None, by_name: bo
         UsageError: DuckDB refuses the query, or fails while it runs; the message is its own.
         DuckLakeError: A table cannot be read.
     """
-    asked = _Asked(sql=sql, sources=sources, target=target, by_name=by_name)
+    asked = _Asked(sql=sql, sources=sources, target=target, by_name=by_name, zone=session_zone())
     running, others = _started(asked, ways(asked.texts, sources.tables))
     return pa.RecordBatchReader.from_batches(running.reader.schema, _batches(running, others))
 
@@ -106,6 +107,7 @@ class _Asked:
     sources: Sources
     target: Target | None
     by_name: bool
+    zone: str
 
     @property
     def texts(self) -> list[str]:
@@ -118,7 +120,7 @@ class _Running:
     def __init__(self, asked: _Asked, way: Way) -> None:
         self.asked = asked
         self._failures = Failures()
-        self._connection = new_instance()
+        self._connection = new_instance(asked.zone)
         try:
             self.reader = self._reader(way)
         except BaseException as problem:

@@ -9,8 +9,13 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from ducklake_core.errors import UsageError
+from ducklake_core.format.values.time_zones import checked_zone
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+TIME_ZONE = "spark.sql.session.timeZone"
 
 _held: WeakKeyDictionary[SparkSession, dict[str, tuple[int, str | None]]] = WeakKeyDictionary()
 """Of each setting that is held: by how many, and what the user had set, None if nothing."""
@@ -31,6 +36,23 @@ def users_setting(session: SparkSession, name: str) -> str | None:
     """What the user has set, whoever holds the setting now; None if it was not set, where Spark takes its default."""
     with _lock:
         return _users_setting(session, name)
+
+
+def zone_of(session: SparkSession) -> str:
+    """Return the time zone of a session.
+
+    Raises:
+        UsageError: Python does not know the zone.
+    """
+    zone = str(session.conf.get(TIME_ZONE, "UTC"))
+    try:
+        return checked_zone(zone) or zone
+    except UsageError as problem:
+        raise UsageError(
+            f"the setting {TIME_ZONE} of the Spark session is {zone!r}, which is no time zone that Python knows: set a name such as "
+            "'Europe/Berlin'",
+            parameter=TIME_ZONE,
+        ) from problem
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """How values of two logical types compare: one rule for parsing, pruning, evaluation and SQL text.
 
 Integers, decimals and booleans compare exactly; with a float32 they compare as float32 and with a float64 as float64; NaN is equal to
-itself and greater than every number; dates and timestamps compare as points in time (UTC); text compares by its bytes.
+itself and greater than every number; dates and timestamps without a zone compare as points in time, those with one as instants: which
+instant a time without a zone is depends on a zone, so the two have no common domain; text compares by its bytes.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ducklake_core.format.types.data_types import (
     TIME,
     TIMESTAMP_NS,
     TIMESTAMPS,
+    TIMESTAMPTZ,
     UNSIGNED_INTEGERS,
     UUID,
     VARCHAR,
@@ -39,7 +41,7 @@ from ducklake_core.format.types.data_types import (
     PrimitiveType,
 )
 
-Domain: TypeAlias = OneOf["exact", "float32", "float64", "point in time", "time", "text", "bytes", "uuid"]
+Domain: TypeAlias = OneOf["exact", "float32", "float64", "point in time", "instant", "time", "text", "bytes", "uuid"]
 
 _OPERATIONS: dict[Operator, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -69,6 +71,7 @@ _WIDTHS = {
 _DOMAINS: dict[str, Domain] = {
     **dict.fromkeys((kind.name for kind in (BOOLEAN, *INTEGERS)), "exact"),
     **dict.fromkeys((kind.name for kind in (DATE, *TIMESTAMPS)), "point in time"),
+    TIMESTAMPTZ.name: "instant",
     FLOAT32.name: "float32",
     FLOAT64.name: "float64",
     TIME.name: "time",
@@ -129,7 +132,7 @@ def key_of(value: object, data_type: DataType, domain: Domain) -> Any:
             return _float_key(round_to_float32(_as_float(value)))
         case "float64":
             return _float_key(_as_float(value))
-        case "point in time":
+        case "point in time" | "instant":
             return _nanoseconds(value, data_type)
         case "uuid":
             return uuid_number(value)

@@ -34,10 +34,11 @@ from ducklake_core.format.types.data_types import (
     DecimalType,
 )
 from ducklake_core.format.values.calendar_text import civil_from_days, days_from_civil
+from ducklake_core.format.values.time_zones import checked_zone, instant
 
 _DATE = r"[ \t-\r]*(?P<year>-?\d{1,9})(?P<separator>[-/ \\])(?P<month>\d{1,2})(?P=separator)(?P<day>\d{1,2})(?P<bc>\s\((?i:BC)\))?"
 _CLOCK = r"(?P<hour>\d{1,2}):(?P<minute>\d{1,2})(?::(?:(?P<second>\d{1,2})(?:\.(?P<fraction>\d*))?)?)?"
-_ZONE = r"(?P<zone>Z|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?| (?i:UTC)| )?[ \t-\r]*"
+_ZONE = r"(?P<zone>Z|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?| (?i:UTC)| (?P<named>[A-Za-z][-+\w/]*)| )?[ \t-\r]*"
 _TIME_TEXT = re.compile(rf"\s*{_CLOCK}\s*", re.ASCII)
 # What stands behind the day is not looked at, as in DuckDB.
 _DATE_TEXT = re.compile(rf"{_DATE}(?!\d)", re.ASCII)
@@ -88,8 +89,10 @@ def text_literal(text: str, data_type: DataType) -> Literal:
     >>> from ducklake_core.format.types.data_types import TIMESTAMP
     >>> text_literal("2024-01-02", DATE).value, text_literal("2024-01-02 00:00:01.5", TIMESTAMP).value, text_literal("5", INT32).value
     (19724, 1704153601500000, 5)
-    >>> text_literal("2024-01-02 02:00:00+02", TIMESTAMPTZ) == text_literal("2024-01-02", TIMESTAMPTZ)
+    >>> text_literal("2024-01-02 02:00:00+02", TIMESTAMPTZ) == text_literal("2024-01-02 00:00:00Z", TIMESTAMPTZ)
     True
+
+    A ``timestamptz`` that names no zone is meant in the effective one (:func:`~ducklake_core.format.values.time_zones.session_zone`).
 
     Raises:
         UsageError: The text is not a value of that type, or constants of that type cannot be written here.
@@ -191,7 +194,11 @@ def _read_timestamp(text: str, data_type: DataType) -> int:
     if not parts:
         raise ValueError(text)
     nanoseconds = _day(parts) * _DAY_IN_NANOSECONDS + (_clock(parts) if parts["hour"] else 0)
-    if data_type in (TIMESTAMPTZ, TIMESTAMP_NS):
+    if parts["named"] and data_type != TIMESTAMPTZ:
+        raise ValueError(text)
+    if data_type == TIMESTAMPTZ and (parts["named"] or not (parts["zone"] or "").strip()):
+        nanoseconds = instant(nanoseconds // 1000, checked_zone(parts["named"])) * 1000
+    elif data_type in (TIMESTAMPTZ, TIMESTAMP_NS):
         # Only these two heed an offset; DuckDB drops it for the other types.
         nanoseconds -= _offset(parts["zone"])
     limit = infinity_of(data_type)

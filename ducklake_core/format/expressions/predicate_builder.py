@@ -9,7 +9,7 @@ from numbers import Integral
 from uuid import UUID as Uuid
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.expressions.comparison import common_domain
+from ducklake_core.format.expressions.comparison import common_domain, domain_of
 from ducklake_core.format.expressions.literals import number_literal, text_literal
 from ducklake_core.format.expressions.predicate_parser import bind_column
 from ducklake_core.format.expressions.predicates import (
@@ -24,6 +24,7 @@ from ducklake_core.format.expressions.predicates import (
     StartsWith,
     conjunction,
 )
+from ducklake_core.format.expressions.sql_constants import zoned
 from ducklake_core.format.types.data_types import (
     BLOB,
     BOOLEAN,
@@ -41,6 +42,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.time_zones import is_utc, session_zone
 
 _MOST_BITS = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,7 +99,8 @@ def _bound(schema: Schema, column: str | tuple[str, ...]) -> ColumnReference:
 
 
 def literal(value: object, data_type: DataType) -> Literal:
-    """A Python value as a constant to compare with a column of ``data_type``; naive datetimes have no zone, aware ones are UTC.
+    """A Python value as a constant to compare with a column of ``data_type``; beside a ``timestamptz`` a naive datetime is
+    meant in the effective time zone.
 
     >>> from ducklake_core.format.types.data_types import INT32
     >>> literal("2013-02-01", DATE).value, literal(datetime(1970, 1, 1, 0, 0, 1), TIMESTAMP).value, literal(1.5, INT32).type
@@ -107,6 +110,10 @@ def literal(value: object, data_type: DataType) -> Literal:
         UsageError: It cannot be compared with such a column.
     """
     found = text_literal(value, data_type) if isinstance(value, str) else _typed(value, data_type)
+    if found is not None and found.type != data_type and data_type == TIMESTAMPTZ:
+        found = zoned(found)
+    elif found is not None and found.type == TIMESTAMPTZ and domain_of(data_type) == "point in time" and is_utc(session_zone()):
+        found = Literal(value=found.value, type=TIMESTAMP)
     if found is None or common_domain(data_type, found.type) is None:
         raise UsageError(f"{shown(value)} cannot be compared with a column of type {data_type}")
     return found

@@ -37,13 +37,14 @@ from ducklake_core.format.expressions.predicates import (
     references,
 )
 from ducklake_core.format.expressions.sql_chains import operands_of, shown
-from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of, unwrapped
+from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of, unwrapped, zoned
 from ducklake_core.format.expressions.sql_functions import call_of, function_of
 from ducklake_core.format.expressions.sql_trees import column_path, parse_text
-from ducklake_core.format.types.data_types import BOOLEAN, GEOMETRY, JSON, VARCHAR, VARIANT, DataType, StructType
+from ducklake_core.format.types.data_types import BOOLEAN, GEOMETRY, JSON, TIMESTAMP, TIMESTAMPTZ, VARCHAR, VARIANT, DataType, StructType
 from ducklake_core.format.types.message_text import similar_in_brackets
 from ducklake_core.format.types.names import dotted, folded
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.time_zones import is_utc, session_zone
 
 if TYPE_CHECKING:
     from ducklake_core.format.expressions.columns import Column
@@ -321,7 +322,8 @@ class _Parser:
         if first.value is None or second.value is None:
             return UNKNOWN
         domain = common_domain(first.type, second.type)
-        assert domain is not None
+        if domain is None:
+            return None
         return Constant(value=holds(key_of(first.value, first.type, domain), op, key_of(second.value, second.type, domain)))
 
     def typed(self, constant: QuotedText | Literal, data_type: DataType) -> Literal | None:
@@ -330,6 +332,10 @@ class _Parser:
             return None if domain_of(data_type) is None else text_literal(constant.text, data_type)
         if constant.value is None:
             return constant
+        if data_type == TIMESTAMPTZ and constant.type != TIMESTAMPTZ:
+            return zoned(constant)
+        if constant.type == TIMESTAMPTZ and domain_of(data_type) == "point in time" and is_utc(session_zone()):
+            return Literal(value=constant.value, type=TIMESTAMP)
         return None if common_domain(data_type, constant.type) is None else constant
 
     def in_list(self, node: exp.In) -> Predicate:

@@ -10,11 +10,12 @@ from sqlglot import exp
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.expressions.predicate_parser import bind_column, operator_of, predicate_of
 from ducklake_core.format.expressions.predicates import Literal, needs_sql
-from ducklake_core.format.expressions.scalars import Call, Case, CastTo, Compare, Expression, Logical, Scalar, Test, Text
+from ducklake_core.format.expressions.scalars import Call, Case, CastTo, Compare, Expression, InZone, Logical, Scalar, Test, Text
 from ducklake_core.format.expressions.sql_constants import QuotedText, constant_of, data_type_of, unwrapped
 from ducklake_core.format.expressions.sql_trees import column_path, parse_text
 from ducklake_core.format.types.data_types import BOOLEAN, INTEGERS
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.values.time_zones import is_utc, session_zone
 
 Resolver: TypeAlias = Callable[[tuple[str, ...]], tuple[str, ...]]
 """The path of a column in the schema, from the path that the user wrote."""
@@ -58,10 +59,16 @@ def parse_expression(text: str, schema: Schema, resolve: Resolver = lambda path:
     columns = tuple(dict.fromkeys(bind_column(path, schema) for path in _column_paths(root)))
     sql = root.sql(dialect="duckdb", identify=True, comments=False)
     try:
-        scalar = _Parser(text, schema).scalar(root)
+        scalar = _in_session_zone(_Parser(text, schema).scalar(root))
     except _Obstacle as obstacle:
         return Expression(text=text, sql=sql, columns=columns, obstacle=str(obstacle))
     return Expression(text=text, sql=sql, columns=columns, scalar=scalar)
+
+
+def _in_session_zone(scalar: Scalar) -> Scalar:
+    """The scalar with the effective time zone, which another process that evaluates it need not have."""
+    zone = session_zone()
+    return scalar if is_utc(zone) or isinstance(scalar, Literal) else InZone(operand=scalar, zone=zone)
 
 
 def constant_expression(value: Literal) -> Expression:

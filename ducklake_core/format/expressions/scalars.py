@@ -79,7 +79,15 @@ class KeyValue:
     text: str | None
 
 
-Scalar: TypeAlias = ColumnReference | Literal | Text | Call | CastTo | Case | Compare | Logical | Test | KeyValue
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InZone:
+    """A scalar that is evaluated in a time zone."""
+
+    operand: Scalar
+    zone: str
+
+
+Scalar: TypeAlias = ColumnReference | Literal | Text | Call | CastTo | Case | Compare | Logical | Test | KeyValue | InZone
 
 FUNCTIONS = frozenset(
     {"+", "-", "*", "/", "//", "%", "negate", "abs", "floor", "ceil", "||", "concat", "upper", "lower", "length", "trim", "ltrim", "rtrim",
@@ -115,7 +123,7 @@ def columns_of(scalar: Scalar) -> frozenset[ColumnReference]:
             return frozenset()
         case Call(arguments=parts) | Logical(operands=parts):
             return frozenset().union(*(columns_of(part) for part in parts))
-        case CastTo(operand=operand):
+        case CastTo(operand=operand) | InZone(operand=operand):
             return columns_of(operand)
         case Case(branches=branches, otherwise=otherwise):
             return frozenset().union(columns_of(otherwise), *(columns_of(part) for branch in branches for part in branch))

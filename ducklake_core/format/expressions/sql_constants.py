@@ -7,11 +7,25 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ducklake_core.format.expressions.comparison import integer_range
+from ducklake_core.format.expressions.comparison import infinity_of, integer_range
 from ducklake_core.format.expressions.literals import number_literal, text_literal
 from ducklake_core.format.expressions.number_text import to_scale
 from ducklake_core.format.expressions.predicates import Literal
-from ducklake_core.format.types.data_types import BOOLEAN, DATE, FLOATS, INTEGERS, JSON, PRIMITIVES, TIMESTAMP, DataType, DecimalType
+from ducklake_core.format.types.data_types import (
+    BOOLEAN,
+    DATE,
+    FLOATS,
+    INTEGERS,
+    JSON,
+    PRIMITIVES,
+    TIMESTAMP,
+    TIMESTAMP_NS,
+    TIMESTAMPS,
+    TIMESTAMPTZ,
+    DataType,
+    DecimalType,
+)
+from ducklake_core.format.values.time_zones import instant
 
 TYPE_NAMES = {
     "INT": "int32", "TINYINT": "int8", "SMALLINT": "int16", "BIGINT": "int64", "INT128": "int128", "UTINYINT": "uint8",
@@ -65,6 +79,23 @@ def data_type_of(node: exp.DataType) -> DataType | None:
     return PRIMITIVES.get(TYPE_NAMES.get(name, ""))
 
 
+def zoned(constant: Literal) -> Literal | None:
+    """A date or timestamp as the instant at which it begins in the effective time zone; None for other types and for what has no instant."""
+    value = constant.value
+    if not isinstance(value, int) or (constant.type != DATE and constant.type not in TIMESTAMPS):
+        return None
+    if constant.type == TIMESTAMPTZ:
+        return constant
+    if abs(value) >= infinity_of(constant.type):
+        limit = infinity_of(TIMESTAMPTZ)
+        return Literal(value=limit if value > 0 else -limit, type=TIMESTAMPTZ)
+    if constant.type == TIMESTAMP_NS and value % 1000:
+        return None
+    wall = value * 86_400_000_000 if constant.type == DATE else value // 1000 if constant.type == TIMESTAMP_NS else value
+    moment = instant(wall) if abs(wall) < infinity_of(TIMESTAMPTZ) else None
+    return None if moment is None or abs(moment) >= infinity_of(TIMESTAMPTZ) else Literal(value=moment, type=TIMESTAMPTZ)
+
+
 def _is_exact_number(data_type: DataType) -> bool:
     """Whether values of a type are integers or decimals; days and microseconds are not."""
     return data_type in INTEGERS or isinstance(data_type, DecimalType)
@@ -80,6 +111,8 @@ def _cast(constant: QuotedText | Literal, target: DataType) -> Literal | None:
         return Literal(value=value, type=target)
     if constant.type == DATE and target == TIMESTAMP and isinstance(value, int) and abs(value) < 2**26:
         return Literal(value=value * 86_400_000_000, type=TIMESTAMP)
+    if target == TIMESTAMPTZ:
+        return zoned(constant)
     if isinstance(value, bool) or not isinstance(value, int | Decimal) or not _is_exact_number(constant.type):
         return None
     if target in INTEGERS:
