@@ -154,7 +154,7 @@ def _cast(array: Any, held: DataType, wanted: DataType, lenient: bool) -> Any:
     if wanted == VARCHAR:
         if held == JSON:
             return array.storage if isinstance(array, pa.ExtensionArray) else array
-        text = zoned_text if held == TIMESTAMPTZ else partial(to_cast_text, data_type=held)
+        text: Callable[[Any], str] = zoned_text if held == TIMESTAMPTZ else partial(to_cast_text, data_type=held)
         texts = _over_distinct(array, lambda part: [None if v is None else text(v) for v in python_values(part, held)], VARCHAR)
         return _with_signs(texts, array) if held == FLOAT64 else texts
     if wanted == JSON:

@@ -80,7 +80,7 @@ def data_type_of(node: exp.DataType) -> DataType | None:
 
 
 def zoned(constant: Literal) -> Literal | None:
-    """A date or timestamp as the instant at which it begins in the effective time zone; None for other types and for what has no instant."""
+    """Return the instant at which a date or timestamp begins in the effective time zone, None for other types and for no instant."""
     value = constant.value
     if not isinstance(value, int) or (constant.type != DATE and constant.type not in TIMESTAMPS):
         return None

@@ -101,9 +101,9 @@ def zoned_text(moment: int, name: str | None = None) -> str:
     if abs(moment) >= INFINITE_UNITS:
         return timestamp_text(moment)
     offset = _offset_at(moment, name or session_zone())
-    minutes, seconds = divmod(abs(offset) // 1_000_000, 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = [f"{hours:02d}", *([f"{minutes:02d}"] if minutes or seconds else []), *([f"{seconds:02d}"] if seconds else [])]
+    # DuckDB leaves the seconds of early offsets out.
+    hours, minutes = divmod(abs(offset) // 60_000_000, 60)
+    parts = [f"{hours:02d}", *([f"{minutes:02d}"] if minutes else [])]
     return timestamp_text(moment + offset, zone=("-" if offset < 0 else "+") + ":".join(parts))
 
 
