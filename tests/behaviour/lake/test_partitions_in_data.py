@@ -101,9 +101,9 @@ def test_values_of_every_kind(kind: str, small: DuckLake, sqlite_address: LakeAd
 def test_two_writers_of_different_partitions(lake: DuckLake, lake_address: LakeAddress, oracle: OracleOf) -> None:
     started(lake)
     first = lake.transaction().__enter__()
-    first.overwrite("t", frame(("b", JAN, 30)), partitions="in_data")
+    first.overwrite("t", frame(("b", JAN, 30)), partitions="in_data", concurrent_appends="replace")
     lake.table("t").overwrite(frame(("a'", JAN, 10)), partitions="in_data")
-    # Rows that came into a partition meanwhile are replaced as well: it is as if they had come before.
+    # Rows that came into a partition meanwhile are replaced as well, as the overwrite asks for.
     lake.table("t").append(frame(("b", JAN, 31)))
     first.__exit__(None, None, None)
     with oracle(lake_address) as duck:

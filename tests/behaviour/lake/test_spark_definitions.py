@@ -69,7 +69,7 @@ def test_not_null_and_defaults(spark: SparkSession, sqlite_address: LakeAddress,
     with pytest.raises(SchemaError, match=r"'k'.*NULL"):
         table.append(spark.range(0, 500, 1, 2).selectExpr("nullif(id, 499) AS k", "'x' AS s"))
     assert set(Path(sqlite_address.data_path).rglob("*.parquet")) == files
-    table.append(spark.range(5000, 5002).selectExpr("id AS k"))
+    table.append(spark.range(5000, 5002).selectExpr("id AS k"), missing_columns="null")
     with oracle(sqlite_address) as duck:
         assert duck.rows("SELECT d, count(*), count(s), min(k) FROM t GROUP BY d ORDER BY d") == [(7, 1000, 999, 0), (9, 2, 0, 5000)]
     lake.close()
