@@ -130,11 +130,14 @@ def check_names(
     base: Snapshot,
     conflict: CommitConflictError,
 ) -> None:
-    """Raise for new names that another writer has given to a table or view meanwhile.
+    """Raise for new names that another writer has given to a table or view meanwhile, and for names in schemas that one has dropped.
 
     Raises:
-        AlreadyExistsError: One was.
+        AlreadyExistsError: Such a name was given.
+        CommitConflictError: The given one, when the schema of a new name is dropped. Both would commit otherwise, and DuckDB cannot attach
+            a lake with a table in no schema.
     """
+    schemas = {state.id for state in reader.schemas(base.id)}
     # Tables and views share one counter of ids, as they share their names.
     everything: tuple[StagedTable | StagedView, ...] = (*tables, *views)
     ours = {staged.committed.id for staged in everything if staged.committed is not None}
@@ -144,6 +147,8 @@ def check_names(
         state = staged.state
         if staged.committed is not None and staged.committed.name == state.name:
             continue
+        if state.schema_id >= 0 and state.schema_id not in schemas:
+            raise conflict
         for kind, found in (("table", _table(reader, state, base)), ("view", find_view(reader, state.schema_name, state.name, base.id))):
             if found is not None and found.id not in ours:
                 message = f"there is a {kind} {staged.name} already: another writer has made it meanwhile, snapshot {base.id} has it"
