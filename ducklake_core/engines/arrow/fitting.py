@@ -15,6 +15,7 @@ from ducklake_core.format.expressions.predicate_sql import to_sql
 from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.values.arrow_cast import cast_to
+from ducklake_core.format.values.value_ranges import check_values
 
 Data = TypeVar("Data", pa.RecordBatch, pa.Table)
 
@@ -33,7 +34,7 @@ def fitted(data: Data, state: WriteState, *, physical: bool = True, first_row: i
     """
     _check_text(data, state)
     try:
-        return cast_to(data, state.schema, physical=physical, exact=True)
+        return _checked(data, state, physical=physical)
     except DuckLakeError as error:
         row = None if first_row is None else _first_refused(data, state, physical=physical)
         where = ""
@@ -42,6 +43,13 @@ def fitted(data: Data, state: WriteState, *, physical: bool = True, first_row: i
             where = f"row {first_row + row}: "
         error.message = f"cannot write to {state.table}: {where}{error.message}"
         raise
+
+
+def _checked(data: Data, state: WriteState, *, physical: bool) -> Data:
+    rows = cast_to(data, state.schema, physical=physical, exact=True)
+    for column, values in zip(state.schema, rows.columns, strict=True):
+        check_values(values, column.name)
+    return rows
 
 
 def with_computed_defaults(data: Data, state: WriteState) -> Data:
@@ -78,7 +86,7 @@ def _first_refused(data: pa.RecordBatch | pa.Table, state: WriteState, *, physic
 
 def _fit(data: pa.RecordBatch | pa.Table, state: WriteState, *, physical: bool) -> bool:
     try:
-        cast_to(data, state.schema, physical=physical, exact=True)
+        _checked(data, state, physical=physical)
     except DuckLakeError:
         return False
     return True

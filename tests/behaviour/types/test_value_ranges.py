@@ -1,0 +1,105 @@
+"""Values at the edges of each type: stored and read back exactly by DuckDB too, or rejected before anything is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import SchemaError
+from tests.support.oracle import LakeAddress, attached
+
+DAY = 86_400 * 10**6
+LAST, FIRST = 2**63 - 2, -9223372022400 * 10**6
+INSIDE: dict[str, tuple[pa.DataType, tuple[int, ...]]] = {
+    "time": (pa.time64("us"), (0, 1, DAY - 1, DAY)),
+    "date": (pa.date32(), (0, -(2**31) + 2, 2**31 - 2, 2**31 - 1, -(2**31) + 1)),
+    "timestamp": (pa.timestamp("us"), (0, FIRST, LAST, 2**63 - 1, -(2**63) + 1)),
+    "timestamptz": (pa.timestamp("us", "UTC"), (0, FIRST, LAST, 2**63 - 1, -(2**63) + 1)),
+    "timestamp_ms": (pa.timestamp("ms"), (0, -9223372022400 * 1000, LAST // 1000, 2**63 - 1)),
+    "timestamp_s": (pa.timestamp("s"), (0, -9223372022400, LAST // 10**6, 2**63 - 1)),
+    "timestamp_ns": (pa.timestamp("ns"), (0, -9223286400 * 10**9, LAST, 2**63 - 1)),
+}
+OUTSIDE: dict[str, tuple[int, ...]] = {
+    "time": (-1, DAY + 1, 25 * 3600 * 10**6),
+    "date": (-(2**31),),
+    "timestamp": (FIRST - 1, -(2**63), -(2**63) + 2),
+    "timestamptz": (FIRST - 1, -(2**63)),
+    "timestamp_ms": (-9223372022400 * 1000 - 1, LAST // 1000 + 1),
+    "timestamp_s": (-9223372022401, LAST // 10**6 + 1),
+    "timestamp_ns": (-9223286400 * 10**9 - 1, -(2**63)),
+}
+
+
+def _array(kind: str, values: list[int]) -> pa.Array[Any]:
+    arrow, _ = INSIDE[kind]
+    width = pa.int32() if arrow.bit_width == 32 else pa.int64()
+    return pa.array(values, width).view(arrow)
+
+
+def _lake(address: LakeAddress, kind: str) -> DuckLake:
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    lake.create_table("t", {"i": "int64", "v": kind, "l": f"{kind}[]"})
+    return lake
+
+
+def _frame(values: pa.Array[Any]) -> pa.Table:
+    nested = pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
+    return pa.table({"i": pa.array(range(len(values)), pa.int64()), "v": values, "l": nested})
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+@pytest.mark.parametrize("kind", list(INSIDE))
+def test_values_at_the_edges_are_read_back(sqlite_address: LakeAddress, kind: str, inlined: bool) -> None:
+    values = _array(kind, list(INSIDE[kind][1]))
+    lake = _lake(sqlite_address, kind)
+    lake.table("t").append(_frame(values), inline=inlined)
+    found = lake.table("t").scan(["v"]).to_arrow().column("v").combine_chunks()
+    assert found.cast(values.type).equals(values)
+    assert lake.check(level="rows").findings == ()
+    lake.close()
+    with attached(sqlite_address) as duck:
+        # ICU has no local time for the first and last instants.
+        shown = "epoch_us(v)" if kind == "timestamptz" else "v::VARCHAR"
+        assert len(duck.rows(f"SELECT {shown}, len(l) FROM lake.t")) == len(values)
+        assert duck.value("SELECT count(*) FROM lake.t WHERE v IS NOT NULL") == len(values)
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+@pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in OUTSIDE.items() for value in values])
+def test_values_out_of_range_are_rejected(sqlite_address: LakeAddress, kind: str, value: int, inlined: bool) -> None:
+    lake = _lake(sqlite_address, kind)
+    before = lake.snapshot().id
+    for column in ("v", "l"):
+        frame = _frame(_array(kind, [0, value]))
+        other = "l" if column == "v" else "v"
+        frame = frame.set_column(frame.schema.get_field_index(other), other, pa.nulls(2, frame.schema.field(other).type))
+        with pytest.raises(SchemaError, match=rf"main\.t: row 1: column '{column}.*{value if kind != 'time' else ''}"):
+            lake.table("t").append(frame, inline=inlined)
+        with pytest.raises(SchemaError, match=f"column '{column}"):
+            lake.table("t").upsert(frame, on="i")
+    assert lake.snapshot().id == before
+    assert lake.table("t").count() == 0
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+def test_decimals_with_more_digits_than_their_type_are_rejected(sqlite_address: LakeAddress, inlined: bool) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"d": "decimal(5,2)"})
+    raw = pa.array([b"\x01" + b"\x00" * 15, (10**9).to_bytes(16, "little")], pa.binary(16))
+    wide = pa.Array.from_buffers(pa.decimal128(5, 2), 2, raw.buffers())
+    with pytest.raises(SchemaError, match=r"row 1: column 'd': 10000000\.00 has more digits than decimal\(5,2\)"):
+        lake.table("t").append(pa.table({"d": wide}), inline=inlined)
+
+
+@pytest.mark.parametrize("inlined", [True, False])
+@pytest.mark.parametrize(("keys", "message"), [(["a", "a"], "the key 'a' twice"), ([1, 1], "the key 1 twice")])
+def test_maps_with_a_key_twice_are_rejected(sqlite_address: LakeAddress, inlined: bool, keys: list[Any], message: str) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    items = pa.MapArray.from_arrays(pa.array([0, 1, 3], pa.int32()), pa.array([keys[0], *keys]), pa.array([1, 2, 3]))
+    single = pa.MapArray.from_arrays(pa.array([0, 1], pa.int32()), pa.array(keys[:1]), pa.array([1]))
+    lake.write("t", pa.table({"m": single}))
+    with pytest.raises(SchemaError, match=rf"row 1: column 'm' has a map with {message}"):
+        lake.table("t").append(pa.table({"m": items}), inline=inlined)
