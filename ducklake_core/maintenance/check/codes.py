@@ -174,5 +174,8 @@ CODES: dict[str, Code] = {
     "delete-file-invalid": Code("error", "a delete file is not one of its data file", _BACKUP),
     "row-id-twice": Code("error", "two visible rows of a table have one row id", _REWRITE),
     "null-not-allowed": Code("error", "a column that is NOT NULL holds NULLs", "give the rows a value by an update"),
+    "value-out-of-range": Code(
+        "error", "a row holds a value that the column's type does not have, such as a time of 25:00", "give the rows a value by an update"
+    ),
     "snapshot-ids-wrong": Code("error", "a file holds rows of later snapshots than the catalog says", _REWRITE),
 }

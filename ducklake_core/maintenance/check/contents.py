@@ -16,7 +16,7 @@ from ducklake_core.catalog.reading.every_row import statistics_of_files, still_t
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.engines.arrow.file_reader import ChosenRows
 from ducklake_core.engines.arrow.read import read_chosen
-from ducklake_core.errors import CorruptFileError, DuckLakeError
+from ducklake_core.errors import CorruptFileError, DuckLakeError, SchemaError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.locations import printable
 from ducklake_core.format.files.partitioning import PartitionSpec
@@ -24,6 +24,7 @@ from ducklake_core.format.layout.transforms import partition_arrays
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.data_types import BLOB, FLOATS, TIMESTAMPTZ, Field
 from ducklake_core.format.values.leaf_values import order_key, python_values, to_text
+from ducklake_core.format.values.value_ranges import check_values
 from ducklake_core.maintenance.check.codes import CODES
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.files import TRANSIENT_ROW_IDS, live_files
@@ -88,6 +89,7 @@ class _File:
     highest_snapshot: int = -1
     partitions: list[set[str | None]] = field(default_factory=list)
     visible_nulls: dict[str, int] = field(default_factory=dict)
+    out_of_range: dict[str, str] = field(default_factory=dict)
 
 
 class RowChecks:
@@ -187,6 +189,8 @@ class RowChecks:
                     self._facts.report("partition-values-wrong", what, **where)
         for name, number in found.visible_nulls.items():
             self._facts.report("null-not-allowed", f"column {name!r} holds {number} NULLs", **where)
+        for what in found.out_of_range.values():
+            self._facts.report("value-out-of-range", what, **where)
         return found.row_ids
 
     def _deleted(self, file: DataFile, where: dict[str, Any]) -> np.ndarray:
@@ -230,6 +234,9 @@ class RowChecks:
                 found.leaves.setdefault(leaf.id, (leaf, _Leaf()))[1].add(leaf, values)
         visible = batch if mask is None else batch.filter(pa.array(mask))
         for column, array in zip(shape.schema, visible.columns, strict=False):
+            wrong = _out_of_range(array, column)
+            if wrong is not None:
+                found.out_of_range.setdefault(column.name, wrong)
             if not column.nullable and array.null_count:
                 found.visible_nulls[column.name] = found.visible_nulls.get(column.name, 0) + array.null_count
         row_ids = shape.virtual_column(visible, "rowid").drop_null()
@@ -294,6 +301,9 @@ class RowChecks:
         known = self._bounds.get(table.id, {})
         for column, chunked in zip(plan.read_schema, plan.inlined.columns, strict=False):
             array = chunked.combine_chunks()
+            wrong = _out_of_range(array, column)
+            if wrong is not None:
+                self._facts.report("value-out-of-range", f"{wrong}, in the catalog", table=table)
             if not column.nullable and array.null_count:
                 self._facts.report("null-not-allowed", f"column {column.name!r} holds {array.null_count} NULLs in the catalog", table=table)
             for leaf, values in leaf_arrays(array, column):
@@ -353,3 +363,12 @@ def _keys(spec: PartitionSpec | None, state: TableState, table: TableFacts, row:
         if key.transform in ("identity", "bucket") or column.type != TIMESTAMPTZ:
             keys.append((place, replace(key, column=column.name)))
     return keys
+
+
+def _out_of_range(array: Any, column: Field) -> str | None:
+    """The first value of a column that cannot be stored, as a message; None when there is none."""
+    try:
+        check_values(array, column.name)
+    except SchemaError as error:
+        return error.message
+    return None

@@ -103,3 +103,29 @@ def test_maps_with_a_key_twice_are_rejected(sqlite_address: LakeAddress, inlined
     lake.write("t", pa.table({"m": single}))
     with pytest.raises(SchemaError, match=rf"row 1: column 'm' has a map with {message}"):
         lake.table("t").append(pa.table({"m": items}), inline=inlined)
+
+
+def _unchecked(*_: object) -> None:
+    """In place of the check: what earlier versions of this library wrote."""
+
+
+@pytest.mark.parametrize(("kind", "value"), [("time", 25 * 3600 * 10**6), ("timestamp", FIRST - 1)])
+def test_a_check_of_rows_finds_inlined_values_out_of_range(
+    sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch, kind: str, value: int
+) -> None:
+    lake = _lake(sqlite_address, kind)
+    monkeypatch.setattr("ducklake_core.engines.arrow.fitting.check_values", _unchecked)
+    frame = _frame(_array(kind, [0, value])).select(["i", "v"])
+    lake.table("t").append(frame, inline=True, missing_columns="null")
+    found = lake.check(level="rows").findings
+    assert {finding.code for finding in found} & {"value-out-of-range", "rows-unreadable"}, found
+
+
+def test_a_check_of_rows_finds_maps_with_a_key_twice(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    items = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["a", "a"]), pa.array([1, 2]))
+    monkeypatch.setattr("ducklake_core.engines.arrow.fitting.check_values", _unchecked)
+    lake.write("t", pa.table({"m": items}), inline=False)
+    (finding,) = lake.check(level="rows").findings
+    assert finding.code == "value-out-of-range"
+    assert "key 'a' twice" in finding.message
