@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 
 from ducklake_core.catalog.reading import files
+from ducklake_core.format import options
 from ducklake_core.format.versions import DEFAULT_VERSION
 from tests import selection
 from tests.support import durations, versions
@@ -192,6 +193,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Files of a few bytes make many files of few rows; users cannot ask for them.
+    options.MIN_TARGET_FILE_SIZE = 1
     # Time limits of single examples say how loaded a machine is; what failed can be run again from what is printed.
     hypothesis.settings.register_profile("tests", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
     hypothesis.settings.load_profile("tests")

@@ -95,6 +95,10 @@ class Options:
         return cls(**{name: _parse(name, text) for name, text in known.items()})  # type: ignore[arg-type]
 
 
+MIN_TARGET_FILE_SIZE = 1000
+"""Bytes of the smallest ``target_file_size`` that can be set."""
+
+
 def normalize_option(name: str, value: object) -> tuple[str, str]:
     """Name and text to store for an option, as DuckDB stores them.
 
@@ -111,6 +115,11 @@ def normalize_option(name: str, value: object) -> tuple[str, str]:
         option_age(folded, text)
         return folded, bare_age(text)
     match folded, parsed:
+        case "target_file_size", int() if parsed < MIN_TARGET_FILE_SIZE:
+            raise UsageError(
+                f"option target_file_size is {text}: it must be at least {MIN_TARGET_FILE_SIZE:,} bytes, or almost every row gets a file",
+                option="target_file_size",
+            )
         case "parquet_version", int():
             return folded, f"V{parsed}"
         case _, bool():

@@ -36,8 +36,7 @@ def with_default(field: Field, value: object) -> Field:
     """
     if value is None:
         return replace(field, default=None, default_is_expression=False)
-    if not field.is_leaf or field.type in (VARIANT, GEOMETRY):
-        raise UnsupportedFeatureError(f"column {field.name!r} of type {field.type} cannot have a default", column=field.name)
+    _check_kind(field)
     text = _literal_text(value)
     if text == NO_DEFAULT:
         raise UnsupportedFeatureError(
@@ -53,7 +52,9 @@ def with_expression(field: Field, sql: str) -> Field:
 
     Raises:
         UsageError: Not one expression, or one that reads columns or tables.
+        UnsupportedFeatureError: A nested, variant or geometry column.
     """
+    _check_kind(field)
     try:
         parsed = sqlglot.parse(sql, read="duckdb")
     except SqlglotError as problem:
@@ -82,6 +83,12 @@ def with_initial_defaults(schema: Schema) -> Schema:
 
 
 _MOST_BITS = 256
+
+
+def _check_kind(field: Field) -> None:
+    """Raise for a type whose defaults DuckDB ignores: new rows would have NULL there."""
+    if not field.is_leaf or field.type in (VARIANT, GEOMETRY):
+        raise UnsupportedFeatureError(f"column {field.name!r} of type {field.type} cannot have a default", column=field.name)
 
 
 def _literal_text(value: object) -> str:

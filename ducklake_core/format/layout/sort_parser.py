@@ -44,6 +44,10 @@ def parse_sort_key(text: str, schema: Schema) -> SortKey:
     ordered = order.expressions[0]
     if ordered.find(exp.Query, exp.Star, exp.AggFunc, exp.Window):
         raise UsageError(f"the sort key {text!r} may only compute with the columns of its row", sort_key=text)
+    if any(column.args.get("table") is not None for column in ordered.find_all(exp.Column)) or ordered.find(exp.Dot):
+        raise UnsupportedFeatureError(
+            f"the sort key {text!r} names a field of a struct, which DuckDB cannot sort by: sort by a column", sort_key=text
+        )
     for name in _columns(ordered):
         if schema.find(name) is None:
             raise NotFoundError(f"the sort key {text!r} names a column {name!r} that the table does not have", column=name)

@@ -38,6 +38,10 @@ Data: TypeAlias = "pa.RecordBatch | pa.Table"
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 
 
+MAX_BUCKETS = 2**31 - 1
+"""DuckDB reads no more."""
+
+
 def check_spec(spec: PartitionSpec, schema: Schema) -> None:
     """Refuse keys that no row can be partitioned by; DuckDB finds out only at the first INSERT.
 
@@ -58,8 +62,10 @@ def check_spec(spec: PartitionSpec, schema: Schema) -> None:
                 f"{key.transform}({column.name}): the column is {column.type}, and only dates and timestamps have a {unit}",
                 column=column.name,
             )
-        if key.transform == "bucket" and not key.buckets:
-            raise UsageError(f"bucket(n, {column.name}) needs at least one bucket", column=column.name)
+        if key.transform == "bucket" and not 1 <= (key.buckets or 0) <= MAX_BUCKETS:
+            raise UsageError(
+                f"bucket({key.buckets}, {column.name}): the number of buckets must be between 1 and {MAX_BUCKETS:,}", column=column.name
+            )
 
 
 def check_transforms(spec: PartitionSpec, version: FormatVersion) -> None:

@@ -121,12 +121,17 @@ def committed_at(schema: Schema, snapshot_id: int) -> Schema:
     return Schema(columns=tuple(dated(column) for column in schema.columns))
 
 
+_INTERNAL_NAMES = frozenset({"_ducklake_internal_row_id", "_ducklake_internal_snapshot_id"})
+
+
 def check_reserved(name: str, version: FormatVersion) -> None:
     """Refuse a column's name that a version of the format keeps for itself.
 
     Raises:
         SchemaError: It is one.
     """
+    if folded(name) in _INTERNAL_NAMES:
+        raise SchemaError(f"a column cannot be called {name!r}: DuckLake uses this name for its own columns in data files", column=name)
     if version.reserves_prefix and folded(name).startswith(RESERVED_PREFIX):
         raise SchemaError(f"a column cannot be called {name!r}: lakes of version {version} reserve names that begin with {RESERVED_PREFIX}")
 
@@ -151,6 +156,8 @@ def _check_level(where: str, fields: tuple[Field, ...]) -> None:
     for field in fields:
         if not field.name:
             raise SchemaError(f"a column of {where} has an empty name")
+        if "\0" in field.name:
+            raise SchemaError(f"the name {field.name!r} in {where} contains NUL, which no catalog can store", column=field.name)
         name = folded(field.name)
         if name in seen:
             raise SchemaError(
