@@ -100,7 +100,8 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
         """The rows that a scan gives."""
         try:
             predicate = None if filter is None else pruning_predicate(str(filter), self._fields)
-            reader = with_narrow_decimals(self._source.read([self._fields[int(name[1:])].name for name in columns], predicate))
+            rows = self._source.read([self._fields[int(name[1:])].name for name in columns], predicate)
+            reader = with_narrow_decimals(_wide_as_texts(rows, [self._schema.field(name) for name in columns]))
         except Exception as error:
             self._failures.first = self._failures.first or error
             raise
@@ -170,4 +171,23 @@ def _narrow_schema(columns: Schema) -> pa.Schema:
     plain = to_arrow_schema(columns, physical=False)
     nothing = pa.RecordBatchReader.from_batches(plain, iter(()))
     narrow = with_narrow_decimals(nothing).schema
-    return pa.schema([one.with_name(f"c{place}").with_nullable(True) for place, one in enumerate(narrow)])
+    types = [pa.string() if column.type == INT128 else one.type for column, one in zip(columns, narrow, strict=True)]
+    return pa.schema([one.with_name(f"c{place}").with_nullable(True).with_type(types[place]) for place, one in enumerate(narrow)])
+
+
+def _wide_as_texts(rows: pa.RecordBatchReader, wanted: Sequence[pa.Field]) -> pa.RecordBatchReader:
+    """Signed integers of 128 bits as texts, which the view casts: DuckDB takes in no decimals of 39 digits.
+
+    Unsigned ones stay decimals of 38 digits: in the results of DuckDB, those above ``2**127`` would be negative.
+    """
+    texts = [pa.types.is_decimal256(own.type) and pa.types.is_string(field.type) for own, field in zip(rows.schema, wanted, strict=True)]
+    if not any(texts):
+        return rows
+    schema = pa.schema([own.with_type(pa.string()) if text else own for own, text in zip(rows.schema, texts, strict=True)])
+    batches = (
+        pa.RecordBatch.from_arrays(
+            [column.cast(pa.string()) if text else column for column, text in zip(batch.columns, texts, strict=True)], schema=schema
+        )
+        for batch in rows
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)

@@ -88,22 +88,34 @@ _USER_TRANSFORM = re.compile(
 )
 
 
+_QUOTED = re.compile(r'"(?:[^"]|"")+"')
+
+
 def parse_partition_expression(text: str) -> tuple[str, TransformName, int | None]:
     """Column, transform and bucket count of what a user writes in ``partition_by``.
 
     >>> parse_partition_expression("carrier"), parse_partition_expression("month(day)"), parse_partition_expression("bucket(8, id)")
     (('carrier', 'identity', None), ('day', 'month', None), ('id', 'bucket', 8))
 
+    Names may be in double quotes, as in SQL:
+
+    >>> parse_partition_expression('"year"'), parse_partition_expression('year("a, b")')
+    (('year', 'identity', None), ('a, b', 'year', None))
+
     Raises:
         UsageError: A bucket without a count, or a count on another transform.
     """
     found = _USER_TRANSFORM.fullmatch(text)
     if not found:
-        return text, "identity", None
+        return _unquoted(text), "identity", None
     name, buckets = found["name"].lower(), found["buckets"]
     if (name == "bucket") != (buckets is not None):
         raise UsageError(
             f"cannot read partition expression {text!r}: write bucket(n, column), year|month|day|hour(column), or epoch_...(column)"
         )
     transform, count = parse_transform(f"{name}({buckets})" if buckets else name)
-    return found["column"], transform, count
+    return _unquoted(found["column"]), transform, count
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if _QUOTED.fullmatch(name) else name

@@ -216,3 +216,13 @@ def test_texts_and_quoted_names_are_no_words_of_sql(sqlite_address: LakeAddress)
         lake.sql("INSERT INTO t SELECT 'returning'")
         lake.sql('INSERT INTO t SELECT "returning" FROM r')
         assert sorted(lake.table("t").scan().to_arrow()["a"].to_pylist()) == ["1", "returning"]
+
+
+def test_partition_keys_with_quoted_names(lake: DuckLake) -> None:
+    lake.sql('CREATE TABLE quoted (ts TIMESTAMP, "year" INT, "a, ""b" INT)')
+    lake.sql('ALTER TABLE quoted SET PARTITIONED BY (year("ts"), "year", bucket(4, "a, ""b"))')
+    spec = lake.table("quoted").partition_spec
+    assert spec is not None
+    assert [(key.transform, key.column) for key in spec.fields] == [("year", "ts"), ("identity", "year"), ("bucket", 'a, "b')]
+    lake.sql('CREATE TABLE made (ts TIMESTAMP, "year" INT) PARTITIONED BY (year(ts), "year")')
+    assert lake.table("made").partition_spec is not None

@@ -128,4 +128,4 @@ def test_a_check_of_rows_finds_maps_with_a_key_twice(sqlite_address: LakeAddress
     lake.write("t", pa.table({"m": items}), inline=False)
     (finding,) = lake.check(level="rows").findings
     assert finding.code == "value-out-of-range"
-    assert "key 'a' twice" in finding.message
+    assert "key 'a' twice" in finding.what

@@ -210,7 +210,7 @@ def test_a_failed_creation_leaves_no_file(sqlite_address: LakeAddress, monkeypat
 
 def test_relative_data_paths_are_stored_as_given(lake_address: LakeAddress) -> None:
     database = database_of(lake_address)
-    assert create_catalog(database, "some/files").data_path == "some/files/"
+    assert create_catalog(database, "some/files", relative_data_path=True).data_path == "some/files/"
     assert open_catalog(database).data_path == "some/files/"
 
 

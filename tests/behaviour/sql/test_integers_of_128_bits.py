@@ -1,0 +1,50 @@
+"""Integers of 128 bits in queries and statements, with values of 39 digits, next to DuckDB."""
+
+from __future__ import annotations
+
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.errors import UnsupportedFeatureError
+from tests.support.oracle import LakeAddress, attached
+
+LARGEST = 2**127 - 1
+QUERIES = (
+    "SELECT h FROM t ORDER BY h",
+    "SELECT max(h), min(h) FROM t",
+    "SELECT h, count(*) FROM t GROUP BY h ORDER BY h",
+    "SELECT i FROM t WHERE h = 123",
+    f"SELECT i FROM t WHERE h > {LARGEST - 1}",
+    "SELECT i FROM t WHERE h IS NULL",
+    "SELECT a.i, b.h FROM t AS a JOIN t AS b USING (h) ORDER BY ALL",
+    "SELECT sum(h) FROM t WHERE i > 1",
+    "SELECT h % 10 FROM t ORDER BY ALL",
+)
+
+
+def test_queries_and_statements(sqlite_address: LakeAddress) -> None:
+    """Kept in the catalog: DuckDB stores them in files as doubles, which lose digits."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    with attached(sqlite_address) as duck:
+        duck.run("CREATE TABLE t (i INTEGER, h HUGEINT)", f"INSERT INTO t VALUES (1, {LARGEST}), (2, {-LARGEST}), (3, 123), (4, NULL)")
+        wanted = {query: duck.rows(query) for query in QUERIES}
+    for query, rows in wanted.items():
+        assert [tuple(row.values()) for row in lake.sql(query).to_arrow().to_pylist()] == rows, query
+    lake.sql("UPDATE t SET h = h - 1 WHERE i = 1")
+    lake.sql("CREATE TABLE copied (i INTEGER, h HUGEINT)")
+    lake.sql("INSERT INTO copied SELECT * FROM t WHERE h IS NOT NULL")
+    lake.sql("DELETE FROM t WHERE h = 123")
+    with attached(sqlite_address) as duck:
+        assert duck.rows("SELECT * FROM t ORDER BY i") == [(1, LARGEST - 1), (2, -LARGEST), (4, None)]
+        assert duck.rows("SELECT h FROM copied ORDER BY i") == [(LARGEST - 1,), (-LARGEST,), (123,)]
+
+
+def test_unsigned_ones_of_39_digits_are_refused(sqlite_address: LakeAddress) -> None:
+    """Never a wrong number: results of DuckDB hold 128 bits with a sign."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    with attached(sqlite_address) as duck:
+        duck.run("CREATE TABLE t (i INTEGER, h UHUGEINT)", f"INSERT INTO t VALUES (1, {2**128 - 1}), (2, 5)")
+    with pytest.raises(UnsupportedFeatureError, match="column 'h' has integers of 39 digits"):
+        lake.sql("SELECT max(h) FROM t").to_arrow()
+    assert lake.sql("SELECT i FROM t ORDER BY i").to_arrow().to_pylist() == [{"i": 1}, {"i": 2}]
+    assert lake.table("t").scan(where="i = 1").to_arrow().to_pylist() == [{"i": 1, "h": 2**128 - 1}]
