@@ -63,6 +63,9 @@ class Staller:
         for end in (source, target):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
+        if not up:
+            for end in (source, target):
+                end.close()
 
     def close(self) -> None:
         self._listener.close()

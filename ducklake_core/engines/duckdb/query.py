@@ -122,6 +122,8 @@ class _Running:
         try:
             self.reader = self._reader(way)
         except BaseException as problem:
+            # After a signal DuckDB's threads go on with the query, and closing would wait for them.
+            self._connection.interrupt()
             self._connection.close()
             told = self._told(problem)
             if told is problem:
@@ -141,6 +143,7 @@ class _Running:
         except GeneratorExit:
             raise
         except BaseException as problem:
+            self._connection.interrupt()
             told = self._told(problem)
             if told is problem:
                 raise

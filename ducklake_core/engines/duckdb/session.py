@@ -90,6 +90,7 @@ def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Fo
             connection.begin()
             return work(Session(connection))
         except BaseException as problem:
+            connection.interrupt()
             told = told_of(problem, failures, texts[0])
             if told is problem:
                 raise
