@@ -14,7 +14,8 @@
     |  |- CatalogCorruptError
     |  `- CatalogUnavailableError      retriable
     |- StorageError                    a file, or the store that holds it
-    |  `- CorruptFileError
+    |  |- CorruptFileError
+    |  `- StoreUnavailableError        retriable
     |- JobFailedError                  retriable            Spark ended a job of a maintenance verb
     `- CommitError                     a transaction that did not become a snapshot
        |- CommitConflictError          retriable after planning again on the new snapshot
@@ -129,6 +130,13 @@ class CorruptFileError(StorageError):
     """A file is there, but is not what the catalog says it is."""
 
     code = "corrupt-file"
+
+
+class StoreUnavailableError(StorageError):
+    """An object store does not answer in time, limits the request rate, or rejects credentials that have expired."""
+
+    code = "store-unavailable"
+    retriable = True
 
 
 class JobFailedError(DuckLakeError):

@@ -340,7 +340,9 @@ _BY_NAME: Mapping[str, Check] = {
     **dict.fromkeys(("missing_columns", "concurrent_appends"), _or_none(_text)),
     **dict.fromkeys(("mode", "schema_evolution", "kind", "level"), _text),
     **dict.fromkeys(("if_not_exists", "if_exists", "or_replace", "replace", "cascade", "create", "dry_run", "encrypted", "indexes"), _flag),
-    **dict.fromkeys(("read_only", "override_data_path", "relative_data_path", "allow_history_loss", "allow_missing", "allow_duplicates"), _flag),
+    **dict.fromkeys(
+        ("read_only", "override_data_path", "relative_data_path", "allow_history_loss", "allow_missing", "allow_duplicates"), _flag
+    ),
     **dict.fromkeys(("ignore_extra_columns", "every_parquet", "repair", "cleanup_all", "partial_progress"), _flag),
     **dict.fromkeys(("inline", "hive_partitioning", "exact"), _or_none(_flag)),
     **dict.fromkeys(("on", "partition_by", "keys", "allowed_paths", "cluster_by"), names),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from operator import attrgetter
 from typing import NamedTuple
 
 from ducklake_core.format.changes import Changes, parse_changes
-from ducklake_core.format.files.locations import check_location
+from ducklake_core.format.files.locations import check_location, without_credentials
 from ducklake_core.format.files.partitioning import PartitionSpec
 from ducklake_core.format.layout.sorting import SortKey
 from ducklake_core.format.types.message_text import one_line
@@ -69,7 +69,7 @@ def is_same_snapshot(one: Snapshot, other: Snapshot) -> bool:
 _identity = attrgetter("id", "time", "schema_version", "next_catalog_id", "next_file_id", "changes", "extra_info")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class LakeInfo:
     """Lake-wide settings, from ducklake_metadata.
 
@@ -90,6 +90,14 @@ class LakeInfo:
     stored_data_path: str | None = None
     inlined_limits: InlinedLimits = USUAL_LIMITS
     allowed_paths: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = {one.name: getattr(self, one.name) for one in fields(self)}
+        # A catalog written elsewhere may have credentials in its data path.
+        for name in ("data_path", "stored_data_path"):
+            shown[name] = shown[name] and without_credentials(shown[name])
+        shown["allowed_paths"] = tuple(map(without_credentials, self.allowed_paths))
+        return f"LakeInfo({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
     @property
     def format_version(self) -> FormatVersion:

@@ -15,13 +15,14 @@ import fsspec
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, UnsupportedFeatureError
+from ducklake_core.errors import DuckLakeError, NotFoundError, StorageError, StoreUnavailableError, UnsupportedFeatureError
 from ducklake_core.format.files.azure_paths import azure_path
 from ducklake_core.format.files.locations import canonical_protocol, is_relative_to_process, local_part, printable, protocol_of
 from ducklake_core.storage.azure import check_account, secret_parts, with_account
 from ducklake_core.storage.listing import StoredFile, list_directories, list_local, list_s3
 from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked
 from ducklake_core.storage.store_errors import classify_store_error
+from ducklake_core.storage.timeouts import retry_advice, with_timeouts
 from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "canonical_protocol", "printable", "protocol_of"]
@@ -123,13 +124,13 @@ class Storage:
         if azure is not None:
             options = with_account(options, azure)
         try:
-            kind = fsspec.get_filesystem_class(protocol)
+            kind = _class_of(protocol)
         except (ImportError, ValueError) as error:
             extra = _EXTRAS.get(protocol)
             advice = f"install ducklake-dagster[{extra}]" if extra else "install an fsspec package for it"
             raise UnsupportedFeatureError(f"no support for {protocol}:// paths here: {advice}", protocol=protocol) from error
         with self.reporting("reach the store of", path):
-            filesystem = kind(**(_UNREMEMBERED | options if protocol in _EXTRAS else options))
+            filesystem = kind(**(_UNREMEMBERED | with_timeouts(protocol, options) if protocol in _EXTRAS else options))
         if azure is not None:
             check_account(filesystem, azure, path)
             return filesystem, azure.inner
@@ -282,9 +283,11 @@ class Storage:
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
             kind = classify_store_error(error)
-            advice = kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
+            passing = retry_advice(error) if protocol_of(path) != "file" else None
+            advice = passing or kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
             message = f"cannot {verb} {where}: {reason}; {advice}"
-            told = StorageError(message, path=where, store_error=kind.code, permanent=kind.permanent)
+            raised = StoreUnavailableError if passing else StorageError
+            told = raised(message, path=where, store_error=kind.code, permanent=kind.permanent and not passing)
             cause = self._cause(error)
             try:
                 raise told from cause
@@ -299,6 +302,8 @@ class Storage:
             try:
                 yield
             except FileNotFoundError as error:
+                if "bucket does not exist" in str(error) or "NoSuchBucket" in str(error):
+                    raise
                 raise NotFoundError(f"there is no file {printable(path)}{_where_looked(path)}", path=printable(path)) from error
 
     def _cause(self, error: BaseException) -> BaseException | None:
@@ -327,6 +332,16 @@ def _where_looked(path: str) -> str:
         f" in {directory}: the data_path of this lake is relative. If the files were written from another directory, run there, or connect "
         "with override_data_path=True and the absolute data_path"
     )
+
+
+def _class_of(protocol: str) -> Any:
+    """Return the class of a protocol's file systems."""
+    kind = fsspec.get_filesystem_class(protocol)
+    if protocol != "s3":
+        return kind
+    from ducklake_core.storage.limited_s3 import LimitedS3FileSystem
+
+    return LimitedS3FileSystem
 
 
 _COMMON_ADVICE = "check the path, the permissions and the credentials"

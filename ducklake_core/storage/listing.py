@@ -10,10 +10,11 @@ from typing import Any
 
 import fsspec
 
-from ducklake_core.format.files.locations import spelled_like
+from ducklake_core.format.files.locations import canonical_protocol, spelled_like
 from ducklake_core.storage.local_files import files_below
 
 _S3_PAGE_KEYS = 1000
+_WITH_BUCKETS = frozenset({"gs", "abfs"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,10 @@ def list_local(directory: str) -> Iterator[StoredFile]:
 
 def list_directories(filesystem: fsspec.AbstractFileSystem, inside: str, prefix: str) -> Iterator[StoredFile]:
     """In a store whose package lists a directory at a time."""
+    bucket = inside.strip("/").partition("/")[0]
+    if canonical_protocol(prefix.partition("://")[0].lower()) in _WITH_BUCKETS:
+        # Raises for a bucket or container that does not exist, which is more than an empty directory.
+        filesystem.info(bucket)
     pending = [inside.rstrip("/")]
     while pending:
         directory = pending.pop()
@@ -53,12 +58,8 @@ def list_s3(filesystem: Any, inside: str, prefix: str) -> Iterator[StoredFile]:
     directory = f"{key.rstrip('/')}/" if key else ""
     after: dict[str, str] = {}
     while True:
-        try:
-            page = filesystem.call_s3("list_objects_v2", filesystem.req_kw, Bucket=bucket, Prefix=directory, MaxKeys=_S3_PAGE_KEYS, **after)
-        except FileNotFoundError:
-            if after:
-                raise
-            return
+        # A missing directory is an empty page; a missing bucket is an error.
+        page = filesystem.call_s3("list_objects_v2", filesystem.req_kw, Bucket=bucket, Prefix=directory, MaxKeys=_S3_PAGE_KEYS, **after)
         for found in page.get("Contents") or ():
             # Some tools make an object of no bytes for a directory.
             if not found["Key"].endswith("/"):

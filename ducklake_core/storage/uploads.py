@@ -6,10 +6,13 @@ name, and parts of an upload that nobody finished would stay, unseen and paid fo
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
+
+_DISCARD_SECONDS = 10.0
 
 
 class Upload(pa.PythonFile):  # type: ignore[misc]
@@ -85,11 +88,17 @@ class _Whole:
             return
         self._given_up = True
         # The error that led here is what is told; what cannot be given up is left to the store's own rules for old uploads.
-        with suppress(Exception):
-            self._file.discard()
+        # A store that does not answer holds nobody up, least of all after Ctrl-C.
+        ending = threading.Thread(target=self._abort, name="abort-upload", daemon=True)
+        ending.start()
+        ending.join(_DISCARD_SECONDS)
         # Or its package would finish it as soon as it is collected.
         with suppress(AttributeError):
             self._file.closed = True
+
+    def _abort(self) -> None:
+        with suppress(Exception):
+            self._file.discard()
 
     def __del__(self) -> None:
         self.discard()

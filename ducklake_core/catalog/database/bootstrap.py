@@ -25,6 +25,7 @@ from ducklake_core.errors import (
     NotALakeError,
     UsageError,
 )
+from ducklake_core.format.files.locations import check_new_data_path, file_key, printable, protocol_of
 from ducklake_core.format.files.paths import absolute_directory
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion, interrupted_migration
@@ -56,11 +57,12 @@ def create_catalog(
 
     Raises:
         AlreadyExistsError: The database holds a lake already; nothing was changed.
-        UsageError: No data path.
+        UsageError: No data path, or one at which no files can be stored.
     """
     path = database.address.default_data_path if data_path is None else str(data_path)
     if path is None or not path.strip():
         raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
+    check_new_data_path(path)
     full = with_slash(path) if relative_data_path else absolute_directory(path)
     database.follow(version)
     info = LakeInfo(
@@ -199,13 +201,14 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
     path = with_slash(stored)
     if override and data_path is None:
         raise UsageError("override_data_path needs the data_path to use")
-    if data_path is not None and absolute_directory(str(data_path)) != absolute_directory(path):
+    if data_path is not None and not _is_same_path(absolute_directory(str(data_path)), absolute_directory(path)):
         if not override:
             raise UsageError(
-                f"the lake {database.address} stores its files under {path!r}, not {with_slash(str(data_path))!r}: leave data_path "
+                f"the lake {database.address} stores its files under {printable(path)!r}, not "
+                f"{printable(with_slash(str(data_path)))!r}: leave data_path "
                 "out, or set override_data_path as well to read the files from elsewhere",
-                stored=path,
-                given=str(data_path),
+                stored=printable(path),
+                given=printable(str(data_path)),
             )
         path = with_slash(str(data_path))
     return LakeInfo(
@@ -216,6 +219,11 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
         stored_data_path=stored,
         inlined_limits=database.abilities.inlined_limits,
     )
+
+
+def _is_same_path(given: str, stored: str) -> bool:
+    """Return whether two data paths are one, whichever name of its protocol each has."""
+    return given == stored or (protocol_of(stored) != "file" and file_key(given) == file_key(stored))
 
 
 def _read_settings(database: Database) -> Mapping[str, str]:

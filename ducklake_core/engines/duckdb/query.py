@@ -124,6 +124,8 @@ class _Running:
         try:
             self.reader = self._reader(way)
         except BaseException as problem:
+            # After a signal DuckDB's threads go on with the query, and closing would wait for them.
+            self._connection.interrupt()
             self._connection.close()
             told = self._told(problem)
             if told is problem:
@@ -140,7 +142,10 @@ class _Running:
         """The rows, once."""
         try:
             yield from self.reader
-        except Exception as problem:
+        except GeneratorExit:
+            raise
+        except BaseException as problem:
+            self._connection.interrupt()
             told = self._told(problem)
             if told is problem:
                 raise
@@ -230,13 +235,27 @@ def _exact(data_type: DataType) -> DataType:
 
 
 def told_of(problem: BaseException, failures: Failures, sql: str) -> BaseException:
-    """The error of a scan where there is one, else DuckDB's own; marked where the query can be begun in another way."""
+    """Return the error to raise: an interruption, a scan's, or DuckDB's own, marked if the query can be run in another way."""
+    interruption = interruption_in(problem)
+    if interruption is not None:
+        return interruption
     if failures.first is not None:
         return failures.first
     if not isinstance(problem, Exception) or isinstance(problem, DuckLakeError):
         return problem
     told = UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql)
     return FilterNotTakenError(told) if not_taken(problem) else told
+
+
+def interruption_in(problem: BaseException) -> BaseException | None:
+    """Return the KeyboardInterrupt, or other exception that is no Exception, that DuckDB reports as an error of its own.
+
+    DuckDB runs signal handlers during a query. What a handler raises becomes the cause of "RuntimeError: Query interrupted".
+    """
+    seen: BaseException | None = problem
+    while seen is not None and isinstance(seen, Exception):
+        seen = seen.__cause__
+    return seen
 
 
 def line_of(problem: BaseException) -> str:
@@ -291,14 +310,35 @@ def _made(connection: DuckDBPyConnection, waiting: list[tuple[str, str]]) -> lis
         reasons: list[str] = []
         for name, statement in waiting:
             try:
-                connection.execute(statement)
+                execute_definition(connection, statement)
             except duckdb.Error as problem:
+                interruption = interruption_in(problem)
+                if interruption is not None:
+                    raise interruption from None
                 refused.append((name, statement))
                 reasons.append(f"the {name} cannot be made: {line_of(problem)}")
         if len(refused) == len(waiting):
             return reasons
         waiting = refused
     return []
+
+
+def execute_definition(connection: DuckDBPyConnection, statement: str) -> None:
+    """Run CREATE VIEW or CREATE MACRO around SQL text that a catalog stores, unless the text adds statements of its own.
+
+    DuckDB's parser, which also runs the text, counts and classifies the statements; any other lexer sees other boundaries somewhere.
+
+    Raises:
+        duckdb.ParserException: The text is not one statement.
+    """
+    import duckdb
+
+    if "\0" in statement:
+        raise duckdb.ParserException("Parser Error: the stored SQL contains a NUL character")
+    found = connection.extract_statements(statement)
+    if [one.type for one in found] != [duckdb.StatementType.CREATE]:
+        raise duckdb.ParserException(f"Parser Error: the stored SQL must be one query, but it has {len(found)} statements")
+    connection.execute(found[0])
 
 
 def _view_text(view: ViewSource) -> str:

@@ -72,7 +72,9 @@ class Failures:
         """The batches; an error on the way is noted."""
         try:
             yield from batches
-        except Exception as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:
             self.first = self.first or error
             raise
 
@@ -102,7 +104,7 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
             predicate = None if filter is None else pruning_predicate(str(filter), self._fields)
             rows = self._source.read([self._fields[int(name[1:])].name for name in columns], predicate)
             reader = with_narrow_decimals(_wide_as_texts(rows, [self._schema.field(name) for name in columns]))
-        except Exception as error:
+        except BaseException as error:
             self._failures.first = self._failures.first or error
             raise
         schema = pa.schema([self._schema.field(name) for name in columns])

@@ -13,6 +13,7 @@ from ducklake_core.engines.duckdb.query import (
     MacroSource,
     Sources,
     ViewSource,
+    interruption_in,
     line_of,
     make_own_functions,
     make_views,
@@ -89,6 +90,7 @@ def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Fo
             connection.begin()
             return work(Session(connection))
         except BaseException as problem:
+            connection.interrupt()
             told = told_of(problem, failures, texts[0])
             if told is problem:
                 raise
@@ -117,5 +119,10 @@ def check_statement(sql: str, sources: Sources) -> None:
             connection.execute(f"EXPLAIN {sql}")
         except duckdb.CatalogException as problem:
             raise NotFoundError("; ".join([line_of(problem), *refused])) from problem
-        except duckdb.Error as problem:
+        except (duckdb.Error, RuntimeError) as problem:
+            interruption = interruption_in(problem)
+            if interruption is not None:
+                raise interruption from None
+            if not isinstance(problem, duckdb.Error):
+                raise
             raise UsageError(f"DuckDB does not take the statement: {line_of(problem)}", sql=sql) from problem

@@ -32,9 +32,10 @@ def syntax_errors(queries: Sequence[str]) -> list[str | None]:
 
 
 def _syntax_error(answer: str) -> str | None:
-    if not answer.startswith('{"error":true'):
-        return None
     said = json.loads(answer)
+    if not said.get("error"):
+        count = len(said.get("statements", ()))
+        return None if count == 1 else f"DuckDB {require_duckdb().__version__} finds {count} statements in it, not one query"
     if said.get("error_subtype") != "SYNTAX_ERROR":
         return None
     return f"DuckDB {require_duckdb().__version__} says: {said.get('error_message')}"

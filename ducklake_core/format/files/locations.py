@@ -16,6 +16,7 @@ from ducklake_core.format.files.azure_paths import NAMES, azure_path
 
 _ALIASES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "local": "file", **dict.fromkeys(NAMES[1:], NAMES[0])}
 # Whoever may choose the host of these may make the reader ask any server.
+_READ_ONLY = frozenset({"http", "https"})
 _OF_MANY_SERVERS = frozenset({"http", "https", "ftp", "sftp", "ssh", "hdfs", "webhdfs", "smb"})
 
 
@@ -72,7 +73,39 @@ def printable(path: str) -> str:
     >>> printable("s3://me:pw@bucket/a b?x=1"), printable("/data/é=1/f.parquet")
     ('s3://bucket/a b', '/data/é=1/f.parquet')
     """
-    return _CREDENTIALS.sub(r"\1", path).partition("?")[0] if "://" in path else path
+    return without_credentials(path).partition("?")[0] if "://" in path else path
+
+
+def without_credentials(path: str) -> str:
+    """Return a path without the user and password in front of its host.
+
+    >>> without_credentials("s3://KEY:SECRET@bucket/x"), without_credentials("/a/b")
+    ('s3://bucket/x', '/a/b')
+    """
+    return _CREDENTIALS.sub(r"\1", path)
+
+
+def check_new_data_path(path: str) -> None:
+    """Reject a data path at which no lake can store files.
+
+    Raises:
+        UsageError: An object store without a bucket, a web address, which is read-only, or credentials within the path.
+    """
+    scheme, separator, rest = path.partition("://")
+    if not separator or protocol_of(path) == "file":
+        return
+    azure = azure_path(path)
+    if scheme.lower() in _READ_ONLY and azure is None:
+        raise UsageError(
+            f"data_path {printable(path)!r} is a web address, to which no files can be written: give a directory or an object "
+            "store prefix such as s3://bucket/lake/"
+        )
+    if without_credentials(path) != path:
+        raise UsageError(
+            f"data_path {printable(path)!r} contains credentials, which every reader of the catalog could see: pass them in storage_options"
+        )
+    if not rest.strip("/"):
+        raise UsageError(f"data_path {path!r} names no bucket or container: write {scheme}://bucket/lake/")
 
 
 def check_location(path: str, data_path: str, allowed: Sequence[str] = (), *, what: str, **details: object) -> None:

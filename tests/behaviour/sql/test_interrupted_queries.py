@@ -1,0 +1,77 @@
+"""Ctrl-C and other signals during queries reach the caller as what the signal handler raised."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.engines.duckdb.relations import Failures
+
+
+class Terminated(BaseException):
+    """Raised by a handler of SIGTERM."""
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+LONG = "SELECT count(*) AS n FROM t a, t b, t c, range(100000) WHERE a.n + b.n + c.n = -1"
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> DuckLake:
+    found = DuckLake.create(f"sqlite:///{tmp_path}/lake.sqlite", data_path=f"{tmp_path}/files/")
+    found.write("t", pa.table({"n": range(2000)}), inline=False)
+    return found
+
+
+def _run(lake: DuckLake, sql: str) -> None:
+    found = lake.sql(sql)
+    if sql == LONG:
+        found.to_arrow()
+
+
+# DuckDB now and then waits for its threads before it passes the signal on, which takes minutes.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "sql", [LONG, f"CREATE TABLE u AS {LONG}", f"INSERT INTO t {LONG}", "DELETE FROM t WHERE n IN (" + LONG + ")"], ids=lambda sql: sql[:6]
+)
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
+def test_signals_during_statements_pass_unchanged(lake: DuckLake, sql: str, number: signal.Signals, kind: type[BaseException]) -> None:
+    before = lake.snapshot().id
+    former = signal.signal(signal.SIGTERM, _terminate)
+    timer = threading.Timer(1, os.kill, (os.getpid(), number))
+    try:
+        timer.start()
+        with pytest.raises(kind):
+            _run(lake, sql)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGTERM, former)
+    assert lake.snapshot().id == before
+    assert lake.check(level="rows").is_sound
+    lake.close()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, Terminated])
+def test_what_a_scan_raises_passes_unchanged(lake: DuckLake, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Failures, batches: object) -> object:
+        try:
+            raise kind
+        except BaseException as error:
+            self.first = error
+            raise
+        yield
+
+    monkeypatch.setattr(Failures, "watched", interrupted)
+    with pytest.raises(kind):
+        lake.sql("SELECT sum(n) FROM t").to_arrow()
+    lake.close()
