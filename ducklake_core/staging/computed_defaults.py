@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from ducklake_core.errors import UnsupportedFeatureError
 from ducklake_core.format.evolution.default_expressions import default_scalar, refusal, statement_tree
+from ducklake_core.format.expressions.literals import text_literal
+from ducklake_core.format.types.data_types import TIMESTAMPTZ
 from ducklake_core.format.types.names import folded
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) -> tuple[tuple[int, Scalar], ...]:
-    """What columns that some rows lack get, by column id, for those whose default is an expression.
+    """What columns that some rows lack get, by column id, for those whose default depends on the statement: expressions, and
+    instants that name no time zone.
 
     Args:
         schema: The table's columns.
@@ -33,7 +36,7 @@ def computed_defaults(schema: Schema, given: Collection[str], moment: datetime) 
         SchemaError: Its value does not fit the column.
     """
     names = {folded(name) for name in given}
-    wanted = (column for column in schema if column.default is not None and column.default_is_expression)
+    wanted = (column for column in schema if column.default is not None and (column.default_is_expression or column.type == TIMESTAMPTZ))
     return tuple((column.id, _computed(column, moment)) for column in wanted if folded(column.name) not in names)
 
 
@@ -47,6 +50,9 @@ def inserted_columns(request: ChangeRequest) -> list[str]:
 def _computed(column: Field, moment: datetime) -> Scalar:
     from ducklake_core.engines.arrow.scalars import check_scalar
 
+    if not column.default_is_expression:
+        # DuckDB stores the text as it was written and reads it in the zone of the session that inserts.
+        return text_literal(column.default or "", column.type)
     try:
         scalar = default_scalar(column, moment)
         check_scalar(scalar, pa.RecordBatch.from_arrays([pa.nulls(0)], names=["rows"]), column)

@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 
 from ducklake_core.errors import DuckLakeError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.literals import text_literal
-from ducklake_core.format.types.data_types import BLOB, FLOAT64, GEOMETRY, INTERVAL, TIME_NS, TIMETZ, VARIANT, Field
+from ducklake_core.format.types.data_types import BLOB, FLOAT64, GEOMETRY, INTERVAL, TIME_NS, TIMESTAMPTZ, TIMETZ, VARIANT, Field
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.format.types.type_names import NO_DEFAULT
 from ducklake_core.format.values.value_text import from_cast_text, to_cast_text
@@ -28,7 +28,8 @@ def with_default(field: Field, value: object) -> Field:
 
     Args:
         field: The column.
-        value: A Python value, or a text that the column's type can be read from.
+        value: A Python value, or a text that the column's type can be read from. A time of a ``timestamptz`` column that names no zone is
+            meant in the effective time zone.
 
     Raises:
         UsageError: It is not a value of the type.
@@ -43,8 +44,9 @@ def with_default(field: Field, value: object) -> Field:
             f"the text {NO_DEFAULT} cannot be the default of column {field.name!r}: the catalog says by it that there is none",
             column=field.name,
         )
-    _cast_text(text, field)
-    return replace(field, default=text, default_is_expression=False)
+    canonical = _cast_text(text, field)
+    # With its offset, so that every session means the same instant by it.
+    return replace(field, default=canonical if field.type == TIMESTAMPTZ else text, default_is_expression=False)
 
 
 def with_expression(field: Field, sql: str) -> Field:
