@@ -8,10 +8,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import s3fs
 
 from ducklake_core.errors import UsageError
 from ducklake_core.format.files.paths import new_file_name, write_id
+from ducklake_core.storage.limited_s3 import LimitedS3FileSystem
 from ducklake_core.storage.sweeping import sweep
 from ducklake_core.storage.unfinished import abort_upload, unfinished_uploads
 from tests.behaviour.object_stores.work import found, numbered, table_of
@@ -73,14 +73,14 @@ def test_a_store_that_does_not_tell(sqlite_address: LakeAddress, s3: S3Server, m
     lake = s3_store(s3).create(s3_store(s3).lake(sqlite_address, "untold"))
     path = f"{lake.info.data_path}main/t/{new_file_name(write_id())}"
     begin(s3, path)
-    real, refused = s3fs.S3FileSystem.call_s3, "list_multipart_uploads"
+    real, refused = LimitedS3FileSystem.call_s3, "list_multipart_uploads"
 
     def call(self: Any, method: str, *given: Any, **named: Any) -> Any:
         if method == refused:
             raise PermissionError(f"{method} is not allowed")
         return real(self, method, *given, **named)
 
-    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", call)
+    monkeypatch.setattr(LimitedS3FileSystem, "call_s3", call)
     for _ in range(2):
         with lake.storage.open_output(path) as sink:
             sink.write(b"x")
@@ -103,12 +103,12 @@ def test_many(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = sorted(f"s3://lake/many/{new_file_name(mark)}" for _ in range(7))
     other = f"s3://lake/many/{new_file_name(write_id())}"
     begin(s3, *mine, other)
-    real = s3fs.S3FileSystem.call_s3
+    real = LimitedS3FileSystem.call_s3
 
     def call(self: Any, method: str, *given: Any, **named: Any) -> Any:
         return real(self, method, *given, **({"MaxUploads": 3} | named if method == "list_multipart_uploads" else named))
 
-    monkeypatch.setattr(s3fs.S3FileSystem, "call_s3", call)
+    monkeypatch.setattr(LimitedS3FileSystem, "call_s3", call)
     assert paths_below(s3, "s3://lake/many/") == sorted([*mine, other])
     kept = mine[0].rpartition("/")[2]
     sweep(s3.storage(), "s3://lake/many/", mark, keep=frozenset([kept]))
