@@ -408,9 +408,9 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         return False, frame
 
     def _is_all_null(self, name: str, column: Field) -> bool:
-        """Whether no row of a table has a value in a column; files whose statistics prove it are not opened."""
+        """Whether a table has rows, none of them with a value in a column; files whose statistics prove it are not opened."""
         scan = self.table(name).scan([dotted((column.name,))], where=Column((column.name,)).is_not_null())
-        return not any(batch.num_rows for batch in scan.to_batches())
+        return not any(batch.num_rows for batch in scan.to_batches()) and self.table(name).scan().count() > 0
 
     @property
     def _catalog(self) -> StagedCatalog:

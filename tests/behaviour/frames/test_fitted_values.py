@@ -176,3 +176,13 @@ def test_spark_frames_fit_by_value(lake: DuckLake, spark: SparkSession, mode: Mo
     assert len(found) == 2
     with pytest.raises(SchemaError, match=r"1\.5 is not a whole number, but the column is int64"):
         lake.table("t").append(rows([(1.5, 0.1, 2.0, None, None, None, 0.5, [1.0])], columns), schema_evolution=mode)
+
+
+def test_a_table_without_rows_keeps_the_types_that_it_was_created_with(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"id": "int64", "price": "decimal(9,2)", "n": "int32"})
+    for columns in ({"price": [0.125], "n": [1]}, {"price": [0.5], "n": ["a"]}):
+        with pytest.raises(SchemaError):
+            lake.table("t").append(pa.table({"id": [1], **columns}), schema_evolution="additive")
+    lake.table("t").append(pa.table({"id": [1], "price": [0.5], "n": [1.0]}), schema_evolution="additive")
+    assert [str(column.type) for column in lake.table("t").schema] == ["int64", "decimal(9,2)", "int32"]
