@@ -380,7 +380,9 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         wanted, differences = staged.state, tuple[str, ...]()
         replaced: set[int] = set()
 
-        def holds_only_nulls(column: Field) -> bool:
+        def holds_only_nulls(column: Field, is_refused: bool) -> bool:
+            if not (is_refused or mode == "additive" or frame.is_seen):
+                return False
             if is_key(staged.state, column) or column.default is not None or not self._is_all_null(staged.name, column):
                 return False
             replaced.add(column.id)

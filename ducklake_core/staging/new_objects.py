@@ -110,7 +110,7 @@ def evolve(
     frame: Schema,
     mode: SchemaEvolution,
     missing_columns: MissingColumns,
-    holds_only_nulls: Callable[[Field], bool] | None = None,
+    holds_only_nulls: Callable[[Field, bool], bool] | None = None,
 ) -> tuple[TableState, tuple[str, ...]]:
     """The table's state after it was made to fit a frame, and what differs.
 
@@ -119,7 +119,7 @@ def evolve(
         frame: The frame's columns.
         mode: ``strict`` or ``additive``.
         missing_columns: Whether a frame may lack columns that have no default.
-        holds_only_nulls: Whether a column that does not fit has no value in any row, so that it may be replaced.
+        holds_only_nulls: Whether a column that does not fit, or may not, has no value in any row, so that it may be replaced.
 
     Raises:
         SchemaError: The frame does not fit and the mode does not allow what would make it fit, or it lacks columns without a default
@@ -164,7 +164,7 @@ def evolved(
         missing_columns: Whether a frame may lack columns that have no default.
         replaced: Ids of columns that hold only NULL and give way to columns of the frame.
     """
-    return evolve(state, frame, mode, missing_columns, lambda column: column.id in replaced)[0]
+    return evolve(state, frame, mode, missing_columns, lambda column, _: column.id in replaced)[0]
 
 
 def check_not_lacking(state: TableState, frame: Schema) -> None:

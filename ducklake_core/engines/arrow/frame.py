@@ -64,6 +64,11 @@ class ArrowFrame:
         return isinstance(self.data, pa.RecordBatchReader)
 
     @property
+    def is_seen(self) -> bool:
+        """Whether :meth:`schema_for` looks at the values, so that a column whose type stays another does not fit."""
+        return isinstance(self.data, pa.Table)
+
+    @property
     def is_small(self) -> bool:
         """Whether writing the rows once more costs next to nothing."""
         return isinstance(self.data, pa.Table) and self.data.num_rows <= _FEW_ROWS

@@ -39,6 +39,7 @@ class SparkFrame:
         data: The DataFrame.
         schema: The columns, without ids.
         is_stream: It can be computed again.
+        is_seen: Its values are not known before they are written.
         is_small: Nobody knows without computing it; nor whether it ``is_surely_empty``.
         kind: What messages call the data.
         inlines_unasked: Whether few rows go into the catalog without being asked for: to count them first may compute it twice.
@@ -47,6 +48,7 @@ class SparkFrame:
     data: DataFrame
     schema: Schema
     is_stream: ClassVar[bool] = False
+    is_seen: ClassVar[bool] = False
     is_small: ClassVar[bool] = False
     is_surely_empty: ClassVar[bool] = False
     kind: ClassVar[str] = "Spark DataFrame"

@@ -182,10 +182,15 @@ def fits(frame: DataType, table: DataType) -> bool:
     >>> fits(INT32, INT64), fits(INT64, INT32), fits(VARCHAR, UUID), fits(INT64, TIMESTAMP_NS)
     (True, False, True, True)
     """
-    if frame == table or widens(frame, table) or _EXACT_CARRIERS.get(table) == frame:
-        return True
+    return frame == table or widens(frame, table) or _carries(frame, table)
+
+
+def _carries(frame: DataType, table: DataType) -> bool:
+    """Whether an engine that lacks a type has its values in another."""
     carrier = _CARRIERS.get(table)
-    return carrier is not None and (frame == carrier or (widens(frame, carrier) and carrier not in FLOATS))
+    if _EXACT_CARRIERS.get(table) == frame or frame == carrier:
+        return True
+    return carrier is not None and widens(frame, carrier) and carrier not in FLOATS
 
 
 def may_fit(frame: DataType, table: DataType) -> bool:
@@ -202,6 +207,15 @@ def may_fit(frame: DataType, table: DataType) -> bool:
     if frame in _DIGITS or isinstance(frame, DecimalType) or frame in FLOATS:
         return table in _DIGITS or isinstance(table, DecimalType) or table in FLOATS
     return frame in _NAIVE_TIMES and (table in _NAIVE_TIMES or table == DATE)
+
+
+def may_not_fit(frame: DataType, table: DataType) -> bool:
+    """Whether other values of a leaf type, beside those that fit (:func:`may_fit`), are no values of the table's type.
+
+    >>> may_not_fit(FLOAT64, INT32), may_not_fit(INT64, FLOAT64), may_not_fit(INT32, INT64), may_not_fit(INT16, UINT8)
+    (True, True, False, False)
+    """
+    return frame != table and may_fit(frame, table) and not contains(table, frame) and not _carries(frame, table)
 
 
 def contains(new: DataType, old: DataType) -> bool:
@@ -224,7 +238,7 @@ def contains(new: DataType, old: DataType) -> bool:
 
 
 def reconcile(
-    table: Schema, frame: Schema, mode: Mode, next_column_id: int, holds_only_nulls: Callable[[Field], bool] | None = None
+    table: Schema, frame: Schema, mode: Mode, next_column_id: int, holds_only_nulls: Callable[[Field, bool], bool] | None = None
 ) -> Reconciliation:
     """Compare a frame's columns with a table's, by name without regard to case, at any depth.
 
@@ -238,13 +252,13 @@ def reconcile(
             nothing widens, types whose values may fit (:func:`may_fit`) are taken as they are. A type widens only to one that has
             every value of the present type (:func:`contains`).
         next_column_id: First id that new columns may take.
-        holds_only_nulls: Whether a column of the table has no value in any row. It is called for a column that does not fit, and gives way
-            to a new column of the frame's type. None where columns stay.
+        holds_only_nulls: Whether a column of the table has no value in any row. It is called for a column that does not fit or may not,
+            as the second argument says, and gives way to a new column of the frame's type. None where columns stay.
 
     Raises:
         SchemaError: The frame does not fit; the message lists every difference with both types.
     """
-    work = _Work(ids=count(next_column_id), widens=mode == "additive", holds_only_nulls=holds_only_nulls or (lambda _: False))
+    work = _Work(ids=count(next_column_id), widens=mode == "additive", holds_only_nulls=holds_only_nulls or (lambda *_: False))
     columns = work.level(table.columns, frame.columns, None, "")
     refused = [*work.refused, *(work.changed if mode == "strict" else ())]
     if refused:
@@ -267,7 +281,7 @@ class _Work:
 
     ids: Iterator[int]
     widens: bool
-    holds_only_nulls: Callable[[Field], bool]
+    holds_only_nulls: Callable[[Field, bool], bool]
     ended: list[int] = field(default_factory=list)
     added: list[tuple[Field, int | None]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -286,7 +300,7 @@ class _Work:
         for column in table:
             mine, refused = given.pop(folded(column.name), None), len(self.refused)
             node = self.column(column, mine, parent, path)
-            if parent is None and mine is not None and len(self.refused) > refused and self.holds_only_nulls(column):
+            if parent is None and mine is not None and self.gives_way(column, node, mine, is_refused=len(self.refused) > refused):
                 # Files cannot have values of the old type, so that the column gives way to a new one with the same name.
                 del self.refused[refused:]
                 self.changed.append(f"column {column.name!r} ({column.type}) holds only NULL and becomes {mine.type}")
@@ -298,6 +312,11 @@ class _Work:
             self.changed.append(f"column {path + column.name!r} is new ({column.type})")
             result.append(self.new(column, parent))
         return tuple(result)
+
+    def gives_way(self, column: Field, node: Field, frame: Field, *, is_refused: bool) -> bool:
+        """Whether a column of the table holds only NULL, and cannot take the frame's values or, as it did not widen, perhaps not all."""
+        may_be_refused = node is column and may_not_fit(frame.type, column.type)
+        return (is_refused or may_be_refused) and self.holds_only_nulls(column, is_refused)
 
     def column(self, column: Field, frame: Field | None, parent: int | None, path: str) -> Field:
         if frame is not None:

@@ -149,6 +149,49 @@ def test_a_column_of_nulls_takes_the_type_of_its_first_values(sqlite_address: La
     assert lake.check(level="rows").findings == ()
 
 
+NUMBERS: dict[str, pa.Array[Any]] = {
+    "float64": pa.array([1.5]), "decimal(4,3)": pa.array([Decimal("1.125")]), "decimal(20,3)": pa.array([Decimal("12345678901234567.125")]),
+    "uint64": pa.array([2**64 - 1], pa.uint64()), "int64": pa.array([9007199254740993]), "timestamp": pa.array([datetime(1600, 1, 1)]),  # noqa: DTZ001 - the type has no zone
+}  # fmt: skip
+FLOATS = ("float64", "decimal(4,3)")
+"""Those of which a column of float64 holds the values above."""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("expected", list(NUMBERS))
+@pytest.mark.parametrize("nothing", [None, np.nan])
+def test_a_column_of_nulls_takes_numbers_that_its_first_type_does_not_have(
+    sqlite_address: LakeAddress, nothing: Any, expected: str, stream: bool
+) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.write("t", pd.DataFrame({"id": [1], "v": [nothing]}))
+    first = lake.snapshot().id
+    rows = pa.table({"id": [2], "v": NUMBERS[expected]})
+    value = rows.column("v")[0].as_py()
+    fits = nothing is not None and expected in FLOATS
+    if not stream and not fits:
+        with pytest.raises(SchemaError, match="schema_evolution='additive' would change the table"):
+            lake.table("t").append(rows)
+    lake.table("t").append(rows.to_reader() if stream else rows, schema_evolution="additive")
+    assert lake.table("t").scan().to_arrow().to_pylist() == [{"id": 1, "v": None}, {"id": 2, "v": value}]
+    assert _types(lake) == ["int64", "float64" if fits and not stream else expected]
+    assert lake.table("t", at=first).scan().to_arrow().to_pylist() == [{"id": 1, "v": None}]
+    lake.close()
+    with attached(sqlite_address) as duck:
+        assert duck.rows("SELECT * FROM lake.t ORDER BY id") == [(1, None), (2, value)]
+        assert duck.rows(f"SELECT * FROM lake.t AT (VERSION => {first})") == [(1, None)]
+
+
+def test_a_table_without_rows_keeps_the_types_that_it_was_created_with(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"id": "int64", "price": "decimal(9,2)", "n": "int32"})
+    for columns in ({"price": [0.125], "n": [1]}, {"price": [0.5], "n": ["a"]}):
+        with pytest.raises(SchemaError):
+            lake.table("t").append(pa.table({"id": [1], **columns}), schema_evolution="additive")
+    lake.table("t").append(pa.table({"id": [1], "price": [0.5], "n": [1.0]}).to_reader(), schema_evolution="additive")
+    assert _types(lake) == ["int64", "decimal(9,2)", "int32"]
+
+
 def test_a_column_of_nulls_stays_when_another_writer_adds_values(sqlite_address: LakeAddress) -> None:
     from ducklake_core.errors import CommitConflictError
 
@@ -178,11 +221,13 @@ def test_spark_frames_fit_by_value(lake: DuckLake, spark: SparkSession, mode: Mo
         lake.table("t").append(rows([(1.5, 0.1, 2.0, None, None, None, 0.5, [1.0])], columns), schema_evolution=mode)
 
 
-def test_a_table_without_rows_keeps_the_types_that_it_was_created_with(sqlite_address: LakeAddress) -> None:
+def test_a_column_of_nulls_takes_the_numbers_of_a_spark_frame(sqlite_address: LakeAddress, spark: SparkSession) -> None:
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
-    lake.create_table("t", {"id": "int64", "price": "decimal(9,2)", "n": "int32"})
-    for columns in ({"price": [0.125], "n": [1]}, {"price": [0.5], "n": ["a"]}):
-        with pytest.raises(SchemaError):
-            lake.table("t").append(pa.table({"id": [1], **columns}), schema_evolution="additive")
-    lake.table("t").append(pa.table({"id": [1], "price": [0.5], "n": [1.0]}), schema_evolution="additive")
-    assert [str(column.type) for column in lake.table("t").schema] == ["int64", "decimal(9,2)", "int32"]
+    lake.write("t", [{"id": 1, "v": None, "w": None}])
+    rows: Callable[..., Any] = spark.createDataFrame
+    table = lake.table("t")
+    table.append(rows([(2, 3.0, 4)], "id long, v double, w short"))
+    table.restore(1)
+    table.append(rows([(2, 1.5, 4)], "id long, v double, w short"), schema_evolution="additive")
+    assert {column.name: str(column.type) for column in table.schema} == {"id": "int64", "v": "float64", "w": "int32"}
+    assert table.scan().to_arrow().select(["id", "v", "w"]).to_pylist() == [{"id": 1, "v": None, "w": None}, {"id": 2, "v": 1.5, "w": 4}]
