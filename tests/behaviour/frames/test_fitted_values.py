@@ -219,3 +219,14 @@ def test_spark_frames_fit_by_value(lake: DuckLake, spark: SparkSession, mode: Mo
     assert len(found) == 2
     with pytest.raises(SchemaError, match=r"1\.5 is not a whole number, but the column is int64"):
         lake.table("t").append(rows([(1.5, 0.1, 2.0, None, None, None, 0.5, [1.0])], columns), schema_evolution=mode)
+
+
+def test_a_column_of_nulls_takes_the_numbers_of_a_spark_frame(sqlite_address: LakeAddress, spark: SparkSession) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"id": "int64", "v": "int32", "w": "int32"})
+    lake.table("t").append(pa.table({"id": [1], "v": [None], "w": [None]}))
+    frame = spark.createDataFrame([(2, 1.5, 4)], "id long, v double, w short")
+    lake.table("t").append(frame, schema_evolution="additive")
+    assert {column.name: str(column.type) for column in lake.table("t").schema} == {"id": "int64", "v": "float64", "w": "int32"}
+    found = lake.table("t").scan(["id", "v", "w"]).to_arrow().sort_by("id").to_pylist()
+    assert found == [{"id": 1, "v": None, "w": None}, {"id": 2, "v": 1.5, "w": 4}]
