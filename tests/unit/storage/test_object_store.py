@@ -85,7 +85,8 @@ def test_files_are_listed_page_by_page_over_all_directories(s3: S3Server, monkey
     assert all(file.modified is not None for file in found)
     assert asked == ["list_objects_v2"] * 3
     assert list(storage.list("s3://lake/nothing/")) == []
-    assert list(storage.list("s3://no-such-bucket/nothing/")) == []
+    with pytest.raises(StorageError, match="bucket or container does not exist"):
+        list(storage.list("s3://no-such-bucket/nothing/"))
 
 
 @pytest.mark.parametrize("token", [None, "same"])
