@@ -22,7 +22,16 @@ def with_narrow_decimals(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
     Raises:
         UnsupportedFeatureError: While it is read, a value of 39 digits.
     """
-    schema = pa.schema([field.with_type(_narrow(field.type)) for field in reader.schema], reader.schema.metadata)
+    return _with_types(reader, pa.decimal128(_WIDEST, 0))
+
+
+def with_integer_strings(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """Return the rows with 128-bit integers as strings: no other type that Arrow and DuckDB share holds 39 digits."""
+    return _with_types(reader, pa.string())
+
+
+def _with_types(reader: pa.RecordBatchReader, wanted: ArrowType) -> pa.RecordBatchReader:
+    schema = pa.schema([field.with_type(_replaced(field.type, wanted)) for field in reader.schema], reader.schema.metadata)
     if schema.types == reader.schema.types:
         return reader
 
@@ -63,21 +72,22 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
         raise UnsupportedFeatureError(message, column=field.name) from error
 
 
-def _narrow(kind: ArrowType) -> ArrowType:
+def _replaced(kind: ArrowType, wanted: ArrowType) -> ArrowType:
+    """Return a type with another one in place of 128-bit integers, at any depth."""
     types = pa.types
     if types.is_decimal256(kind) and not kind.scale:
-        return pa.decimal128(_WIDEST, 0)
+        return wanted
     if types.is_list(kind):
-        return pa.list_(_narrow_field(kind.value_field))
+        return pa.list_(_replaced_field(kind.value_field, wanted))
     if types.is_struct(kind):
-        return pa.struct([_narrow_field(kind.field(place)) for place in range(kind.num_fields)])
+        return pa.struct([_replaced_field(kind.field(place), wanted) for place in range(kind.num_fields)])
     if types.is_map(kind):
-        return pa.map_(_narrow_field(kind.key_field), _narrow_field(kind.item_field))
+        return pa.map_(_replaced_field(kind.key_field, wanted), _replaced_field(kind.item_field, wanted))
     return kind
 
 
-def _narrow_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_narrow(field.type))
+def _replaced_field(field: pa.Field, wanted: ArrowType) -> pa.Field:
+    return field.with_type(_replaced(field.type, wanted))
 
 
 class NarrowStream:

@@ -17,7 +17,7 @@ from ducklake_core.engines.duckdb.geometries import make_functions
 from ducklake_core.engines.duckdb.instance import new_instance
 from ducklake_core.engines.duckdb.join_order import FilterNotTakenError, Way, not_taken, ways
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
-from ducklake_core.engines.duckdb.variants import read_query
+from ducklake_core.engines.duckdb.variants import query_needs_conversion, read_query
 from ducklake_core.errors import DuckLakeError, NotFoundError, UsageError
 from ducklake_core.format.macro_text import MacroImplementation
 from ducklake_core.format.types.data_types import (
@@ -26,8 +26,8 @@ from ducklake_core.format.types.data_types import (
     TIMETZ,
     UINT128,
     VARCHAR,
+    VARIANT,
     DataType,
-    holds_variants,
     with_children,
 )
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, folded, quoted_path, split_path
@@ -135,8 +135,8 @@ class _Running:
     def _reader(self, way: Way) -> pa.RecordBatchReader:
         asked, connection = self.asked, self._connection
         prepared = prepare(connection, asked.texts, asked.sources, self._failures, way)
-        with_variants = may_have_variants(asked.sources)
-        return _reader(connection, asked.sql, prepared, asked.target, by_name=asked.by_name, with_variants=with_variants)
+        described = sources_need_conversion(asked.sources)
+        return _reader(connection, asked.sql, prepared, asked.target, by_name=asked.by_name, described=described)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, once."""
@@ -185,23 +185,23 @@ def _batches(running: _Running, others: Sequence[Way]) -> Iterator[pa.RecordBatc
 
 
 def _reader(
-    connection: DuckDBPyConnection, sql: str, refused: Sequence[str], target: Target | None, *, by_name: bool, with_variants: bool
+    connection: DuckDBPyConnection, sql: str, refused: Sequence[str], target: Target | None, *, by_name: bool, described: bool
 ) -> pa.RecordBatchReader:
     import duckdb
 
     try:
         text = sql if target is None else _assigned(connection, sql, target, by_name=by_name)
-        return read_query(connection, text) if with_variants or "VARIANT" in text.upper() else connection.execute(text).to_arrow_reader()
+        return read_query(connection, text) if described or query_needs_conversion(text) else connection.execute(text).to_arrow_reader()
     except duckdb.CatalogException as problem:
         # The instance has those schemas alone of which the query names something.
         missing = re.sub(r' because schema ".*" does not exist', "", line_of(problem))
         raise NotFoundError("; ".join([missing, *refused])) from problem
 
 
-def may_have_variants(sources: Sources) -> bool:
-    """Whether a query over sources may give variants that its text does not name."""
-    columns = (column for table in sources.tables for column in table.columns)
-    return any(holds_variants(column.type) for column in columns) or any("VARIANT" in text.upper() for text in sources.texts)
+def sources_need_conversion(sources: Sources) -> bool:
+    """Return whether the tables, views or macros of a query have values that need conversion (see ``variants``)."""
+    nodes = (node for table in sources.tables for node in table.columns.walk())
+    return any(node.type in (VARIANT, UINT128) for node in nodes) or any(query_needs_conversion(text) for text in sources.texts)
 
 
 def _assigned(connection: DuckDBPyConnection, sql: str, target: Target, *, by_name: bool) -> str:

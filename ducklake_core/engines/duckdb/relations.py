@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.dataset as pds
 
-from ducklake_core.engines.arrow.other_libraries import with_narrow_decimals
+from ducklake_core.engines.arrow.other_libraries import with_integer_strings
 from ducklake_core.engines.duckdb.pushed_filters import pruning_predicate
 from ducklake_core.engines.duckdb.variants import taken_in
 from ducklake_core.format.expressions.predicates import Predicate
@@ -39,6 +39,7 @@ from ducklake_core.format.types.data_types import (
 )
 from ducklake_core.format.types.names import quoted_path
 from ducklake_core.format.types.schema import Schema
+from ducklake_core.format.types.type_names import duckdb_type
 
 _ONE_IN = 5
 """DuckDB's guess of how many rows a condition lets through."""
@@ -86,7 +87,7 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
         self._source = source
         self._failures = failures
         self._fields = tuple(source.columns)
-        self._schema = _narrow_schema(source.columns)
+        self._schema = _shared_schema(source.columns)
 
     @property
     def schema(self) -> pa.Schema:
@@ -102,8 +103,7 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
         """The rows that a scan gives."""
         try:
             predicate = None if filter is None else pruning_predicate(str(filter), self._fields)
-            rows = self._source.read([self._fields[int(name[1:])].name for name in columns], predicate)
-            reader = with_narrow_decimals(_wide_as_texts(rows, [self._schema.field(name) for name in columns]))
+            reader = with_integer_strings(self._source.read([self._fields[int(name[1:])].name for name in columns], predicate))
         except BaseException as error:
             self._failures.first = self._failures.first or error
             raise
@@ -158,9 +158,11 @@ def _counted(column_count: int, key: str, planned_rows: int) -> str:
 def _output(column: Field, place: int) -> str:
     own = f"c{place}"
     if holds_variants(column.type):
-        return taken_in(own, column.type)
-    if column.type in (INT128, UINT128):
-        return f"CAST({own} AS {'U' if column.type == UINT128 else ''}HUGEINT)"
+        own = taken_in(own, column.type)
+    if any(node.type in (INT128, UINT128) for node in column.walk()):
+        return f"CAST({own} AS {duckdb_type(column.type)})"
+    if holds_variants(column.type):
+        return own
     # Arrow orders NaN in another way, and knows no filters of its extension types: such filters stay with DuckDB.
     return own if _is_comparable(column) else f"CASE WHEN {own} IS NULL THEN NULL ELSE {own} END"
 
@@ -169,27 +171,8 @@ def _is_comparable(column: Field) -> bool:
     return isinstance(column.type, DecimalType) or column.type in (*INTEGERS, *TIMESTAMPS, VARCHAR, BOOLEAN, DATE)
 
 
-def _narrow_schema(columns: Schema) -> pa.Schema:
+def _shared_schema(columns: Schema) -> pa.Schema:
     plain = to_arrow_schema(columns, physical=False)
     nothing = pa.RecordBatchReader.from_batches(plain, iter(()))
-    narrow = with_narrow_decimals(nothing).schema
-    types = [pa.string() if column.type == INT128 else one.type for column, one in zip(columns, narrow, strict=True)]
-    return pa.schema([one.with_name(f"c{place}").with_nullable(True).with_type(types[place]) for place, one in enumerate(narrow)])
-
-
-def _wide_as_texts(rows: pa.RecordBatchReader, wanted: Sequence[pa.Field]) -> pa.RecordBatchReader:
-    """Signed integers of 128 bits as texts, which the view casts: DuckDB takes in no decimals of 39 digits.
-
-    Unsigned ones stay decimals of 38 digits: in the results of DuckDB, those above ``2**127`` would be negative.
-    """
-    texts = [pa.types.is_decimal256(own.type) and pa.types.is_string(field.type) for own, field in zip(rows.schema, wanted, strict=True)]
-    if not any(texts):
-        return rows
-    schema = pa.schema([own.with_type(pa.string()) if text else own for own, text in zip(rows.schema, texts, strict=True)])
-    batches = (
-        pa.RecordBatch.from_arrays(
-            [column.cast(pa.string()) if text else column for column, text in zip(batch.columns, texts, strict=True)], schema=schema
-        )
-        for batch in rows
-    )
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    shared = with_integer_strings(nothing).schema
+    return pa.schema([one.with_name(f"c{place}").with_nullable(True) for place, one in enumerate(shared)])

@@ -1,7 +1,10 @@
-"""Variants between Arrow and DuckDB, whose streams have none: both of their binaries take their place, inside of other values too.
+"""Convert values that Arrow streams of DuckDB cannot hold: variants become two binaries, unsigned 128-bit integers become strings.
+
+DuckDB exports UHUGEINT as a signed 128-bit decimal, so that values from ``2**127`` on would be negative. Nested values are converted too.
 
 scan     STRUCT(metadata BLOB, value BLOB)  -> variant_bytes_to_variant(c0.metadata || c0.value)
 result   VARIANT                            -> variant_to_parquet_variant(c0), marked as Arrow's extension type
+result   UHUGEINT                           -> CAST(c0 AS VARCHAR), as decimal256(39, 0) of Arrow
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
-from ducklake_core.format.types.arrow_types import to_arrow_field
-from ducklake_core.format.types.data_types import VARCHAR, VARIANT, DataType, Field, ListType, MapType, StructType, holds_variants
+from ducklake_core.format.types.arrow_types import to_arrow_field, to_arrow_type
+from ducklake_core.format.types.data_types import UINT128, VARCHAR, VARIANT, DataType, Field, ListType, MapType, StructType, children_of
 from ducklake_core.format.types.names import quoted_path
 from ducklake_core.format.values.leaf_cast import cast_leaf
 
@@ -28,25 +31,30 @@ def taken_in(text: str, data_type: DataType) -> str:
 
 
 def _given_out(text: str, data_type: DataType) -> str:
-    return _mapped(text, data_type, lambda own: f"CASE WHEN ({own}) IS NULL THEN NULL ELSE variant_to_parquet_variant({own}) END")
+    with_texts = _mapped(text, data_type, lambda own: f"CAST({own} AS VARCHAR)", UINT128)
+    return _mapped(with_texts, data_type, lambda own: f"CASE WHEN ({own}) IS NULL THEN NULL ELSE variant_to_parquet_variant({own}) END")
 
 
-def _mapped(text: str, data_type: DataType, leaf: _Leaf, depth: int = 0) -> str:
-    """The value with every variant in it changed; names of lambdas are numbered by how many lists and maps are around them."""
-    if not holds_variants(data_type):
+def _holds(data_type: DataType, wanted: DataType) -> bool:
+    return data_type == wanted or any(_holds(child.type, wanted) for child in children_of(data_type))
+
+
+def _mapped(text: str, data_type: DataType, leaf: _Leaf, wanted: DataType = VARIANT, depth: int = 0) -> str:
+    """Return SQL that applies ``leaf`` to every value of a type; lambda parameters are numbered by their nesting depth."""
+    if not _holds(data_type, wanted):
         return text
     item = f"__item_{depth}"
     match data_type:
         case ListType(element=element):
-            return f"list_transform({text}, lambda {item}: {_mapped(item, element.type, leaf, depth + 1)})"
+            return f"list_transform({text}, lambda {item}: {_mapped(item, element.type, leaf, wanted, depth + 1)})"
         case MapType(key=key, value=value):
             entry = _packed(
-                (name, _mapped(f"({item}).{name}", one.type, leaf, depth + 1)) for name, one in (("key", key), ("value", value))
+                (name, _mapped(f"({item}).{name}", one.type, leaf, wanted, depth + 1)) for name, one in (("key", key), ("value", value))
             )
             return f"map_from_entries(list_transform(map_entries({text}), lambda {item}: {entry}))"
         case StructType(fields=fields):
             members = ((one.name, f"struct_extract_at({text}, {place})", one.type) for place, one in enumerate(fields, 1))
-            packed = _packed((name, _mapped(member, kind, leaf, depth)) for name, member, kind in members)
+            packed = _packed((name, _mapped(member, kind, leaf, wanted, depth)) for name, member, kind in members)
             return f"CASE WHEN ({text}) IS NULL THEN NULL ELSE {packed} END"
         case _:
             return leaf(text)
@@ -57,7 +65,7 @@ def _packed(parts: Iterable[tuple[str, str]]) -> str:
 
 
 def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
-    """The rows of a query whose columns may be variants, as scans give them."""
+    """Run a query whose columns may need conversion, and return its rows in the Arrow types of scans."""
     import duckdb
 
     sql = sql.rstrip().rstrip(";")
@@ -66,18 +74,27 @@ def read_query(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader
     except duckdb.ParserException:
         # DESCRIBE and SUMMARIZE themselves, which give texts; or no query at all, and the error is that of the next line.
         described = []
-    if not any("VARIANT" in kind for _, kind in described):
+    if not any(_type_needs_conversion(kind) for _, kind in described):
         return connection.execute(sql).to_arrow_reader()
-    fields = [Field(name=name, type=_shape(connection.type(kind)) if "VARIANT" in kind else VARCHAR) for name, kind in described]
+    fields = [Field(name=name, type=_shape(connection.type(kind)) if _type_needs_conversion(kind) else VARCHAR) for name, kind in described]
     columns = [f"{_given_out(f'c{place}', one.type)} AS {quoted_path((one.name,))}" for place, one in enumerate(fields)]
     names = ", ".join(f"c{place}" for place in range(len(fields)))
     text = f"SELECT {', '.join(columns)} FROM ({sql}\n) AS __ducklake_rows({names})"  # noqa: S608 - names are quoted
     return _marked(connection.execute(text).to_arrow_reader(), fields)
 
 
+def query_needs_conversion(text: str) -> bool:
+    """Return whether SQL text mentions a type or function whose result needs conversion."""
+    return any(word in text.upper() for word in ("VARIANT", "UHUGEINT", "MD5_NUMBER"))
+
+
+def _type_needs_conversion(kind: str) -> bool:
+    return "VARIANT" in kind or "UHUGEINT" in kind
+
+
 def _shape(kind: Any) -> DataType:
-    """Where the variants of a type of DuckDB are; what holds none is a text."""
-    if "VARIANT" not in str(kind):
+    """Return the structure of a DuckDB type down to the values that need conversion; other parts become VARCHAR."""
+    if not _type_needs_conversion(str(kind)):
         return VARCHAR
     match kind.id:
         case "list":
@@ -89,18 +106,24 @@ def _shape(kind: Any) -> DataType:
             return StructType(fields=tuple(Field(name=name, type=_shape(child)) for name, child in kind.children))
         case "variant":
             return VARIANT
+        case "uhugeint":
+            return UINT128
         case _:
             return VARCHAR
 
 
 def _marked(reader: pa.RecordBatchReader, fields: Sequence[Field]) -> pa.RecordBatchReader:
-    """The rows with their variants marked as such; those that are columns of their own are in the form of scans."""
+    """Mark variants as Arrow extension types and parse integers from strings, as scans return them."""
     schema = pa.schema([_marked_field(own, field) for own, field in zip(reader.schema, fields, strict=True)])
 
     def batches() -> Iterator[pa.RecordBatch]:
         for batch in reader:
             pairs = zip(batch.columns, fields, strict=True)
             columns = [cast_leaf(column, VARIANT, physical=False) if field.type == VARIANT else column for column, field in pairs]
+            columns = [
+                column.cast(own.type) if _holds(field.type, UINT128) else column
+                for column, own, field in zip(columns, schema, fields, strict=True)
+            ]
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
@@ -113,6 +136,8 @@ def _marked_field(own: pa.Field, field: Field) -> pa.Field:
 
 
 def _marked_type(arrow: Any, data_type: DataType) -> Any:
+    if data_type == UINT128:
+        return to_arrow_type(UINT128)
     match data_type:
         case ListType(element=element):
             return pa.list_(_marked_child(arrow.value_field, element))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ducklake_core import DuckLake
-from ducklake_core.errors import UnsupportedFeatureError
 from tests.support.oracle import LakeAddress, attached
 
 LARGEST = 2**127 - 1
@@ -39,12 +36,25 @@ def test_queries_and_statements(sqlite_address: LakeAddress) -> None:
         assert duck.rows("SELECT h FROM copied ORDER BY i") == [(LARGEST - 1,), (-LARGEST,), (123,)]
 
 
-def test_unsigned_ones_of_39_digits_are_refused(sqlite_address: LakeAddress) -> None:
-    """Never a wrong number: results of DuckDB hold 128 bits with a sign."""
+def test_unsigned_and_nested_values(sqlite_address: LakeAddress) -> None:
+    """DuckDB exports them to Arrow with a sign, so that they pass as strings."""
+    largest = 2**128 - 1
     lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
     with attached(sqlite_address) as duck:
-        duck.run("CREATE TABLE t (i INTEGER, h UHUGEINT)", f"INSERT INTO t VALUES (1, {2**128 - 1}), (2, 5)")
-    with pytest.raises(UnsupportedFeatureError, match="column 'h' has integers of 39 digits"):
-        lake.sql("SELECT max(h) FROM t").to_arrow()
-    assert lake.sql("SELECT i FROM t ORDER BY i").to_arrow().to_pylist() == [{"i": 1}, {"i": 2}]
-    assert lake.table("t").scan(where="i = 1").to_arrow().to_pylist() == [{"i": 1, "h": 2**128 - 1}]
+        duck.run(
+            "CREATE TABLE t (i INTEGER, h UHUGEINT, l HUGEINT[], s STRUCT(u UHUGEINT))",
+            f"INSERT INTO t VALUES (1, {largest}, [{LARGEST}, NULL], {{'u': {largest}}}), (2, 5, [], NULL), (3, NULL, NULL, NULL)",
+        )
+    assert lake.sql("SELECT max(h) AS m FROM t").to_arrow().to_pylist() == [{"m": largest}]
+    assert lake.sql("SELECT * FROM t ORDER BY i").to_arrow().to_pylist() == [
+        {"i": 1, "h": largest, "l": [LARGEST, None], "s": {"u": largest}},
+        {"i": 2, "h": 5, "l": [], "s": None},
+        {"i": 3, "h": None, "l": None, "s": None},
+    ]
+    assert lake.sql(f"SELECT {largest}::UHUGEINT AS c, [{largest}::UHUGEINT] AS l").to_arrow().to_pylist() == [
+        {"c": largest, "l": [largest]}
+    ]
+    lake.sql("UPDATE t SET h = h - 1 WHERE i = 1")
+    lake.sql("INSERT INTO t SELECT i + 10, h, l, s FROM t")
+    with attached(sqlite_address) as duck:
+        assert duck.rows("SELECT h, l, s FROM t WHERE i IN (1, 11)") == [(largest - 1, [LARGEST, None], {"u": largest})] * 2
