@@ -22,7 +22,7 @@ from ducklake_core.storage.azure import check_account, secret_parts, with_accoun
 from ducklake_core.storage.listing import StoredFile, list_directories, list_local, list_s3
 from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked
 from ducklake_core.storage.store_errors import classify_store_error
-from ducklake_core.storage.timeouts import retry_advice, with_timeouts
+from ducklake_core.storage.timeouts import with_timeouts
 from ducklake_core.storage.uploads import Upload
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "canonical_protocol", "printable", "protocol_of"]
@@ -283,11 +283,10 @@ class Storage:
             reason = self.options.redact(f"{type(error).__name__}: {error}")
             where = self.options.redact(printable(path))
             kind = classify_store_error(error)
-            passing = retry_advice(error) if protocol_of(path) != "file" else None
-            advice = passing or kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
+            advice = kind.advice or _ADVICE.get(type(error).__name__, _COMMON_ADVICE)
             message = f"cannot {verb} {where}: {reason}; {advice}"
-            raised = StoreUnavailableError if passing else StorageError
-            told = raised(message, path=where, store_error=kind.code, permanent=kind.permanent and not passing)
+            raised = StoreUnavailableError if kind.transient else StorageError
+            told = raised(message, path=where, store_error=kind.code, permanent=kind.permanent)
             cause = self._cause(error)
             try:
                 raise told from cause

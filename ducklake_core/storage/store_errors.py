@@ -1,9 +1,12 @@
-"""Classify what stores raise: the store's own error code, whether repeating the call may help, and what to do."""
+"""Classify errors of stores: the store's error code, whether the error is permanent or transient, and what to do."""
 
 from __future__ import annotations
 
 import errno
+import re
 from dataclasses import dataclass
+
+from ducklake_core.storage.timeouts import TimeLimitError
 
 _PERMANENT_ERRNOS = frozenset(
     {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP}
@@ -19,12 +22,28 @@ _RIGHTS = frozenset(
      "InsufficientAccountPermissions", "PublicAccessNotPermitted", "403", "Forbidden"}
 )  # fmt: skip
 _REGION = frozenset({"PermanentRedirect", "IllegalLocationConstraintException", "301"})
-_ADVICE = (
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"})
+_THROTTLED = frozenset(
+    {"SlowDown", "ServerBusy", "TooManyRequests", "Throttling", "ThrottlingException", "RequestLimitExceeded", "429", "503"}
+)
+_SILENT = frozenset(
+    {"RequestTimeout", "ServiceUnavailable", "OperationTimedOut", "InternalError", "ConnectTimeoutError", "ReadTimeoutError",
+     "EndpointConnectionError", "ConnectionClosedError", "ServiceRequestError", "ServiceResponseError", "408", "500", "502", "504"}
+)  # fmt: skip
+_SILENT_ERRNOS = frozenset({errno.ETIMEDOUT, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTUNREACH, errno.ENETUNREACH})
+_CLASSES = _KEYS | _SILENT
+# Azure reports an expired signature under the code of a wrong one, and some packages drop the code.
+_EXPIRED_MESSAGES = ("token has expired", "Signature not valid in the specified time")
+_BOTOCORE_MESSAGE = re.compile(r"An error occurred \((\w+)\)")
+_RENEW = "renew the credentials, or leave them out so that the provider chain of the store renews them"
+_UNREACHABLE = "check that the store is reachable and retry; docs/object-stores.md lists the storage options for timeouts"
+_PERMANENT = (
     (_BUCKET, "the bucket or container does not exist: create it, or correct the data path"),
     (_KEYS, "the store does not accept the credentials: correct the keys in storage_options, or in the environment"),
     (_RIGHTS, "the store does not allow it: give these credentials the right to do so"),
     (_REGION, "the bucket is in another region: set the region in storage_options"),
 )
+_TRANSIENT = ((_EXPIRED, _RENEW), (_THROTTLED, "retry later, with fewer writers at a time"), (_SILENT, _UNREACHABLE))
 _MAX_CAUSES = 10
 
 
@@ -35,34 +54,41 @@ class StoreErrorKind:
     Attributes:
         code: Error code of the store, such as ``NoSuchBucket``, or name of the operating system's error, such as ``EACCES``; None when
             neither is known.
-        permanent: Whether the same call fails again until somebody changes the store, the path or the credentials.
-        advice: What to do, None when the code does not tell.
+        permanent: Whether the same call fails again until the store, the path or the credentials change.
+        transient: Whether the same call may succeed later: timeouts, throttling and expired credentials. Unknown errors are neither.
+        advice: What to do, None when the error does not tell.
     """
 
     code: str | None = None
     permanent: bool = False
+    transient: bool = False
     advice: str | None = None
 
 
 def classify_store_error(error: BaseException) -> StoreErrorKind:
-    """Classify an error of a file system or of a store's package, by its code and never by its text.
+    """Classify an error of a file system or of a store's package, by its code or class.
 
     >>> classify_store_error(NotADirectoryError(errno.ENOTDIR, "Not a directory")).code
     'ENOTDIR'
-    >>> classify_store_error(TimeoutError()).permanent
-    False
+    >>> classify_store_error(TimeoutError()).transient
+    True
     """
-    codes = [code for one in _causes(error) if (code := _code(one)) is not None]
+    causes = _causes(error)
+    codes = [code for one in causes if (code := _code(one)) is not None]
+    if any(message in str(one) for one in causes for message in _EXPIRED_MESSAGES):
+        return StoreErrorKind(code=codes[0] if codes else None, transient=True, advice=_RENEW)
     for code in codes:
-        for known, advice in _ADVICE:
+        for known, advice in _PERMANENT:
             if code in known:
                 return StoreErrorKind(code=code, permanent=True, advice=advice)
-    if codes:
-        return StoreErrorKind(code=codes[0])
-    number = next((one.errno for one in _causes(error) if isinstance(one, OSError) and one.errno), None)
-    if number is None:
-        return StoreErrorKind()
-    return StoreErrorKind(code=errno.errorcode.get(number, str(number)), permanent=number in _PERMANENT_ERRNOS)
+        for known, advice in _TRANSIENT:
+            if code in known:
+                return StoreErrorKind(code=code, transient=True, advice=advice)
+    number = next((one.errno for one in causes if isinstance(one, OSError) and one.errno), None)
+    code = codes[0] if codes else None if number is None else errno.errorcode.get(number, str(number))
+    if number in _SILENT_ERRNOS or any(isinstance(one, TimeoutError | ConnectionError | TimeLimitError) for one in causes):
+        return StoreErrorKind(code=code, transient=True, advice=_UNREACHABLE)
+    return StoreErrorKind(code=code, permanent=not codes and number in _PERMANENT_ERRNOS)
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -84,6 +110,10 @@ def _code(error: BaseException) -> str | None:
     if named:
         # azure: an enumeration whose value is the code
         return str(getattr(named, "value", named))
-    if type(error).__module__.partition(".")[0] == "gcsfs" and getattr(error, "code", None):
-        return str(error.code)  # type: ignore[attr-defined]
-    return type(error).__name__ if type(error).__name__ in _KEYS else None
+    if type(error).__name__ in _CLASSES:
+        return type(error).__name__
+    status = getattr(error, "status_code", None) or (type(error).__module__.startswith("gcsfs") and getattr(error, "code", None))
+    if status:
+        return str(status)
+    found = _BOTOCORE_MESSAGE.search(str(error))
+    return found and found[1]

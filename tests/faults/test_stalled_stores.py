@@ -20,7 +20,7 @@ import pytest
 from ducklake_core import DuckLake
 from ducklake_core.errors import StorageError, StoreUnavailableError, UsageError
 from ducklake_core.storage.filesystems import Storage
-from ducklake_core.storage.timeouts import retry_advice
+from ducklake_core.storage.store_errors import classify_store_error
 from tests.support.s3 import BUCKET, S3Server
 
 ROOT = Path(__file__).parents[2]
@@ -226,6 +226,7 @@ def test_every_name_of_s3_is_the_stored_data_path(tmp_path: Path) -> None:
         (FileNotFoundError("The specified bucket does not exist"), None),
     ],
 )
-def test_passing_errors_get_advice_that_fits(error: Exception, advice: str | None) -> None:
-    found = retry_advice(error)
-    assert found is None if advice is None else advice in str(found)
+def test_transient_errors_get_advice_that_fits(error: Exception, advice: str | None) -> None:
+    found = classify_store_error(error)
+    assert found.transient is (advice is not None)
+    assert advice is None or advice in str(found.advice)
