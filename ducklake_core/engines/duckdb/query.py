@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from ducklake_core.engines.duckdb.geometries import make_functions
 from ducklake_core.engines.duckdb.instance import new_instance
+from ducklake_core.engines.duckdb.interruption import run_interruptibly
 from ducklake_core.engines.duckdb.join_order import FilterNotTakenError, Way, not_taken, ways
 from ducklake_core.engines.duckdb.relations import Failures, TableDataset, TableSource, view_of
 from ducklake_core.engines.duckdb.variants import query_needs_conversion, read_query
@@ -122,10 +123,8 @@ class _Running:
         self._failures = Failures()
         self._connection = new_instance(asked.zone)
         try:
-            self.reader = self._reader(way)
+            self.reader = run_interruptibly(self._connection, lambda: self._reader(way))
         except BaseException as problem:
-            # After a signal DuckDB's threads go on with the query, and closing would wait for them.
-            self._connection.interrupt()
             self._connection.close()
             told = self._told(problem)
             if told is problem:
@@ -141,11 +140,9 @@ class _Running:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, once."""
         try:
-            yield from self.reader
-        except GeneratorExit:
-            raise
-        except BaseException as problem:
-            self._connection.interrupt()
+            while (batch := run_interruptibly(self._connection, lambda: next(self.reader, None))) is not None:
+                yield batch
+        except Exception as problem:
             told = self._told(problem)
             if told is problem:
                 raise
@@ -235,27 +232,13 @@ def _exact(data_type: DataType) -> DataType:
 
 
 def told_of(problem: BaseException, failures: Failures, sql: str) -> BaseException:
-    """Return the error to raise: an interruption, a scan's, or DuckDB's own, marked if the query can be run in another way."""
-    interruption = interruption_in(problem)
-    if interruption is not None:
-        return interruption
+    """Return the error to raise: that of a scan, or DuckDB's own, marked if the query can be run in another way."""
     if failures.first is not None:
         return failures.first
     if not isinstance(problem, Exception) or isinstance(problem, DuckLakeError):
         return problem
     told = UsageError(f"DuckDB does not run the query: {line_of(problem)}", sql=sql)
     return FilterNotTakenError(told) if not_taken(problem) else told
-
-
-def interruption_in(problem: BaseException) -> BaseException | None:
-    """Return the KeyboardInterrupt, or other exception that is no Exception, that DuckDB reports as an error of its own.
-
-    DuckDB runs signal handlers during a query. What a handler raises becomes the cause of "RuntimeError: Query interrupted".
-    """
-    seen: BaseException | None = problem
-    while seen is not None and isinstance(seen, Exception):
-        seen = seen.__cause__
-    return seen
 
 
 def line_of(problem: BaseException) -> str:
@@ -312,9 +295,6 @@ def _made(connection: DuckDBPyConnection, waiting: list[tuple[str, str]]) -> lis
             try:
                 execute_definition(connection, statement)
             except duckdb.Error as problem:
-                interruption = interruption_in(problem)
-                if interruption is not None:
-                    raise interruption from None
                 refused.append((name, statement))
                 reasons.append(f"the {name} cannot be made: {line_of(problem)}")
         if len(refused) == len(waiting):

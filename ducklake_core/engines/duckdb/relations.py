@@ -73,9 +73,7 @@ class Failures:
         """The batches; an error on the way is noted."""
         try:
             yield from batches
-        except GeneratorExit:
-            raise
-        except BaseException as error:
+        except Exception as error:
             self.first = self.first or error
             raise
 
@@ -104,7 +102,7 @@ class TableDataset(pds.Dataset):  # type: ignore[misc]
         try:
             predicate = None if filter is None else pruning_predicate(str(filter), self._fields)
             reader = with_integer_strings(self._source.read([self._fields[int(name[1:])].name for name in columns], predicate))
-        except BaseException as error:
+        except Exception as error:
             self._failures.first = self._failures.first or error
             raise
         schema = pa.schema([self._schema.field(name) for name in columns])

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from ducklake_core.engines.duckdb.instance import new_instance
+from ducklake_core.engines.duckdb.interruption import run_interruptibly
 from ducklake_core.engines.duckdb.join_order import FilterNotTakenError, Way, ways
 from ducklake_core.engines.duckdb.query import (
     MacroSource,
     Sources,
     ViewSource,
-    interruption_in,
     line_of,
     make_own_functions,
     make_views,
@@ -84,13 +84,16 @@ def in_instance(texts: Sequence[str], sources: Sources, work: Callable[[Session]
 def _worked(texts: Sequence[str], sources: Sources, work: Callable[[Session], Found], way: Way) -> Found:
     failures = Failures()
     with new_instance() as connection:
-        try:
+
+        def whole() -> Found:
             prepare(connection, [*texts, *sources.texts], sources, failures, way)
             # One time for all of them is that of now().
             connection.begin()
             return work(Session(connection))
-        except BaseException as problem:
-            connection.interrupt()
+
+        try:
+            return run_interruptibly(connection, whole)
+        except Exception as problem:
             told = told_of(problem, failures, texts[0])
             if told is problem:
                 raise
@@ -119,10 +122,5 @@ def check_statement(sql: str, sources: Sources) -> None:
             connection.execute(f"EXPLAIN {sql}")
         except duckdb.CatalogException as problem:
             raise NotFoundError("; ".join([line_of(problem), *refused])) from problem
-        except (duckdb.Error, RuntimeError) as problem:
-            interruption = interruption_in(problem)
-            if interruption is not None:
-                raise interruption from None
-            if not isinstance(problem, duckdb.Error):
-                raise
+        except duckdb.Error as problem:
             raise UsageError(f"DuckDB does not take the statement: {line_of(problem)}", sql=sql) from problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 from types import FrameType
 
@@ -12,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from ducklake_core import DuckLake
-from ducklake_core.engines.duckdb.relations import Failures
 
 
 class Terminated(BaseException):
@@ -39,8 +39,6 @@ def _run(lake: DuckLake, sql: str) -> None:
         found.to_arrow()
 
 
-# DuckDB now and then waits for its threads before it passes the signal on, which takes minutes.
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "sql", [LONG, f"CREATE TABLE u AS {LONG}", f"INSERT INTO t {LONG}", "DELETE FROM t WHERE n IN (" + LONG + ")"], ids=lambda sql: sql[:6]
 )
@@ -51,27 +49,13 @@ def test_signals_during_statements_pass_unchanged(lake: DuckLake, sql: str, numb
     timer = threading.Timer(1, os.kill, (os.getpid(), number))
     try:
         timer.start()
+        began = time.monotonic()
         with pytest.raises(kind):
             _run(lake, sql)
+        assert time.monotonic() - began < 10
     finally:
         timer.join()
         signal.signal(signal.SIGTERM, former)
     assert lake.snapshot().id == before
     assert lake.check(level="rows").is_sound
-    lake.close()
-
-
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, Terminated])
-def test_what_a_scan_raises_passes_unchanged(lake: DuckLake, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: Failures, batches: object) -> object:
-        try:
-            raise kind
-        except BaseException as error:
-            self.first = error
-            raise
-        yield
-
-    monkeypatch.setattr(Failures, "watched", interrupted)
-    with pytest.raises(kind):
-        lake.sql("SELECT sum(n) FROM t").to_arrow()
     lake.close()
