@@ -90,7 +90,7 @@ class SchemaError(DuckLakeError, ValueError):
 
 
 class CatalogError(DuckLakeError):
-    """The metadata database refused a statement, or holds something that is not valid DuckLake metadata."""
+    """The metadata database rejected a statement, or holds something that is not valid DuckLake metadata."""
 
     code = "catalog"
 

@@ -38,7 +38,7 @@ from ducklake_core.staging.arguments import (
 from ducklake_core.staging.context import LakeContext
 from ducklake_core.staging.inlining import inlined_part
 from ducklake_core.staging.namespace import StagedCatalog
-from ducklake_core.staging.new_objects import evolve, evolved, is_key
+from ducklake_core.staging.new_objects import check_whole_structs, evolve, evolved, is_key
 from ducklake_core.staging.publish import CommitCoordinator
 from ducklake_core.staging.reads import TransactionTable
 from ducklake_core.staging.staged_table import AddRows, DeleteByKeys, DeleteWhere, StagedTable
@@ -298,6 +298,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
                 return
             if mode == "upsert":
                 check_keys(on, staged.state)
+                check_whole_structs(staged.state, frame.schema)
                 frame = frame.replayable()
             predicate = None if where is None else parse_predicate(where, staged.state.schema)
             in_data = partitions == "in_data"
@@ -361,7 +362,6 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
                     self._not_created.append(name)
                     return None, frame, True
             if not frame.schema.columns:
-                frame.unread()
                 raise no_columns(frame.kind)
             schema_name, table_name = split_name(name)
             owner = self._catalog.find_schema(schema_name) or self._catalog.create_schema(schema_name, or_existing=True, with_parents=True)
@@ -399,7 +399,6 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             if is_empty:
                 return True, frame
         if problem is not None:
-            frame.unread()
             raise problem
         if wanted is not staged.state:
             # Rows that other writers add meanwhile may have values in a column that is replaced.
@@ -410,7 +409,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
         return False, frame
 
     def _is_all_null(self, name: str, column: Field) -> bool:
-        """Whether a table has rows, none of them with a value in a column; files whose statistics prove it are not opened."""
+        """Return whether a table has rows, none of them with a value in a column; files whose statistics prove it are not opened."""
         scan = self.table(name).scan([dotted((column.name,))], where=Column((column.name,)).is_not_null())
         return not any(batch.num_rows for batch in scan.to_batches()) and self.table(name).scan().count() > 0
 

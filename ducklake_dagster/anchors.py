@@ -26,7 +26,7 @@ def code_location_directory(run: Any = None) -> str:
 
 
 def is_relative(path: str) -> bool:
-    """Whether a path of a file or directory means another one in another working directory.
+    """Return whether a path of a file or directory means another one in another working directory.
 
     >>> is_relative("files/"), is_relative("/lake/files/"), is_relative("s3://lake/files/")
     (True, False, False)

@@ -40,7 +40,7 @@ def _resource_config(context: dg.InitResourceContext) -> dict[str, Any]:
 
 
 def _is_same(outer: dg.ResourceDefinition, inner: DuckLakeResource) -> bool:
-    """Whether a resource is the one inside the IO manager, or another object with the same settings."""
+    """Return whether a resource is the one inside the IO manager, or another object with the same settings."""
     own = inner.get_resource_definition()
     if outer is own:
         return True
@@ -49,7 +49,7 @@ def _is_same(outer: dg.ResourceDefinition, inner: DuckLakeResource) -> bool:
 
 
 def _changes(outer: dg.ResourceDefinition, settings: Any) -> bool:
-    """Whether settings of a run differ from those of the definition: the launchpad may repeat them all."""
+    """Return whether settings of a run differ from those of the definition: the launchpad may repeat them all."""
     return bool(_resolved(outer, settings) != _defined(outer))
 
 

@@ -102,7 +102,7 @@ class TableOutput:
         return self if has_columns else replace(self, frame=[], handler=ArrowHandler(), creates_nothing=True)
 
     def _has_columns(self, table: Table | None) -> bool:
-        """Whether the frame has the partition columns, and the columns that a table needs, or types to create one with."""
+        """Return whether the frame has the partition columns, and the columns that a table needs, or types to create one with."""
         names = {folded(name) for name in self.handler.column_names(self.frame)}
         wanted = {folded(constraint.column) for box in self.table_slice.boxes or () for constraint in box}
         if table is None:

@@ -102,7 +102,7 @@ class WriteSettings:
 
     @property
     def refuses_missing_columns(self) -> bool:
-        """Whether a frame that lacks columns without a default fails the step: where its rows would have NULL there."""
+        """Return whether a frame that lacks columns without a default fails the step: where its rows would have NULL there."""
         if self.merge is not None and self.merge.when_not_matched == "ignore":
             return False
         if self.missing_columns == "auto":

@@ -150,7 +150,7 @@ class Committer:
             CommitConflictError: Another transaction changed what this one is about; trying again unchanged is no use.
             CommitRetriesExhaustedError: Every attempt lost against another writer, or the database stayed away.
             CommitOutcomeUnknownError: The connection was lost at COMMIT and the catalog could not be asked afterwards.
-            CatalogError: The database refused a statement.
+            CatalogError: The database rejected a statement.
         """
         if not transaction.actions:
             raise UsageError("a transaction without changes makes no snapshot")

@@ -12,7 +12,7 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.types.message_text import shown
 from ducklake_core.format.types.names import DEFAULT_SCHEMA
-from ducklake_core.format.values.time_zones import checked_zone, in_zone, session_zone
+from ducklake_core.format.values.time_zones import checked_zone, in_zone, is_named, session_zone
 from ducklake_core.sql.names import all_then, lake_names
 from ducklake_core.sql.spark_query import selected_frame, selected_scan, translated_frame
 from ducklake_core.sql.time_travel import without_time_travel
@@ -140,6 +140,12 @@ def statement_zone(timezone: str | None, spark: SparkSession | None) -> str:
     """
     chosen = checked_zone(timezone)
     if spark is None:
+        if chosen is not None and not is_named(chosen):
+            raise UsageError(
+                f"timezone must be a name such as 'Europe/Berlin', not {chosen!r}: DuckDB has no offsets as time zones, but names such as "
+                "'Etc/GMT-5' for +05:00",
+                parameter="timezone",
+            )
         return chosen or session_zone()
     from ducklake_core.engines.spark.session_settings import TIME_ZONE, zone_of
 

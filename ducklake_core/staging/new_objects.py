@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from ducklake_core.errors import SchemaError
 from ducklake_core.format.evolution.defaults import with_initial_defaults
 from ducklake_core.format.files import paths
 from ducklake_core.format.state import LakeInfo, SchemaState, TableState
-from ducklake_core.format.types.data_types import Field
+from ducklake_core.format.types.data_types import Field, StructType, children_of
 from ducklake_core.format.types.names import folded, split_path
 from ducklake_core.format.types.schema import Schema, check_names, check_reserved, with_ids
 from ducklake_core.format.versions import DEFAULT_VERSION, FormatVersion
@@ -167,6 +167,32 @@ def evolved(
     return evolve(state, frame, mode, missing_columns, lambda column, _: column.id in replaced)[0]
 
 
+def check_whole_structs(state: TableState, frame: Schema) -> None:
+    """Raise for an upsert whose structs lack fields of the table: matched rows would lose the values of these fields.
+
+    Raises:
+        SchemaError: A struct of the frame lacks a field.
+    """
+    missing = [path for column in state.schema if (mine := frame.find(column.name)) for path in _lacking(column, mine, column.name)]
+    if missing:
+        raise SchemaError(
+            f"The data for an upsert of {state.qualified_name} lacks {', '.join(missing)}. Rows that match would lose their values there. "
+            "Add the fields to the data, or change single fields with UPDATE in lake.sql",
+            table=state.qualified_name,
+            columns=tuple(missing),
+        )
+
+
+def _lacking(ours: Field, theirs: Field, path: str) -> Iterator[str]:
+    given = {folded(child.name): child for child in children_of(theirs.type)}
+    for child in children_of(ours.type):
+        mine = given.get(folded(child.name))
+        if mine is not None:
+            yield from _lacking(child, mine, f"{path}.{child.name}")
+        elif isinstance(ours.type, StructType) and isinstance(theirs.type, StructType):
+            yield f"{path}.{child.name}"
+
+
 def check_not_lacking(state: TableState, frame: Schema) -> None:
     """Raise for a frame that lacks columns of the table that have no default, whatever else differs.
 
@@ -197,7 +223,7 @@ def lacking_columns(table: str, missing: Sequence[str], option: str = "missing_c
 
 
 def is_key(state: TableState, column: Field) -> bool:
-    """Whether rows are partitioned or sorted by a column, or by a part of it."""
+    """Return whether rows are partitioned or sorted by a column, or by a part of it."""
     nodes = {node.id for node in column.walk()}
     partitioned = state.partition_spec is not None and any(key.column_id in nodes for key in state.partition_spec.fields)
     return partitioned or any(folded(column.name) in folded(key.expression) for key in state.sort_keys)

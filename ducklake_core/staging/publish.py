@@ -323,19 +323,30 @@ class CommitCoordinator:
     def _reject_unseen(
         self, staged: StagedTable, state: TableState | None, step: DeleteWhere, after: int, conflict: CommitConflictError | None
     ) -> None:
-        snapshot = None if state is None else self._unseen(state, step, after)
+        if state is None:
+            return
+        try:
+            snapshot = self._unseen(state, step, after)
+            reason = "another writer added or changed rows of the replaced slice in snapshot {}, after the overwrite had read it"
+        except (NotFoundError, UnsupportedFeatureError):
+            snapshot = state.snapshot_id
+            reason = f"columns changed or snapshots expired between snapshots {after} and {{}}, so new rows of the slice cannot be found"
         if snapshot is not None:
             details = {**(conflict.details if conflict is not None else {}), "table": staged.name, "snapshot_id": snapshot}
             raise CommitConflictError(
-                f"The overwrite of {staged.name} was not committed: another writer added or changed rows of the replaced slice in snapshot "
-                f"{snapshot}, after the overwrite had read it. Nothing was changed. Repeat the overwrite on the newest snapshot, or pass "
-                "concurrent_appends='replace' to replace such rows too",
+                f"The overwrite of {staged.name} was not committed: {reason.format(snapshot)}. Nothing was changed. Repeat the overwrite "
+                "on the newest snapshot, or pass concurrent_appends='replace' to replace such rows too",
                 **details,
                 unseen_rows=True,
             ) from conflict
 
     def _unseen(self, state: TableState, step: DeleteWhere, after: int) -> int | None:
-        """Return the snapshot of a row that matches and came after another one, None when there is no such row."""
+        """Return the snapshot of a row that matches and came after another one, None when there is no such row.
+
+        Raises:
+            NotFoundError: Snapshots in between were expired, or a column of the condition is missing in one of them.
+            UnsupportedFeatureError: Columns of the table have the names of the feed's own.
+        """
         from ducklake_core.scan import ChangeFeed
 
         if state.snapshot_id <= after:
@@ -351,11 +362,7 @@ class CommitCoordinator:
             reader=lake.reader,
             storage=lake.storage,
         )
-        try:
-            rows = next((batch for batch in feed.to_batches() if batch.num_rows), None)
-        except (NotFoundError, UnsupportedFeatureError):
-            # Snapshots in between were expired, or columns have the feed's names: new rows cannot be told from old ones.
-            return state.snapshot_id
+        rows = next((batch for batch in feed.to_batches() if batch.num_rows), None)
         return None if rows is None else int(rows.column(0)[0].as_py())
 
     def _check_reads(self, base: Snapshot, newest: Snapshot, conflict: CommitConflictError) -> None:

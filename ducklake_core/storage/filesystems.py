@@ -301,7 +301,8 @@ class Storage:
             try:
                 yield
             except FileNotFoundError as error:
-                if "bucket does not exist" in str(error) or "NoSuchBucket" in str(error):
+                if classify_store_error(error).permanent:
+                    # The bucket is missing, and not only the file.
                     raise
                 raise NotFoundError(f"there is no file {printable(path)}{_where_looked(path)}", path=printable(path)) from error
 

@@ -41,13 +41,13 @@ class FrameHandler(Protocol):
         """Names of the frame's columns."""
 
     def is_typed(self, frame: Any) -> bool:
-        """Whether the frame has columns, and each of them has a type of its own."""
+        """Return whether the frame has columns, and each of them has a type of its own."""
 
     def is_surely_empty(self, frame: Any) -> bool:
-        """Whether it is known without reading that there are no rows."""
+        """Return whether it is known without reading that there are no rows."""
 
     def checked_empty(self, frame: Any) -> tuple[bool, Any]:
-        """Whether there are no rows, and a frame that still has them all."""
+        """Return whether there are no rows, and a frame that still has them all."""
 
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> Any:
         """The frame's rows that belong to the slice."""

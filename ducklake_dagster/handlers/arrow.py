@@ -65,19 +65,19 @@ class ArrowHandler:
         return list(frame.schema.names)
 
     def is_typed(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
-        """Whether the frame has columns, and none of Arrow's type of NULLs alone."""
+        """Return whether the frame has columns, and none of Arrow's type of NULLs alone."""
         import pyarrow as pa
 
         return bool(len(frame.schema)) and not any(pa.types.is_null(column.type) for column in frame.schema)
 
     def is_surely_empty(self, frame: pa.Table | pa.RecordBatchReader) -> bool:
-        """Whether it is a table without rows."""
+        """Return whether it is a table without rows."""
         import pyarrow as pa
 
         return isinstance(frame, pa.Table) and not frame.num_rows
 
     def checked_empty(self, frame: pa.Table | pa.RecordBatchReader) -> tuple[bool, pa.Table | pa.RecordBatchReader]:
-        """Whether there are no rows, and a frame that still has them all; of a stream the first rows are read."""
+        """Return whether there are no rows, and a frame that still has them all; of a stream the first rows are read."""
         import pyarrow as pa
 
         if isinstance(frame, pa.Table):

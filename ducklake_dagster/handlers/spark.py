@@ -45,7 +45,7 @@ class SparkHandler:
         return list(_spark_frame(frame).columns)
 
     def is_typed(self, frame: Any) -> bool:
-        """Whether the frame has columns, and none of Spark's type void."""
+        """Return whether the frame has columns, and none of Spark's type void."""
         from pyspark.sql.types import NullType
 
         fields = _spark_frame(frame).schema.fields
@@ -56,7 +56,7 @@ class SparkHandler:
         return False
 
     def checked_empty(self, frame: Any) -> tuple[bool, Any]:
-        """Whether there are no rows, for which the frame is computed until there is one; and the frame."""
+        """Return whether there are no rows, for which the frame is computed until there is one; and the frame."""
         return _spark_frame(frame).isEmpty(), frame
 
     def keep_inside(self, frame: Any, predicate: SlicePredicate) -> DataFrame:

@@ -35,7 +35,7 @@ class Access(Protocol):
         """Let a transaction wait so long for the locks of others."""
 
     def keep_commits_out(self, connection: Connection, tables: CatalogTables) -> None:
-        """Let nobody commit until the transaction ends, after waiting for those who have begun to."""
+        """Block commits until the transaction ends, after waiting for commits that have begun."""
 
     def take_turn(self, statements: Statements, tables: CatalogTables, turn: Turn) -> None:
         """Wait for the turn of a commit whose statements go one after another."""

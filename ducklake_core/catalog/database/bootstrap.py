@@ -26,7 +26,7 @@ from ducklake_core.errors import (
     UsageError,
 )
 from ducklake_core.format.files.locations import check_new_data_path, file_key, printable, protocol_of
-from ducklake_core.format.files.paths import absolute_directory
+from ducklake_core.format.files.paths import absolute_directory, as_directory
 from ducklake_core.format.state import LakeInfo
 from ducklake_core.format.versions import DEFAULT_VERSION, VERSIONS, WRITABLE, FormatVersion, interrupted_migration
 
@@ -63,7 +63,7 @@ def create_catalog(
     if path is None or not path.strip():
         raise UsageError("a new lake needs a data_path: a directory or an object store prefix")
     check_new_data_path(path)
-    full = with_slash(path) if relative_data_path else absolute_directory(path)
+    full = as_directory(path) if relative_data_path else absolute_directory(path)
     database.follow(version)
     info = LakeInfo(
         version=version.name,
@@ -198,19 +198,19 @@ def open_catalog(database: Database, data_path: str | None = None, override: boo
     stored = settings.get("data_path")
     if stored is None:
         raise CatalogCorruptError(f"the catalog {database.address} has no data_path in ducklake_metadata")
-    path = with_slash(stored)
+    path = as_directory(stored)
     if override and data_path is None:
         raise UsageError("override_data_path needs the data_path to use")
     if data_path is not None and not _is_same_path(absolute_directory(str(data_path)), absolute_directory(path)):
         if not override:
             raise UsageError(
                 f"the lake {database.address} stores its files under {printable(path)!r}, not "
-                f"{printable(with_slash(str(data_path)))!r}: leave data_path "
+                f"{printable(as_directory(str(data_path)))!r}: leave data_path "
                 "out, or set override_data_path as well to read the files from elsewhere",
                 stored=printable(path),
                 given=printable(str(data_path)),
             )
-        path = with_slash(str(data_path))
+        path = as_directory(str(data_path))
     return LakeInfo(
         version=found,
         data_path=path,
@@ -286,15 +286,6 @@ def _follow_version(database: Database, found: str | None) -> str:
         raise CatalogVersionError(f"{known}; {said}", found=None, supported=", ".join(WRITABLE))
     database.follow(version)
     return version.name
-
-
-def with_slash(path: str) -> str:
-    """A directory with its trailing slash.
-
-    >>> with_slash("s3://bucket/lake"), with_slash("files/")
-    ('s3://bucket/lake/', 'files/')
-    """
-    return path if path.endswith("/") else f"{path}/"
 
 
 def _created_by() -> str:

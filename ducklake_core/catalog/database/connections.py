@@ -120,7 +120,7 @@ class Database:
         Raises:
             CatalogUnavailableError: The database cannot be reached or stays locked.
             CatalogVersionError: Someone migrated the catalog since it was opened.
-            CatalogError: It refused a statement.
+            CatalogError: It rejected a statement.
         """
         options = self._access.read_options
         try:
@@ -154,7 +154,7 @@ class Database:
         Raises:
             CatalogUnavailableError: The database cannot be reached or stays locked.
             CatalogVersionError: Someone migrated the catalog since it was opened.
-            CatalogError: It refused a statement.
+            CatalogError: It rejected a statement.
         """
         if not self._access.is_pipelined:
             with self.read() as connection:
@@ -228,7 +228,7 @@ class Database:
         Raises:
             CatalogVersionError: The catalog has an earlier version, or was migrated since it was opened.
             CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
-            CatalogError: The database refused a statement.
+            CatalogError: The database rejected a statement.
             UsageError: The database was opened to be read only.
         """
         self.check_not_read_only()
@@ -249,13 +249,13 @@ class Database:
 
     @contextmanager
     def without_commits(self) -> Iterator[Connection]:
-        """A write transaction during which nobody else commits to the lake; readers go on.
+        """Begin a write transaction that blocks other commits to the lake; readers continue.
 
         For deleting files: what the transaction reads of the catalog stays true until it ends. Keep it short, as writers wait.
 
         Raises:
             CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
-            CatalogError: The database refused a statement.
+            CatalogError: The database rejected a statement.
         """
         with self.write() as connection:
             self._access.keep_commits_out(connection, self.tables)
@@ -275,7 +275,7 @@ class Database:
         Raises:
             CatalogVersionError: The catalog has an earlier version.
             CatalogUnavailableError: Busy, unreachable, or lost at COMMIT (``classify`` tells which).
-            CatalogError: The database refused a statement.
+            CatalogError: The database rejected a statement.
         """
         if not self._access.is_pipelined:
             with self.write() as connection:
@@ -345,7 +345,7 @@ class Database:
 
         Raises:
             CatalogUnavailableError: The database cannot be reached, or something is locked.
-            CatalogError: It refused a statement.
+            CatalogError: It rejected a statement.
         """
         with self._transaction(self._access.write_options) as connection:
             yield connection

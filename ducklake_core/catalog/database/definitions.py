@@ -89,7 +89,7 @@ class Definitions:
 
         Raises:
             CatalogUnavailableError: The database cannot be reached, or somebody else has locked what a statement needs.
-            CatalogError: It refused a statement.
+            CatalogError: It rejected a statement.
         """
         with self._beside() as connection:
             make(connection)

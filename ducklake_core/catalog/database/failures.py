@@ -69,7 +69,7 @@ def is_about_login(error: DuckLakeError) -> bool:
 
 
 def is_about_missing_database(error: DuckLakeError) -> bool:
-    """Whether a server has no database of the name in the address."""
+    """Return whether a server has no database of the name in the address."""
     return error.details.get("sqlstate") == _MISSING_DATABASE or error.details.get("mysql_error") == _MISSING_DATABASE_OF_MYSQL
 
 
@@ -193,7 +193,7 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
         case "outcome-unknown":
             return CatalogUnavailableError(f"the connection to the catalog {where} was lost at COMMIT ({text})", **details)
         case _:
-            found = CatalogError(f"the catalog {where} refused a statement ({text})", **details)
+            found = CatalogError(f"the catalog {where} rejected a statement ({text})", **details)
             if is_about_login(found):
                 advice = "check the user and the password in the address, and that this user may connect to the database"
                 return CatalogError(f"the database server rejected the login to the catalog {where} ({text}); {advice}", **details)

@@ -78,7 +78,7 @@ def settle(connection: Any, _record: object) -> None:
 
 
 def is_behind_a_pooler(connection: Any) -> bool:
-    """Whether :func:`settle` found a pooler in front of the server."""
+    """Return whether :func:`settle` found a pooler in front of the server."""
     return connection.prepare_threshold is None
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _FEW_ROWS = 100_000
 _UNREAD: WeakKeyDictionary[Any, pa.RecordBatch] = WeakKeyDictionary()
-"""The first rows of callers' streams that were read to decide on an error; the next write of the same stream starts with them."""
+"""First batches of callers' streams that were read to decide on an error and not written; a write of the stream starts with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,6 @@ class ArrowFrame:
         kind: What messages call the data.
         is_inferred: Whether the types are guessed from Python values, so that they say little about what the user wants.
         stream: The caller's stream, if it is one.
-        read_ahead: Its first rows, if they were read.
         session: No Spark session does the work.
         inlines_unasked: Whether few rows go into the catalog without being asked for: to look at them costs nothing.
     """
@@ -54,7 +53,6 @@ class ArrowFrame:
     kind: str = "pyarrow Table"
     is_inferred: bool = False
     stream: pa.RecordBatchReader | None = field(default=None, repr=False)
-    read_ahead: pa.RecordBatch | None = field(default=None, repr=False)
     session: ClassVar[None] = None
     inlines_unasked: ClassVar[bool] = True
 
@@ -65,7 +63,7 @@ class ArrowFrame:
 
     @property
     def is_seen(self) -> bool:
-        """Whether :meth:`schema_for` looks at the values, so that a column whose type stays another does not fit."""
+        """Return whether :meth:`schema_for` looks at the values, so that a column whose type stays another does not fit."""
         return isinstance(self.data, pa.Table)
 
     @property
@@ -75,27 +73,27 @@ class ArrowFrame:
 
     @property
     def is_surely_empty(self) -> bool:
-        """Whether it is known without reading that there are no rows."""
+        """Return whether it is known without reading that there are no rows."""
         return isinstance(self.data, pa.Table) and not self.data.num_rows
 
     @property
     def is_typed(self) -> bool:
-        """Whether there are columns, and each of them has a type of its own."""
+        """Return whether there are columns, and each of them has a type of its own."""
         return bool(len(self.data.schema)) and not any(pa.types.is_null(column.type) for column in self.data.schema)
 
     def checked_empty(self) -> tuple[bool, ArrowFrame]:
-        """Return whether there are no rows, and a frame that still has them all. Of a stream the first rows are read."""
+        """Return whether there are no rows, and a frame that still has them all.
+
+        Reads a stream up to its first row. These rows are kept until they are written: a caller may write the stream again after an error.
+        """
         if isinstance(self.data, pa.Table):
             return not self.data.num_rows, self
         first = next((batch for batch in self.data if batch.num_rows), None)
         if first is None:
             return True, self
-        return False, replace(self, data=_starting_with(first, self.data), read_ahead=first)
-
-    def unread(self) -> None:
-        """Give back what :meth:`checked_empty` has read of a stream: its caller may write it after an error about its columns."""
-        if self.stream is not None and self.read_ahead is not None:
-            _UNREAD[self.stream] = self.read_ahead
+        if self.stream is not None:
+            _UNREAD[self.stream] = first
+        return False, replace(self, data=_starting_with(first, self.data, self.stream))
 
     def check_overwrites_all(self, _table: TableState) -> None:
         """Nothing to check: only sessions of Spark have a setting that says what an overwrite replaces."""
@@ -119,7 +117,7 @@ class ArrowFrame:
         return replace(self, schema=with_types_for_nulls(self.schema, table, given, _parts))
 
     def _holds(self, column: Field, known: Field) -> bool:
-        """Whether all values of a column are values of the table's."""
+        """Return whether all values of a column are values of the table's."""
         if not isinstance(self.data, pa.Table):
             return False
         values = self.data.column(column.name)
@@ -221,7 +219,7 @@ def _parts(given: pa.DataType) -> list[pa.DataType] | None:
 
 
 def _is_missing(values: ArrowArray) -> bool:
-    """Whether every value is NULL, or NaN, which pandas has in the place of NULL.
+    """Return whether every value is NULL, or NaN, which pandas has in the place of NULL.
 
     >>> _is_missing(pa.array([None, float("nan")])), _is_missing(pa.array([1.0])), _is_missing(pa.array([], pa.int8()))
     (True, False, True)
@@ -231,8 +229,14 @@ def _is_missing(values: ArrowArray) -> bool:
     return bool(pa.types.is_floating(values.type)) and pc.all(pc.is_nan(values)).as_py() is True
 
 
-def _starting_with(first: pa.RecordBatch, rest: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    return pa.RecordBatchReader.from_batches(rest.schema, chain([first], rest))
+def _starting_with(first: pa.RecordBatch, rest: pa.RecordBatchReader, stream: pa.RecordBatchReader | None) -> pa.RecordBatchReader:
+    def batches() -> Iterator[pa.RecordBatch]:
+        if stream is not None:
+            _UNREAD.pop(stream, None)
+        yield first
+        yield from rest
+
+    return pa.RecordBatchReader.from_batches(rest.schema, batches())
 
 
 def _given_up(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -250,7 +254,7 @@ def arrow_frame(data: object) -> ArrowFrame:
     """
     rows = arrow_data(data)
     stream = rows if isinstance(rows, pa.RecordBatchReader) else None
-    if stream is not None and (first := _UNREAD.pop(stream, None)) is not None:
-        rows = _starting_with(first, stream)
+    if stream is not None and (first := _UNREAD.get(stream)) is not None:
+        rows = _starting_with(first, stream, stream)
     inferred = isinstance(data, list | tuple)
     return ArrowFrame(data=rows, schema=from_arrow_schema(rows.schema), kind=kind_of(data), is_inferred=inferred, stream=stream)

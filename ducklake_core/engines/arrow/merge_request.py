@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from sqlglot import exp
 
 from ducklake_core.engines.arrow.row_change import Action, When, flat_columns
 from ducklake_core.engines.arrow.row_request import Binder, ChangeRequest, RequestedClause
@@ -12,6 +14,7 @@ from ducklake_core.errors import UnsupportedFeatureError, UsageError
 from ducklake_core.format.expressions.predicates import ColumnReference
 from ducklake_core.format.expressions.scalars import Expression
 from ducklake_core.format.expressions.sql_trees import column_path, conjuncts, equal_sides, parse_text
+from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 
 _ORDER: tuple[tuple[When, tuple[Action, ...]], ...] = (
@@ -51,6 +54,48 @@ def merge_request(
         if any(clause.condition is None for clause in about[:-1]):
             raise UsageError(f"a branch of the merge into {table} follows one without a condition for rows {when!r}: it is never reached")
     return ChangeRequest(table=table, target=target, source=binder.source, keys=keys, residual=residual, clauses=requested)
+
+
+def stored_names(source: Schema, clauses: Sequence[tuple[When, Action, Any, str | None]]) -> frozenset[str]:
+    """Return the folded names of source columns that a branch stores as they are, in the column of the same name.
+
+    >>> from ducklake_core.format.types.data_types import INT32, Field
+    >>> source = Schema(columns=(Field(id=0, name="a", type=INT32), Field(id=0, name="B", type=INT32)))
+    >>> sorted(stored_names(source, [("matched", "update", "all", None)])), stored_names(source, [("matched", "delete", None, None)])
+    (['a', 'b'], frozenset())
+    """
+    found: set[str] = set()
+    for _, _, values, _ in clauses:
+        if values == "all":
+            found |= {folded(column.name) for column in source}
+        found |= {folded(name) for name, text in _texts_by_name(values) if _is_same_name(name, text)}
+    return frozenset(found)
+
+
+def computed_names(clauses: Sequence[tuple[When, Action, Any, str | None]]) -> frozenset[str]:
+    """Return the folded names in expressions and conditions of branches, without values that are a column of the same name.
+
+    >>> sorted(computed_names([("matched", "update", {"a": "s.a", "b": "s.c + 1"}, "s.d > t.d")]))
+    ['c', 'd', 's', 't']
+
+    Raises:
+        UsageError: An expression cannot be parsed.
+    """
+    found: set[str] = set()
+    for _, _, values, condition in clauses:
+        texts = [text for name, text in _texts_by_name(values) if not _is_same_name(name, text)]
+        for text in [*texts, *([condition] if condition is not None else [])]:
+            found |= {folded(one.name) for one in parse_text(text).find_all(exp.Identifier)}
+    return frozenset(found)
+
+
+def _texts_by_name(values: object) -> list[tuple[str, str]]:
+    return [(name, text) for name, text in values.items() if isinstance(text, str)] if isinstance(values, Mapping) else []
+
+
+def _is_same_name(name: str, text: str) -> bool:
+    path = column_path(parse_text(text))
+    return path is not None and len(path) <= len(("s", name)) and folded(path[-1]) == folded(name)
 
 
 def _clause(binder: Binder, when: When, action: Action, values: Any, condition: str | None) -> RequestedClause:

@@ -61,7 +61,7 @@ class SparkFrame:
 
     @property
     def is_typed(self) -> bool:
-        """Whether there are columns, and each of them has a type of its own."""
+        """Return whether there are columns, and each of them has a type of its own."""
         from pyspark.sql.types import NullType
 
         return bool(self.data.columns) and not any(isinstance(column.dataType, NullType) for column in self.data.schema)
@@ -69,9 +69,6 @@ class SparkFrame:
     def checked_empty(self) -> tuple[bool, SparkFrame]:
         """Return whether there are no rows, and the frame, which is computed until it has one."""
         return self.data.isEmpty(), self
-
-    def unread(self) -> None:
-        """Nothing to give back: the frame is computed again."""
 
     def check_overwrites_all(self, table: TableState) -> None:
         """Raise where the session's setting contradicts an overwrite of all rows.

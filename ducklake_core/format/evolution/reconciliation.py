@@ -186,7 +186,7 @@ def fits(frame: DataType, table: DataType) -> bool:
 
 
 def _carries(frame: DataType, table: DataType) -> bool:
-    """Whether an engine that lacks a type has its values in another."""
+    """Return whether an engine that lacks a type has its values in another."""
     carrier = _CARRIERS.get(table)
     if _EXACT_CARRIERS.get(table) == frame or frame == carrier:
         return True
@@ -210,7 +210,7 @@ def may_fit(frame: DataType, table: DataType) -> bool:
 
 
 def may_not_fit(frame: DataType, table: DataType) -> bool:
-    """Whether other values of a leaf type, beside those that fit (:func:`may_fit`), are no values of the table's type.
+    """Return whether other values of a leaf type, beside those that fit (:func:`may_fit`), are no values of the table's type.
 
     >>> may_not_fit(FLOAT64, INT32), may_not_fit(INT64, FLOAT64), may_not_fit(INT32, INT64), may_not_fit(INT16, UINT8)
     (True, True, False, False)

@@ -43,7 +43,7 @@ def protocol_of(path: str) -> str:
 
 
 def is_relative_to_process(path: str) -> bool:
-    """Whether a path means another file in another working directory.
+    """Return whether a path means another file in another working directory.
 
     >>> is_relative_to_process("lake/files/"), is_relative_to_process("/lake/files/"), is_relative_to_process("s3://lake/files/")
     (True, False, False)

@@ -82,6 +82,9 @@ def fit_leaf(array: ArrowArray, data_type: DataType, *, physical: bool) -> Arrow
         SchemaError: A value that the type does not have.
         pyarrow.ArrowInvalid: The same; the caller names the column.
     """
+    if pa.types.is_float16(array.type):
+        # Arrow has no functions of short floats; each of their values is a float32.
+        array = array.cast(pa.float32())
     held = array.type
     to_float = isinstance(data_type, PrimitiveType) and data_type.name in ("float32", "float64")
     if pa.types.is_floating(held) and not to_float:

@@ -137,25 +137,38 @@ def _zone(name: str) -> tzinfo:
     return UTC if is_utc(name) else _found(name) or UTC
 
 
-@lru_cache(maxsize=256)
-def _found(name: str) -> tzinfo | None:
+def is_named(name: str) -> bool:
+    """Return whether a zone has a name in the time zone database, as DuckDB requires; offsets such as ``+05:00`` do not."""
+    return is_utc(name) or _named(name) is not None
+
+
+def _named(name: str) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):
-        found = _OFFSET.fullmatch(name)
-        if found is None:
-            return UTC if is_utc(name) else None
-        offset = timedelta(hours=int(found["hours"]), minutes=int(found["minutes"] or 0))
-        return timezone(-offset if found["sign"] == "-" else offset)
+        return None
+
+
+@lru_cache(maxsize=256)
+def _found(name: str) -> tzinfo | None:
+    named = _named(name)
+    if named is not None:
+        return named
+    found = _OFFSET.fullmatch(name)
+    if found is None:
+        return UTC if is_utc(name) else None
+    offset = timedelta(hours=int(found["hours"]), minutes=int(found["minutes"] or 0))
+    return timezone(-offset if found["sign"] == "-" else offset)
 
 
 @lru_cache(maxsize=16)
 def _machine_zone(variable: str | None) -> str:
     if variable:
         name = variable.removeprefix(":")
-        return name if _found(name) is not None else "UTC"
+        # An offset in TZ has the opposite sign in POSIX; DuckDB ignores it.
+        return name if is_named(name) else "UTC"
     name = os.path.realpath("/etc/localtime").rpartition("zoneinfo/")[2]
-    if _found(name) is None:
+    if not is_named(name):
         listed = Path("/etc/timezone")
         name = listed.read_text("ascii", "replace").strip() if listed.is_file() else ""
-    return name if name and _found(name) is not None else "UTC"
+    return name if name and is_named(name) else "UTC"

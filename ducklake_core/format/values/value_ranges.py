@@ -101,7 +101,7 @@ def _check_nested(array: ArrowArray, path: str) -> None:
 
 
 def _is_checked(arrow: pa.DataType) -> bool:
-    """Whether values of a type may be out of range."""
+    """Return whether values of a type may be out of range."""
     if pa.types.is_nested(arrow):
         return True
     return bool(pa.types.is_temporal(arrow) or pa.types.is_decimal(arrow))

@@ -12,7 +12,9 @@ from ducklake_core.engines.arrow.frame_input import no_columns
 from ducklake_core.engines.frame import Frame, frame_of
 from ducklake_core.engines.row_changes import check_source_keys
 from ducklake_core.errors import DuckLakeError, SchemaError, UsageError
+from ducklake_core.format.evolution.reconciliation import may_not_fit
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
+from ducklake_core.format.types.data_types import Field
 from ducklake_core.format.types.names import folded
 from ducklake_core.format.types.schema import Schema
 from ducklake_core.merge_builder import Merge, MergeClause
@@ -75,8 +77,7 @@ class RowVerbs(OpenTransaction):
         with self._whole_or_nothing():
             staged = self._catalog.table(name)
             frame = frame_of(source)
-            # Columns in memory that are called as the table's are compared in its types, where these have all of their values.
-            frame = replace(frame, schema=frame.schema_for(staged.state.schema))
+            frame = frame_in_types_of(staged.state.schema, frame, clauses)
             try:
                 # What is asked for is checked before the source is computed.
                 request = self._merge_request(staged, frame, on, clauses, missing)
@@ -84,7 +85,6 @@ class RowVerbs(OpenTransaction):
                 # Without rows nothing is compared or inserted, so that neither types nor columns matter.
                 is_empty, frame = frame.checked_empty()
                 if not is_empty:
-                    frame.unread()
                     raise
                 self._merge_nothing(staged, frame, on, clauses)
                 return
@@ -174,3 +174,26 @@ class RowVerbs(OpenTransaction):
     def _select(self, staged: StagedTable, selection: Selection) -> None:
         staged.written = True
         self._stage(staged, selection)
+
+
+def frame_in_types_of(table: Schema, frame: Frame, clauses: Sequence[MergeClause]) -> Frame:
+    """Return the source of a merge with the types in which its columns are compared and stored.
+
+    - A column that is stored as it is, in the column of the same name, has the table's type: values that do not fit are an error, as in
+      other writes.
+    - A column that only expressions use keeps its own type: a result does not depend on whether all values happen to fit the table's.
+    - A column that is only compared has the table's type if all of its values have it.
+    """
+    from ducklake_core.engines.arrow.merge_request import computed_names, stored_names
+
+    own = frame.typed_like(table)
+    stored, computed = stored_names(own.schema, clauses), computed_names(clauses)
+
+    def chosen(mine: Field, fitted: Field) -> Field:
+        name, known = folded(mine.name), table.find(mine.name)
+        if name in stored:
+            return replace(mine, type=known.type) if known is not None and may_not_fit(mine.type, known.type) else fitted
+        return mine if name in computed else fitted
+
+    columns = tuple(map(chosen, own.schema, frame.schema_for(table)))
+    return replace(own, schema=Schema(columns=columns))

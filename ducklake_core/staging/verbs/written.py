@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ducklake_core.errors import CommitConflictError
+from ducklake_core.errors import CommitConflictError, UsageError
 from ducklake_core.format.layout.chosen_partitions import written_partitions
 from ducklake_core.format.types.names import split_name
 from ducklake_core.staging.staged_table import AddRows, DeleteWhere, StagedTable
@@ -107,6 +107,11 @@ class WrittenFilesVerbs(OpenTransaction):
 
     def _stage_overwrite(self, staged: StagedTable, step: DeleteWhere, read_at: int | None) -> None:
         """Stage the deletes of an overwrite, after rows that came since ``read_at`` were looked for."""
+        if read_at is not None and not 0 <= read_at <= self._catalog.base.id:
+            raise UsageError(
+                f"read_at is {read_at}, but the newest snapshot is {self._catalog.base.id}: pass the id of the snapshot that was read",
+                parameter="read_at",
+            )
         if step.rejects_unseen and read_at is not None:
             self._coordinator.check_read_at(staged, step, read_at, self._catalog.base)
         self._stage(staged, step)

@@ -6,6 +6,9 @@ other.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +23,7 @@ import pytest
 from ducklake_core import DuckLake, col
 from ducklake_core.errors import UsageError
 from ducklake_core.format.values.time_zones import instant, wall_clock, zoned_text
-from tests.support.oracle import Oracle, attached, sqlite_lake
+from tests.support.oracle import LakeAddress, Oracle, attached, sqlite_lake
 
 ZONES = (
     "America/New_York",
@@ -274,3 +277,19 @@ def test_partitions_of_another_zone_are_not_left_out(tmp_path: Path) -> None:
         found = lake.sql(f"SELECT i FROM p WHERE {where}", timezone="UTC")
         assert found is not None
         assert sorted(found.to_arrow().column("i").to_pylist()) == expected, where
+
+
+@pytest.mark.parametrize("variable", ["UTC+5", "GMT-3", "+05:00", "Nowhere/Land"])
+def test_offsets_in_tz_mean_utc_as_in_duckdb(variable: str) -> None:
+    """POSIX gives them the opposite sign; DuckDB knows names alone."""
+    program = (
+        "import duckdb; from ducklake_core.format.values.time_zones import is_utc, machine_zone; "
+        "zone = duckdb.sql(\"SELECT current_setting('TimeZone')\").fetchone()[0]; assert is_utc(zone) and is_utc(machine_zone()), zone"
+    )
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "TZ": variable}, check=True)
+
+
+def test_offsets_are_rejected_as_zones_of_statements(sqlite_address: LakeAddress) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    with pytest.raises(UsageError, match="Etc/GMT-5"):
+        lake.sql("SELECT 1", timezone="+05:00")

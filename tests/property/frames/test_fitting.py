@@ -56,7 +56,7 @@ INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1), "uin
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether a column has a value: the rule in plain Python."""
+    """Return whether a column has a value: the rule in plain Python."""
     match value:
         case None:
             return True
@@ -93,7 +93,7 @@ def _is_decimal(value: Decimal) -> bool:
 
 
 def same(stored: Any, given: Any) -> bool:
-    """Whether a stored value is the given one."""
+    """Return whether a stored value is the given one."""
     if given is None or stored is None:
         return stored is given
     if isinstance(given, date) and not isinstance(given, datetime) and isinstance(stored, datetime):
