@@ -35,7 +35,7 @@ from ducklake_core.maintenance.tables import REPLANS, Change, FailedTable, commi
 from ducklake_core.planning.planner import check_locations
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.held_batches import HeldBatches
-from ducklake_core.storage.sweeping import sweep
+from ducklake_core.storage.sweeping import sweep, sweep_after_error
 
 _VERB = "flush_inlined_data"
 
@@ -352,7 +352,7 @@ class _Flusher:
                         found[number] = result
                 done += (found[number] for number in range(len(some)))
         except BaseException:
-            sweep(self.storage, state.directory, state.write_id, named=self._named)
+            sweep_after_error(self.storage, state.directory, state.write_id, named=self._named)
             raise
         if any_lost:
             sweep(self.storage, state.directory, state.write_id, keep=[path for one in done for path, _ in one.made()])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ducklake_core.engines.arrow.work import Work
@@ -14,6 +15,7 @@ from ducklake_core.errors import CommitOutcomeUnknownError, DuckLakeError, Usage
 from ducklake_core.format.state import Snapshot
 from ducklake_core.maintenance.budget import BudgetMeter
 from ducklake_core.maintenance.tables import is_about_lake, may_commit_apart
+from ducklake_core.storage.uploads import wait_briefly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,7 +202,7 @@ class _TableRun(Generic[T, R]):
                 # In the order of the groups, in which they need not have ended.
                 self._commit(dict(sorted(written.items())))
         except BaseException:
-            self._work.sweep(self._uncertain)
+            wait_briefly(partial(self._work.sweep, self._uncertain))
             raise
         if any_lost:
             self._work.sweep(self._uncertain)

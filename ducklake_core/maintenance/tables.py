@@ -228,7 +228,7 @@ def commit_together(
         if isinstance(error, DuckLakeError) or not committer.may_have_committed:
             apart = len(changes) > 1 and isinstance(error, DuckLakeError) and may_commit_apart(error)
             if not apart:
-                storage.delete([path for path, _ in files])
+                storage.discard([path for path, _ in files])
         raise
 
 

@@ -43,7 +43,7 @@ from ducklake_core.staging.staged_table import (
 )
 from ducklake_core.staging.write_target import new_write_state
 from ducklake_core.storage.delete_files import DeletionVectors
-from ducklake_core.storage.sweeping import sweep
+from ducklake_core.storage.sweeping import sweep_after_error
 
 if TYPE_CHECKING:
     from ducklake_core.commit.registration import WriteRegistration
@@ -135,7 +135,7 @@ class StepExecutor:
             else:
                 changed, staged.rows = self._change(staged, step, base, target)
         except BaseException:
-            sweep(self._lake.storage, target.directory, target.write_id, named=self.named)
+            sweep_after_error(self._lake.storage, target.directory, target.write_id, named=self.named)
             raise
         return staged.paths((*changed.deletions.delete_files, *changed.updated, *changed.inserted))
 

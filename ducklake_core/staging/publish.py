@@ -44,7 +44,7 @@ from ducklake_core.staging.staged_files import StagedFiles
 from ducklake_core.staging.staged_rows import StagedRows
 from ducklake_core.staging.staged_table import DeleteWhere, StagedTable, Step
 from ducklake_core.staging.staged_view import StagedView
-from ducklake_core.storage.sweeping import sweep
+from ducklake_core.storage.sweeping import sweep_after_error
 
 if TYPE_CHECKING:
     from ducklake_core.staging.context import LakeContext
@@ -146,7 +146,7 @@ class CommitCoordinator:
         except Exception:
             raise
         except BaseException:
-            sweep(self._lake.storage, state.directory, state.write_id, named=self.named)
+            sweep_after_error(self._lake.storage, state.directory, state.write_id, named=self.named)
             raise
         return files
 
@@ -160,7 +160,7 @@ class CommitCoordinator:
         except BaseException:
             target = self._rows.targets.get(staged.state.id)
             if target is not None and target is not before:
-                sweep(self._lake.storage, target.directory, target.write_id, named=self.named)
+                sweep_after_error(self._lake.storage, target.directory, target.write_id, named=self.named)
             raise
         staged.steps = (*staged.steps, step)
 

@@ -127,10 +127,10 @@ class StagedFiles:
             named: Paths as they were staged; a delete file that was written again since stands for the newest one.
         """
         kept = {self._newest(path) for path in named}
-        self._storage.delete([path for path in (*self._data, *self._deletes) if path not in kept])
+        self._storage.discard([path for path in (*self._data, *self._deletes) if path not in kept])
 
     def _discard_after(self, data_files: int, delete_files: int) -> None:
-        self._storage.delete([*self._data[data_files:], *self._deletes[delete_files:]])
+        self._storage.discard([*self._data[data_files:], *self._deletes[delete_files:]])
         del self._data[data_files:]
         del self._deletes[delete_files:]
 

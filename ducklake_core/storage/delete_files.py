@@ -169,7 +169,7 @@ def _store(storage: Storage, path: str, content: bytes | pa.Buffer) -> None:
             discard(output)
             with suppress(OSError, pa.ArrowException):
                 output.close()
-        storage.delete([path])
+        storage.discard([path])
         raise
 
 

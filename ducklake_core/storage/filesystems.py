@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -23,7 +24,7 @@ from ducklake_core.storage.listing import StoredFile, list_directories, list_loc
 from ducklake_core.storage.local_files import identity, is_no_path, opened, was_unlinked
 from ducklake_core.storage.store_errors import classify_store_error
 from ducklake_core.storage.timeouts import with_timeouts
-from ducklake_core.storage.uploads import Upload
+from ducklake_core.storage.uploads import Upload, wait_briefly
 
 __all__ = ["Deletion", "Storage", "StorageOptions", "canonical_protocol", "printable", "protocol_of"]
 
@@ -239,6 +240,17 @@ class Storage:
             missing=tuple(path for path, outcome in found if outcome is _MISSING),
             failed=tuple((path, outcome) for path, outcome in found if outcome is not None and outcome is not _MISSING),
         )
+
+    def discard(self, paths: Iterable[str]) -> None:
+        """Delete files that no catalog names and no later work will name, after an error or an interruption.
+
+        Waits at most 10 seconds for an object store, and reports no failure: ``delete_orphaned_files`` finds what is left.
+        """
+        every = list(paths)
+        remote = [path for path in every if protocol_of(path) != "file"]
+        self.delete(path for path in every if protocol_of(path) == "file")
+        shares = [remote[start::_AT_ONCE] for start in range(min(_AT_ONCE, len(remote)))]
+        wait_briefly(*(partial(list, map(self._outcome, share)) for share in shares))
 
     def _outcome(self, path: str) -> str | None:
         """None for a file that is gone now, ``_MISSING``, or why it is still there."""

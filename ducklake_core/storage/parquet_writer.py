@@ -195,7 +195,7 @@ class FileWriter:
             if self._sink is not None and not self._sink.closed:
                 self._sink.close()
         if self._may_exist:
-            self._storage.delete([self._full_path])
+            self._storage.discard([self._full_path])
 
     def _shut_down(self) -> None:
         if self._own_encoder is not None:

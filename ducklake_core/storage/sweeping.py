@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeAlias
 
 from ducklake_core.errors import DuckLakeError
 from ducklake_core.format.files import paths
 from ducklake_core.storage.filesystems import Storage
 from ducklake_core.storage.unfinished import abort_upload, unfinished_uploads
+from ducklake_core.storage.uploads import wait_briefly
 
 NamedFiles: TypeAlias = Callable[[Sequence[str]], Collection[str]]
 """Tells which of some paths the catalog names. Raises a ``DuckLakeError`` when it cannot be asked."""
@@ -45,6 +47,13 @@ def sweep(
         for upload in unfinished_uploads(storage, directory):
             if paths.is_of_write(upload.path, write_id):
                 abort_upload(storage, upload)
+
+
+def sweep_after_error(
+    storage: Storage, directory: str, write_id: str, *, named: NamedFiles | None = None, keep: Iterable[str] = ()
+) -> None:
+    """Sweep the files of a write that failed or was interrupted, and wait for the store at most 10 seconds."""
+    wait_briefly(partial(sweep, storage, directory, write_id, named=named, keep=tuple(keep)))
 
 
 def _name(path: str) -> str:

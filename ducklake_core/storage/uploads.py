@@ -7,12 +7,41 @@ name, and parts of an upload that nobody finished would stay, unseen and paid fo
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 
-_DISCARD_SECONDS = 10.0
+_MAX_WAIT = 10.0  # seconds
+
+_unfinished: list[threading.Thread] = []
+
+
+def wait_briefly(*work: Callable[[], object]) -> None:
+    """Run clean-up in daemon threads and wait for it at most 10 seconds, so that a store that does not answer holds up nobody.
+
+    Clean-up that takes longer goes on in the background; until it has ended, other clean-up is started without waiting for it. A process
+    that ends before leaves files that ``delete_orphaned_files`` finds.
+
+    Args:
+        work: Functions whose errors do not matter to the caller, who has an error to report already.
+    """
+    _unfinished[:] = [thread for thread in _unfinished if thread.is_alive()]
+    wait = 0.0 if _unfinished else _MAX_WAIT
+    threads = [threading.Thread(target=_suppressing, args=(one,), name="clean-up", daemon=True) for one in work]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + wait
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    _unfinished.extend(thread for thread in threads if thread.is_alive())
+
+
+def _suppressing(work: Callable[[], object]) -> None:
+    with suppress(Exception):
+        work()
 
 
 class Upload(pa.PythonFile):  # type: ignore[misc]
@@ -87,18 +116,14 @@ class _Whole:
         if self.closed or self._given_up:
             return
         self._given_up = True
-        # The error that led here is what is told; what cannot be given up is left to the store's own rules for old uploads.
-        # A store that does not answer holds nobody up, least of all after Ctrl-C.
-        ending = threading.Thread(target=self._abort, name="abort-upload", daemon=True)
-        ending.start()
-        ending.join(_DISCARD_SECONDS)
+        # What cannot be given up is left to the store's own rules for old uploads.
+        wait_briefly(self._abort)
         # Or its package would finish it as soon as it is collected.
         with suppress(AttributeError):
             self._file.closed = True
 
     def _abort(self) -> None:
-        with suppress(Exception):
-            self._file.discard()
+        self._file.discard()
 
     def __del__(self) -> None:
         self.discard()

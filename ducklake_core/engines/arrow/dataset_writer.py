@@ -129,7 +129,7 @@ class DatasetWriter:
         self._open.clear()
         self._buffer.close()
         self._encoder.shutdown(cancel_futures=True)
-        self._state.storage.delete(self._closing)
+        self._state.storage.discard(self._closing)
         self._closing.clear()
         self._written.clear()
 

@@ -118,7 +118,7 @@ def flush_files(task: FlushTask, *, threads: bool = True, stopped: Stopped | Non
             made.append(gathered[-1].file.path)
         return FlushedFiles(files=files, gathered=tuple(gathered))
     except BaseException:
-        state.storage.delete([state.directory + path for path in made])
+        state.storage.discard([state.directory + path for path in made])
         raise
 
 
@@ -283,4 +283,4 @@ class _Writer:
     def abort(self) -> None:
         if self._open is not None:
             self._open.abort()
-        self._state.storage.delete([self._state.directory + one.file.path for one in self.flushed])
+        self._state.storage.discard([self._state.directory + one.file.path for one in self.flushed])

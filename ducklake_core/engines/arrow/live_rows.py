@@ -82,7 +82,7 @@ def rewrite_files(task: RewriteTask, *, threads: bool = True, stopped: Stopped |
         gathered.extend(gather_deletes(history, task.data_path, task.state) for history in task.histories)
         return RewrittenFiles(outputs=_in_order(task, threads, stopped), gathered=tuple(gathered))
     except BaseException:
-        task.state.storage.delete([task.state.directory + one.file.path for one in gathered])
+        task.state.storage.discard([task.state.directory + one.file.path for one in gathered])
         raise
 
 

@@ -125,7 +125,7 @@ def _merge(task: MergeTask, system: tuple[Field, ...], virtual: tuple[str, ...],
     try:
         _verify(written, task, columns)
     except BaseException:
-        state.storage.delete([state.directory + path])
+        state.storage.discard([state.directory + path])
         raise
     return written
 

@@ -25,7 +25,7 @@ from ducklake_core.engines.spark.types import year_month_columns
 from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.files.data_files import WrittenFile
 from ducklake_core.format.files.statistics import verify_written_file
-from ducklake_core.storage.sweeping import NamedFiles, sweep
+from ducklake_core.storage.sweeping import NamedFiles, sweep, sweep_after_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,7 +73,7 @@ def write_frame(df: DataFrame, state: WriteState, named: NamedFiles | None = Non
         files = tuple(file_from_json(row["file"]) for row in rows)
         verify_files(files, state)
     except BaseException:
-        sweep(state.storage, state.directory, state.write_id, named=named)
+        sweep_after_error(state.storage, state.directory, state.write_id, named=named)
         raise
     if may_have_lost(rows, df.sparkSession):
         sweep(state.storage, state.directory, state.write_id, named=named, keep=[file.path for file in files])
