@@ -206,7 +206,7 @@ def may_fit(frame: DataType, table: DataType) -> bool:
     """
     if frame in _DIGITS or isinstance(frame, DecimalType) or frame in FLOATS:
         return table in _DIGITS or isinstance(table, DecimalType) or table in FLOATS
-    return frame in _NAIVE_TIMES and (table in _NAIVE_TIMES or table == DATE)
+    return frame in _NAIVE_TIMES and table in (*_NAIVE_TIMES, TIMESTAMPTZ, DATE)
 
 
 def may_not_fit(frame: DataType, table: DataType) -> bool:

@@ -90,6 +90,19 @@ def test_other_values_are_rejected_with_column_row_and_value(lake: DuckLake, mod
     assert lake.table("t").scan().to_arrow().to_pylist() == [FIRST]
 
 
+@pytest.mark.parametrize("mode", ["strict", "additive"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_without_a_zone_are_utc_in_timestamptz_columns(sqlite_address: LakeAddress, mode: Mode, unit: str) -> None:
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("z", {"at": "timestamptz"})
+    lake.table("z").append(pd.DataFrame({"at": pd.to_datetime(["1965-01-02", None]).astype(f"datetime64[{unit}]")}), schema_evolution=mode)
+    assert _types(lake, "z") == ["timestamptz"]
+    with attached(sqlite_address) as duck:
+        assert duck.rows('SELECT epoch_us("at") FROM lake.z ORDER BY "at"') == [(-157_680_000_000_000 + 86_400_000_000,), (None,)]
+    with pytest.raises(SchemaError, match="row 0: column 'at'"):
+        lake.table("z").append(pd.DataFrame({"at": pd.Series([1], dtype="datetime64[ns]")}), schema_evolution=mode)
+
+
 def test_a_column_widens_only_to_a_type_with_all_of_its_values(lake: DuckLake) -> None:
     table = lake.table("t")
     table.append(_pandas(f=[1e300]), schema_evolution="additive")

@@ -50,17 +50,27 @@ def _frame(values: pa.Array[Any]) -> pa.Table:
     return pa.table({"i": pa.array(range(len(values)), pa.int64()), "v": values, "l": nested})
 
 
-@pytest.mark.parametrize("inlined", [True, False])
 @pytest.mark.parametrize("kind", list(INSIDE))
-def test_values_at_the_edges_are_read_back(sqlite_address: LakeAddress, kind: str, inlined: bool) -> None:
-    values = _array(kind, list(INSIDE[kind][1]))
-    lake = _lake(sqlite_address, kind)
+def test_inlined_values_at_the_edges_are_read_back(every_lake_address: LakeAddress, kind: str) -> None:
+    # DuckDB casts a timestamptz of the last milliseconds to text a millisecond late, so a DuckDB catalog cannot return it.
+    late = kind == "timestamptz" and every_lake_address.url.startswith("duckdb")
+    _check_edges(every_lake_address, kind, [value for value in INSIDE[kind][1] if not late or value != LAST], inlined=True)
+
+
+@pytest.mark.parametrize("kind", list(INSIDE))
+def test_values_at_the_edges_are_read_back_from_files(sqlite_address: LakeAddress, kind: str) -> None:
+    _check_edges(sqlite_address, kind, list(INSIDE[kind][1]), inlined=False)
+
+
+def _check_edges(address: LakeAddress, kind: str, edges: list[int], *, inlined: bool) -> None:
+    values = _array(kind, edges)
+    lake = _lake(address, kind)
     lake.table("t").append(_frame(values), inline=inlined)
     found = lake.table("t").scan(["v"]).to_arrow().column("v").combine_chunks()
     assert found.cast(values.type).equals(values)
     assert lake.check(level="rows").findings == ()
     lake.close()
-    with attached(sqlite_address) as duck:
+    with attached(address) as duck:
         # ICU has no local time for the first and last instants.
         shown = "epoch_us(v)" if kind == "timestamptz" else "v::VARCHAR"
         assert len(duck.rows(f"SELECT {shown}, len(l) FROM lake.t")) == len(values)

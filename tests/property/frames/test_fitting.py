@@ -22,6 +22,8 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from ducklake_core import DuckLake
 from ducklake_core.errors import SchemaError
@@ -139,11 +141,23 @@ def rows(lake: DuckLake, table: str) -> dict[int, Any]:
     return dict(zip(found.column("id").to_pylist(), found.column("c").to_pylist(), strict=True))
 
 
-class Trial:
-    """One table, one frame, one write."""
+def _spark_frame(spark: SparkSession, frame: pa.Table) -> DataFrame:
+    found = spark.createDataFrame(frame)
+    # createDataFrame turns timestamps without a zone into those with the zone of the session.
+    return found.withColumn("c", sf.col("c").cast("timestamp_ntz")) if pa.types.is_timestamp(frame.schema.field("c").type) else found
 
-    def __init__(self, lake: DuckLake, seed: int) -> None:
-        self.lake, self.random = lake, random.Random(seed)
+
+class Trial:
+    """One table, one write of the same rows in each kind of frame.
+
+    Args:
+        lake: Where to create the table.
+        seed: What decides the type, the values and the operations.
+        spark: Writes Spark frames instead of those of this process.
+    """
+
+    def __init__(self, lake: DuckLake, seed: int, spark: SparkSession | None = None) -> None:
+        self.lake, self.random, self.spark = lake, random.Random(seed), spark
         self.table = f"t{seed}"
         self.kind = self.random.choice(list(TYPES))
         self.inline = self.random.random() < 0.5
@@ -159,8 +173,14 @@ class Trial:
     def run(self) -> None:
         first = 100 if self.random.random() < 0.6 else 0
         ids = range(first, first + len(self.values))
-        for name, frame in frames(ids, self.values):
+        for name, frame in self._frames(ids):
             self._write(name, frame, dict(zip(ids, self.values, strict=True)))
+
+    def _frames(self, ids: Sequence[int]) -> Iterator[tuple[str, Any]]:
+        made = frames(ids, self.values)
+        if self.spark is None:
+            return made
+        return (("Spark", _spark_frame(self.spark, frame)) for name, frame in made if name == "Arrow")
 
     def _write(self, name: str, frame: Any, new: dict[int, Any]) -> None:
         lake, verb = self.lake, self.random.choice(["append", "overwrite", "upsert"])
@@ -183,8 +203,8 @@ class Trial:
             assert rows(lake, self.table) == before, what
             return
         after = rows(lake, self.table) if verb != "append" or not (new.keys() & before.keys()) else None
-        # What a stream holds is not known when its types are compared.
-        if fits_all and (name != "stream" or mode == "strict"):
+        # The values of a stream or a Spark frame are not known when its types are compared.
+        if fits_all and (name not in ("stream", "Spark") or mode == "strict"):
             assert str(lake.table(self.table).schema.column("c").type) == kind, what
         if after is None:
             # Rows with the ids of others: only the count is looked at.
@@ -199,11 +219,11 @@ class Trial:
             lake.table(self.table).delete(f"id = {n}")
 
 
-def _run(folder: Path, seeds: Sequence[int]) -> LakeAddress:
+def _run(folder: Path, seeds: Sequence[int], spark: SparkSession | None = None) -> LakeAddress:
     address = sqlite_lake(folder)
     lake = DuckLake.create(address.url, data_path=address.data_path)
     for seed in seeds:
-        Trial(lake, seed).run()
+        Trial(lake, seed, spark).run()
     lake.close()
     return address
 
@@ -232,6 +252,11 @@ def test_random_frames_are_stored_exactly_or_rejected(tmp_path: Path) -> None:
 def test_many_random_frames_are_stored_exactly_or_rejected(tmp_path: Path) -> None:
     seeds = range(1000, 1300)
     _check_by_duckdb(_run(tmp_path, seeds), seeds)
+
+
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(2000, 2060), marks=pytest.mark.slow)])
+def test_random_spark_frames_are_stored_exactly_or_rejected(tmp_path: Path, spark: SparkSession, seeds: range) -> None:
+    _check_by_duckdb(_run(tmp_path, seeds, spark), seeds)
 
 
 def test_what_duckdb_inserts_exactly_fits() -> None:
