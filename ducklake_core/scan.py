@@ -19,7 +19,6 @@ from ducklake_core.format.expressions.predicates import Predicate
 from ducklake_core.format.state import TableState
 from ducklake_core.format.types.message_text import visible
 from ducklake_core.format.types.names import folded
-from ducklake_core.format.values.time_zones import in_zone
 from ducklake_core.planning.change_plan import ChangePlan, DeletedRows, FeedKind, InsertedRows, feed_arrow_schema
 from ducklake_core.planning.change_planner import feed_columns, plan_changes
 from ducklake_core.planning.explanation import Explanation, explanation, pruned_files
@@ -179,9 +178,9 @@ class Scan(Readable):
                 ``spark.ducklake.read.types`` says when None.
         """
         from ducklake_core.engines.spark.read import read_plan
-        from ducklake_core.engines.spark.session_settings import zone_of
+        from ducklake_core.engines.spark.session_settings import in_session_zone
 
-        with in_zone(zone_of(session)):
+        with in_session_zone(session):
             plan = self.plan().plan
         frame = read_plan(plan, self.storage, session, exact=exact)
         names = self._names(plan)
@@ -334,9 +333,9 @@ class ChangeFeed(Readable):
     def to_spark(self, session: SparkSession) -> DataFrame:
         """The changes as a lazy Spark DataFrame, classic or Connect; the catalog is asked now, the files are read later."""
         from ducklake_core.engines.spark.feed import read_changes
-        from ducklake_core.engines.spark.session_settings import zone_of
+        from ducklake_core.engines.spark.session_settings import in_session_zone
 
-        with in_zone(zone_of(session)):
+        with in_session_zone(session):
             plan = self.plan().plan
         frame = read_changes(plan, self.storage, session)
         return _limited(frame, self.row_limit)

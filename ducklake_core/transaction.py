@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ducklake_core.commit.committer import Committer
 from ducklake_core.engines.arrow.frame_input import no_columns
 from ducklake_core.engines.frame import Frame, frame_of
+from ducklake_core.engines.spark.session_settings import in_session_zone
 from ducklake_core.errors import CommitConflictError, DuckLakeError, NotFoundError, SchemaError, UnsupportedFeatureError, UsageError
 from ducklake_core.format.checked_calls import checked
 from ducklake_core.format.expressions.columns import Column
@@ -292,7 +293,7 @@ class Transaction(StatementVerbs, AdditionVerb, VersionVerbs, WrittenFilesVerbs)
             raise UnsupportedFeatureError("upserts from a Spark DataFrame cannot be inlined: leave inline away", table=name)
         lacking = missing_columns_of(missing_columns, schema_evolution)
         target = Target(name=name, create=create, partition_by=tuple(partition_by), comment=comment)
-        with self._whole_or_nothing():
+        with self._whole_or_nothing(), in_session_zone(frame.session):
             staged, frame, is_empty = self._target(target, frame, schema_evolution, lacking, only_append=mode == "append")
             if staged is None:
                 return

@@ -57,6 +57,31 @@ def test_queries_use_the_zone_of_the_session(sqlite_address: LakeAddress, in_kol
         lake.sql(QUERIES[0], spark=in_kolkata, timezone="America/New_York")
 
 
+@pytest.mark.parametrize("inlined", [True, False])
+def test_row_changes_use_the_zone_of_the_session(sqlite_address: LakeAddress, in_kolkata: SparkSession, inlined: bool) -> None:
+    changes = (
+        f"DELETE FROM {{}} WHERE {DAY}",
+        "UPDATE {} SET i = i + 1000 WHERE made >= DATE '2026-03-02' AND NOT made >= DATE '2026-03-08'",
+        "UPDATE {} SET made = '2026-07-01 00:00:00' WHERE made IN ('2026-03-02 00:00:00', '2026-11-01 01:30:00')",
+    )
+    with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {1000 if inlined else 0}") as duck:
+        duck.run("SET TimeZone = 'UTC'", "USE lake", TABLE, f"INSERT INTO t VALUES {ROWS}")
+        for n in range(len(changes)):
+            duck.run(*(f"CREATE TABLE {who}{n} AS FROM t" for who in ("a", "b", "c")))
+        duck.run("SET TimeZone = 'Asia/Kolkata'", *(change.format(f"a{n}") for n, change in enumerate(changes)), "SET TimeZone = 'UTC'")
+    lake = DuckLake.connect(sqlite_address.url)
+    for n, change in enumerate(changes):
+        lake.sql(change.format(f"b{n}"), spark=in_kolkata)
+    lake.table("c0").delete(DAY, spark=in_kolkata)
+    lake.table("c1").update({"i": "i + 1000"}, where=changes[1].split("WHERE ")[1], spark=in_kolkata)
+    lake.table("c2").update({"made": "'2026-07-01 00:00:00'"}, where=changes[2].split("WHERE ")[1], spark=in_kolkata)
+    with attached(sqlite_address) as duck:
+        for n in range(len(changes)):
+            theirs = duck.rows(f"SELECT i, epoch_us(made) FROM lake.a{n} ORDER BY ALL")
+            for who in ("b", "c"):
+                assert duck.rows(f"SELECT i, epoch_us(made) FROM lake.{who}{n} ORDER BY ALL") == theirs, (who, changes[n])
+
+
 def test_every_nan_is_found_and_is_one_key(sqlite_address: LakeAddress, spark: SparkSession, tmp_path: Path) -> None:
     nans = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], np.uint64).view(np.float64)
     values = pa.array(np.concatenate([nans, [0.0, -0.0, 7.0]]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ducklake_core.errors import UsageError
-from ducklake_core.format.values.time_zones import checked_zone
+from ducklake_core.format.values.time_zones import checked_zone, in_zone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +53,13 @@ def zone_of(session: SparkSession) -> str:
             "'Europe/Berlin'",
             parameter=TIME_ZONE,
         ) from problem
+
+
+@contextmanager
+def in_session_zone(session: SparkSession | None) -> Iterator[None]:
+    """Make the time zone of a session effective for the block; without a session the effective one stays."""
+    with in_zone(None if session is None else zone_of(session)):
+        yield
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from ducklake_core.commit import alterations
 from ducklake_core.engines.arrow.frame_input import no_columns
 from ducklake_core.engines.frame import Frame, frame_of
 from ducklake_core.engines.row_changes import check_source_keys
+from ducklake_core.engines.spark.session_settings import in_session_zone
 from ducklake_core.errors import DuckLakeError, SchemaError, UsageError
 from ducklake_core.format.evolution.reconciliation import may_not_fit
 from ducklake_core.format.expressions.predicate_parser import parse_predicate
@@ -39,7 +40,7 @@ class RowVerbs(OpenTransaction):
         """Delete the rows for which ``where`` is true; all rows when it is None. It may name virtual columns, such as ``rowid``."""
         if self._is_done("delete", name, where):
             return
-        with self._whole_or_nothing():
+        with self._whole_or_nothing(), in_session_zone(spark):
             staged = self._catalog.table(name)
             condition = self._without_macros(where)
             predicate = None if condition is None else parse_predicate(condition, with_virtual(staged.state.schema))
@@ -51,7 +52,7 @@ class RowVerbs(OpenTransaction):
 
         if self._is_done("update", name, dict(values), where):
             return
-        with self._whole_or_nothing():
+        with self._whole_or_nothing(), in_session_zone(spark):
             staged = self._catalog.table(name)
             plain = {column: self._without_macros(value) for column, value in values.items()}
             request = update_request(staged.name, staged.state.schema, plain, self._without_macros(where))
@@ -74,9 +75,9 @@ class RowVerbs(OpenTransaction):
         if self._is_done("merge", name, on, tuple(clauses)):
             return
         missing = missing_columns_of(missing_columns, "strict")
-        with self._whole_or_nothing():
+        frame = frame_of(source)
+        with self._whole_or_nothing(), in_session_zone(frame.session):
             staged = self._catalog.table(name)
-            frame = frame_of(source)
             frame = frame_in_types_of(staged.state.schema, frame, clauses)
             try:
                 # What is asked for is checked before the source is computed.
