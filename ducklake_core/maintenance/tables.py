@@ -25,7 +25,6 @@ from ducklake_core.errors import (
     NotFoundError,
     StorageError,
 )
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import LakeInfo, Snapshot, TableState
 from ducklake_core.format.types.names import join_name
 from ducklake_core.maintenance.request import TableRequest
@@ -75,8 +74,7 @@ def plan_tables(
         selected = request.scope.select(reader, base.id)
         ids = selected.names
         many = request.reading.reader(reader, base, ids) if request.reading else ManyTablesReader(connection, info, database.tables, ids)
-        with paused_collector():
-            found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
+        found = {number: _attempt(database, many, number, name, base, plan) for number, name in selected.names.items()}
     # One that failed may have spoiled the transaction, or the statement, for others: each is tried by itself.
     for number, name in selected.names.items():
         if isinstance(found[number], FailedTable):

@@ -16,7 +16,6 @@ from ducklake_core.catalog.changed_files import Definition, Edges, NamedTable
 from ducklake_core.catalog.changed_inlined import InlinedGroup
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import NotFoundError
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.expressions.value_range import ValueRange
 from ducklake_core.format.state import TableListing
 from ducklake_core.format.types.data_types import Field
@@ -31,7 +30,6 @@ Wanted = Mapping[str, Sequence[str]]
 _NO_COLUMNS = Schema(columns=())
 
 
-@paused_collector()
 def plan_lake_changes(
     reader: CatalogReader, after: int, until: int | None = None, *, tables: Wanted | None = None, most: int | None = None
 ) -> LakeChanges:

@@ -14,7 +14,6 @@ from ducklake_core.catalog.reading.macros_in_conditions import without_macro_cal
 from ducklake_core.catalog.reading.mappings import name_mappings
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.errors import CatalogCorruptError, UsageError
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.expressions import pruning
 from ducklake_core.format.expressions.columns import Column
 from ducklake_core.format.expressions.conditions import Condition
@@ -43,7 +42,6 @@ from ducklake_core.planning.plan import ColumnLifetime, FileTask, PruningReport,
 from ducklake_core.planning.virtual import FILE_INDEX, VIRTUAL_COLUMNS, needed_virtual, virtual_statistics, with_virtual
 
 
-@paused_collector()
 def plan_scan(
     reader: CatalogReader,
     table: TableState,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from ducklake_core.catalog.reading.files import data_files
 from ducklake_core.catalog.reading.reader import CatalogReader, check_same_snapshot, expired_since
 from ducklake_core.errors import CatalogCorruptError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.state import InlinedCounts, TableListing, TableState
 from ducklake_core.format.types.data_types import DataType, Field
@@ -48,7 +47,6 @@ class Size:
 _NOTHING_INLINED = InlinedCounts()
 
 
-@paused_collector()
 def table_sizes(reader: CatalogReader, snapshot_id: int, schema: str | None = None) -> list[Size]:
     """The size of every table at a snapshot, or of those directly in a schema, by schema and name.
 

@@ -16,7 +16,6 @@ from ducklake_core.catalog.reading.views import ViewState, find_view, views
 from ducklake_core.engines.duckdb.query import MacroSource, Sources, ViewSource
 from ducklake_core.engines.duckdb.relations import ReadRows, TableSource
 from ducklake_core.errors import NotFoundError, UnsupportedFeatureError
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.types.names import DEFAULT_SCHEMA, dotted, folded, split_path
 from ducklake_core.planning.table_info import row_counts
 from ducklake_core.scan import Scan
@@ -75,7 +74,6 @@ class Names:
         return [*of_tables, *of_views, *((one.schema_name, one.name) for one in self.macros)]
 
 
-@paused_collector()
 def lake_names(lake: LakeContext, reader: CatalogReader, snapshot_id: int) -> Names:
     """What there is at a snapshot: three statements."""
     return Names(

@@ -12,7 +12,6 @@ from sqlalchemy.exc import DBAPIError
 
 from ducklake_core.catalog.inlined.rows import END_SNAPSHOT, EVERY_VERSION, JoinedForm, StoredForm
 from ducklake_core.catalog.reading.reader import CatalogReader
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import InlinedTable, TableState
 from ducklake_core.format.types.schema import Schema
 
@@ -58,9 +57,8 @@ def _fetched_batches(reader: CatalogReader, form: StoredForm, *, ordered: bool) 
     with form.fetch(reader, EVERY_VERSION, ordered=ordered, **streamed) as found:
         fetch = _plain_rows(found.cursor) if form.abilities.has_untyped_cells else found.fetchmany
         while True:
-            with paused_collector():
-                rows = fetch(BATCH_ROWS)
-                part = form.table_of(rows) if rows else None
+            rows = fetch(BATCH_ROWS)
+            part = form.table_of(rows) if rows else None
             if part is None:
                 return
             yield part

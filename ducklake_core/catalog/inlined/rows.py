@@ -21,7 +21,6 @@ from ducklake_core.catalog.inlined.variants import plain_cell
 from ducklake_core.catalog.reading.reader import CatalogReader
 from ducklake_core.catalog.reading.visibility import live_or_unknown
 from ducklake_core.errors import CatalogCorruptError, CatalogUnavailableError, CorruptFileError, SchemaError, UnsupportedFeatureError
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.state import InlinedTable, TableState
 from ducklake_core.format.types.arrow_types import ArrowArray, to_arrow_schema
 from ducklake_core.format.types.data_types import VARIANT, Field, holds_variants
@@ -321,9 +320,8 @@ class JoinedForm:
         joined = joined_cells(reader.connection, self.columns, self.integers, condition)
         if joined is not None:
             return self.form.table_of_columns(joined, len(joined[0])) if joined else None
-        with paused_collector():
-            rows = self.form.fetch(reader, ChosenInlined(condition=lambda _source: condition), ordered=False).all()
-            return self.form.table_of(rows) if rows else None
+        rows = self.form.fetch(reader, ChosenInlined(condition=lambda _source: condition), ordered=False).all()
+        return self.form.table_of(rows) if rows else None
 
 
 def _numbers(cells: Sequence[Any] | ArrowArray, *, nullable: bool = False) -> ArrowArray | None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from ducklake_core.errors import NotFoundError, UsageError
-from ducklake_core.format.collector import paused_collector
 from ducklake_core.format.expressions import monotonic as growing
 from ducklake_core.format.expressions.comparison import FLIPPED, common_domain, domain_of, holds, key_of
 from ducklake_core.format.expressions.folding import all_of, any_of, normalized
@@ -64,7 +63,6 @@ COMPARED: dict[Operator, type[exp.Expression]] = {name: kind for kind, name in C
 _PLAIN_ARGUMENTS = frozenset({"this", "expression", "expressions", "low", "high"})
 
 
-@paused_collector()
 def parse_predicate(condition: str | Predicate | Condition | Column, schema: Schema) -> Predicate:
     """The condition as a predicate on the schema's columns.
 
