@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ducklake_core.errors import SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import ColumnStatistics
 from ducklake_core.format.files.geometry_statistics import GeometryStatistics, merged_geometry_statistics, read_geometry_statistics
-from ducklake_core.format.files.statistics import COMPARED_AS_TEXT
+from ducklake_core.format.files.statistics import COMPARED_AS_TEXT, shortened_maximum, shortened_minimum
 from ducklake_core.format.files.variant_statistics import merged_field_statistics, read_field_statistics, to_json
 from ducklake_core.format.state import TableColumnStatistics
 from ducklake_core.format.types.data_types import GEOMETRY, INT128, UINT128, VARIANT, DataType, PrimitiveType
@@ -112,17 +112,32 @@ def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]
     for column in batch:
         if column.value_count == 0:
             continue
-        low = column.exact_min if column.exact_min is not None else column.min_value
-        high = column.exact_max if column.exact_max is not None else column.max_value
-        if low is None or high is None:
+        least = column.min_value if column.min_value is not None else column.exact_min
+        greatest = column.max_value if column.max_value is not None else column.exact_max
+        if least is None or greatest is None:
             return None
         # A bound in full length may still be cut: before a NUL.
-        lows.append(_Bound(low, column.exact_min is None and column.min_is_exact is not False))
-        highs.append(_Bound(high, column.exact_max is None and column.max_is_exact is not False))
+        lows.append(_Bound(least, column.exact_min is None and column.min_is_exact is not False))
+        highs.append(_Bound(greatest, column.exact_max is None and column.max_is_exact is not False))
     try:
-        return min(lows, key=lambda bound: _order(bound.text, data_type)), max(highs, key=lambda bound: _order(bound.text, data_type))
+        low = min(lows, key=lambda bound: _order(bound.text, data_type))
+        high = max(highs, key=lambda bound: _order(bound.text, data_type))
     except (SchemaError, UnsupportedFeatureError):
         return None
+    return _shortened(low, high, data_type)
+
+
+def _shortened(low: _Bound, high: _Bound, data_type: DataType) -> tuple[_Bound, _Bound] | None:
+    """Cut long bounds, also those that other writers or earlier versions have stored in full length; None where no short one is right."""
+    assert low.text is not None
+    assert high.text is not None
+    least, greatest = shortened_minimum(low.text, data_type), shortened_maximum(high.text, data_type)
+    if greatest is None:
+        return None
+    return (
+        low if least == low.text else _Bound(least, False),
+        high if greatest == high.text else _Bound(greatest, False),
+    )
 
 
 def _order(text: str | None, data_type: DataType) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ BOUND_BYTES = 256
 
 COMPARED_AS_TEXT = frozenset({"varchar", "json", "blob", "uuid", "interval"})
 """Types whose table-wide bounds DuckDB compares as texts."""
+
+_SURROGATES = range(0xD800, 0xE000)
+_BLOB_UNIT = re.compile(r"\\x[0-9A-Fa-f]{2}|\\x?[0-9A-Fa-f]?|.", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +61,60 @@ def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataTyp
     # U+0001 is the least that is greater than NUL, so what it ends is an upper bound of all that had NUL there.
     exact_max = maximum if "\0" not in maximum else maximum.partition("\0")[0] + "\x01"
     return Bounds(min_value=low, max_value=high, exact_min=minimum.partition("\0")[0], exact_max=exact_max)
+
+
+def shortened_minimum(text: str, data_type: DataType) -> str:
+    """Return a lower bound of at most 256 bytes (512 characters for blobs) for a minimum in any of its forms.
+
+    >>> shortened_minimum("a" * 300, VARCHAR) == "a" * 256, shortened_minimum("a", VARCHAR)
+    (True, 'a')
+    """
+    if data_type == BLOB:
+        return "".join(_cut_units(text))
+    return _cut_text(text) if data_type in (VARCHAR, JSON) else text
+
+
+def shortened_maximum(text: str, data_type: DataType) -> str | None:
+    """Return an upper bound of about that length for a maximum in any of its forms.
+
+    Unlike the bound of a file it is not limited to ASCII, because a table whose bounds are NULL loses its other rows in filters of DuckDB.
+    None where no longer string is greater: of U+10FFFF alone.
+
+    >>> shortened_maximum("a" * 300, VARCHAR) == "a" * 255 + "b", shortened_maximum("é" * 200, VARCHAR) == "é" * 127 + "ê"
+    (True, True)
+    >>> shortened_maximum("FF" * 300, BLOB) == "F" * 511 + "G", shortened_maximum("\\\\xFF" * 300, BLOB) == "\\\\xFF" * 127 + "]"
+    (True, True)
+    """
+    if data_type == BLOB:
+        return _greater_units(text)
+    if data_type not in (VARCHAR, JSON) or len(cut := _cut_text(text)) == len(text):
+        return text
+    found = _greater_text(text)
+    kept = cut.rstrip("\U0010ffff")
+    if found is not None or not kept:
+        return found
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(following if following != _SURROGATES.start else _SURROGATES.stop)
+
+
+def _cut_units(text: str) -> list[str]:
+    r"""The start of a blob's text, which is hexadecimal or has some bytes as ``\xFF``, without a part of such a byte at the end."""
+    if len(text) <= 2 * BOUND_BYTES:
+        return [text]
+    units = _BLOB_UNIT.findall(text[: 2 * BOUND_BYTES])
+    return units[:-1] if units[-1][0] == "\\" and len(units[-1]) < len(r"\xFF") else units
+
+
+def _greater_units(text: str) -> str | None:
+    units = _cut_units(text)
+    if units == [text]:
+        return text
+    while units:
+        # DuckDB reads the bound as a blob, in which a single backslash is an error.
+        following = ord(units.pop()[0]) + 1
+        if following < 0x7F:
+            return "".join(units) + chr(following + (following == ord("\\")))
+    return None
 
 
 def _cut_text(text: str) -> str:
