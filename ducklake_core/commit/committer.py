@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ducklake_core.catalog.database.connections import Database, classify
-from ducklake_core.catalog.database.failures import waited_in_vain
+from ducklake_core.catalog.database.failures import is_about_length, waited_in_vain
 from ducklake_core.catalog.database.retries import COMMIT_RETRIES, RetryPolicy
 from ducklake_core.catalog.database.statements import PlainStatements
 from ducklake_core.catalog.database.writer_queue import Turn
 from ducklake_core.catalog.reading.commit_search import expired_among, search_log, snapshots_mentioning
 from ducklake_core.catalog.writing.head import Head, HeadRequest, read_head
 from ducklake_core.catalog.writing.row_locks import wait_for_rows
-from ducklake_core.catalog.writing.writer import apply_changes
+from ducklake_core.catalog.writing.writer import apply_changes, longest_value
 from ducklake_core.commit.actions import (
     Action,
     AddDeleteFiles,
@@ -37,6 +37,7 @@ from ducklake_core.commit.request import CommitRequest, commit_id_of, search_tex
 from ducklake_core.commit.resolution import Resolution, resolve
 from ducklake_core.commit.sweep_guard import SweepGuard
 from ducklake_core.errors import (
+    CatalogError,
     CatalogUnavailableError,
     CommitConflictError,
     CommitError,
@@ -260,6 +261,9 @@ class _Run:
 
     def failure(self, error: DuckLakeError) -> DuckLakeError:
         """The error to raise: the given one, unless an unanswered COMMIT leaves the outcome open."""
+        if self._trying is not None and is_about_length(error):
+            advice = "nothing was changed; store shorter values, or raise the limit of the database"
+            error = CatalogError(f"{error.message}: {longest_value(self._trying.changes)}; {advice}", **error.details)
         if self._unanswered is None or isinstance(error, CommitOutcomeUnknownError):
             return error
         return self._unknown(error.message)

@@ -45,6 +45,10 @@ _LOST_MYSQL = BUSY_CODES | frozenset(
     {0, 1021, 1047, 1077, 1079, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 1969}
     | {2002, 2003, 2006, 2013, 2014, 2027, 2055, 3024, 3169, 4031}
 )
+# A statement or value that is longer than the database takes, whoever sends it: answers of the server, and an error of PyMySQL's own.
+TOO_LONG_IN_MYSQL = 1153
+_TOO_LONG_MYSQL = frozenset({TOO_LONG_IN_MYSQL, 1301, 2020})
+_TOO_LONG_STATE, _TOO_LONG_IN_SQLITE = "54000", "SQLITE_TOOBIG"
 _MISSING_TABLE, _MISSING_TABLE_OF_MYSQL = "42P01", 1146
 _NO_ENTRY_IN_MYSQL = frozenset({1044, 1045, 1698})
 _MISSING_DATABASE, _MISSING_DATABASE_OF_MYSQL = "3D000", 1049
@@ -71,6 +75,21 @@ def is_about_login(error: DuckLakeError) -> bool:
 def is_about_missing_database(error: DuckLakeError) -> bool:
     """Return whether a server has no database of the name in the address."""
     return error.details.get("sqlstate") == _MISSING_DATABASE or error.details.get("mysql_error") == _MISSING_DATABASE_OF_MYSQL
+
+
+def is_about_length(error: DuckLakeError) -> bool:
+    """Return whether a statement or a value was longer than the database takes."""
+    details = error.details
+    return (
+        details.get("mysql_error") in _TOO_LONG_MYSQL
+        or details.get("sqlite_error") == _TOO_LONG_IN_SQLITE
+        or details.get("sqlstate") == _TOO_LONG_STATE
+    )
+
+
+def may_be_about_length(error: BaseException) -> bool:
+    """Return whether a MySQL server may have closed the session, with or without an answer, because a statement was too long."""
+    return code_of_mysql(error) in _LOST_MYSQL
 
 
 def may_pass_by_itself(state: str) -> bool:
@@ -108,6 +127,8 @@ def _classify(error: BaseException, *, at_commit: bool) -> Failure:
             return "retry"
         return lost if code & 0xFF in _LOST_CODES else "fatal"
     if (number := code_of_mysql(cause)) is not None:
+        if number in _TOO_LONG_MYSQL:
+            return "fatal"
         return "retry" if number in _RETRY_MYSQL else lost if number in _LOST_MYSQL or error.connection_invalidated else "fatal"
     if type(cause).__module__ == "_duckdb":
         return _of_duckdb(cause, lost)
@@ -200,6 +221,8 @@ def wrapped(error: SQLAlchemyError, where: str, secrets: Iterable[str], *, at_co
             if is_about_missing_database(found):
                 advice = "create the database on the server, or correct the address"
                 return CatalogError(f"the database of the catalog {where} does not exist ({text}); {advice}", **details)
+            if is_about_length(found):
+                return CatalogError(f"a statement is longer than the catalog {where} accepts ({text})", **details)
             return found
 
 

@@ -9,13 +9,15 @@ Settings belong to sessions and are only said when they change, all in one state
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Executable, event, func, select
 from sqlalchemy.dialects import registry
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import SQLAlchemyError
 
-from ducklake_core.catalog.database.failures import BUSY_CODES, code_of_mysql
+from ducklake_core.catalog.database.failures import BUSY_CODES, TOO_LONG_IN_MYSQL, code_of_mysql, may_be_about_length
 from ducklake_core.catalog.database.server_connections import server_engine
 from ducklake_core.catalog.database.statements import PlainStatements, Statements
 from ducklake_core.catalog.database.tables import CatalogTables
@@ -28,6 +30,9 @@ _READ = {"isolation": "REPEATABLE-READ", "innodb_lock_wait_timeout": "1", "wait_
 _WRITE = _READ | {"isolation": "READ-COMMITTED"}
 _SAID = "ducklake_settings"
 """Where a connection keeps what its session was told last."""
+_LEAST_PACKET = 1 << 20
+"""Bytes of a statement that every server accepts unless somebody has made its ``max_allowed_packet`` smaller than any default."""
+_ESCAPED = (b"\0", b"\n", b"\r", b"\x1a", b'"', b"'", b"\\")
 
 
 class MySQLAccess:
@@ -52,6 +57,7 @@ class MySQLAccess:
             enable_from_linting=False,
         )
         event.listen(engine, "begin", _announce)
+        event.listen(engine, "handle_error", _note_too_long)
         return engine
 
     def limit_waits(self, connection: Connection, seconds: float) -> None:
@@ -103,6 +109,38 @@ def _assignment(name: str, value: str, is_mariadb: bool) -> str:
         # MariaDB knows the newer name since 11.1.
         return f"SESSION {'tx_isolation' if is_mariadb else 'transaction_isolation'} = '{value}'"
     return f"SESSION {name} = {value}"
+
+
+def _note_too_long(context: ExceptionContext) -> None:
+    """Give an error the code of a statement that is too long, where the server hung up on one: the driver often misses the answer.
+
+    The limit is only read when a long statement has failed, from a session of its own.
+    """
+    error = context.original_exception
+    if context.engine is None or not may_be_about_length(error):
+        return
+    size = len(context.statement or "") + max(map(_sent_bytes, _rows_of(context.parameters)), default=0)
+    if size < _LEAST_PACKET:
+        return
+    try:
+        with context.engine.connect() as connection:
+            limit = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+    except SQLAlchemyError:
+        return
+    if size > limit:
+        error.args = (TOO_LONG_IN_MYSQL, f"a statement of {size:,} bytes; max_allowed_packet of the server is {limit:,} bytes")
+
+
+def _rows_of(parameters: Any) -> Iterable[Iterable[object]]:
+    """Values of a statement as the driver gets them, or of several executions: each of which is sent by itself when it is long."""
+    rows = parameters if isinstance(parameters, list) else [parameters]
+    return (row.values() if isinstance(row, Mapping) else row or () for row in rows)
+
+
+def _sent_bytes(row: Iterable[object]) -> int:
+    """Bytes of the SQL text of a row's strings and blobs, in which some characters are escaped."""
+    cells = (cell.encode(errors="replace") if isinstance(cell, str) else cell for cell in row)
+    return sum(len(cell) + sum(map(cell.count, _ESCAPED)) for cell in cells if isinstance(cell, bytes | bytearray))
 
 
 def _has_no_room(error: Exception) -> bool:

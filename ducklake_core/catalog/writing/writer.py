@@ -61,6 +61,47 @@ def apply_changes(statements: Statements, database: Database, changes: Iterable[
                 _change_inlined(statements, database, change)
 
 
+def longest_value(changes: Iterable[CatalogChange]) -> str:
+    """Describe the longest string or blob that changes store, for an error about a database that does not take it."""
+    size, where = max(_values_of(changes), key=lambda one: one[0], default=(0, "a value"))
+    return f"{where} has {size:,} bytes"
+
+
+def _values_of(changes: Iterable[CatalogChange]) -> Iterator[tuple[int, str]]:
+    """The size of each value, and what it is."""
+    for change in changes:
+        match change:
+            case InsertRows(table=table, rows=rows) | UpdateEach(table=table, rows=rows):
+                for row in rows:
+                    owner = next((f" of {row[name]!r}" for name in _NAMES if isinstance(row.get(name), str)), "")
+                    yield from ((_bytes_of(value), f"{key} in ducklake_{table}{owner}") for key, value in row.items() if key not in _NAMES)
+            case UpdateRows(table=table, values=values) | CopyRows(table=table, values=values):
+                yield from ((_bytes_of(value), f"{key} in ducklake_{table}") for key, value in values.items())
+            case InsertInlinedRows(columns=columns, rows=inlined):
+                for number, cells in enumerate(inlined.rows()):
+                    named = zip(cells, columns, strict=True)
+                    yield from ((_bytes_of(cell), f"the value of column {column.name!r} in row {number}") for cell, column in named)
+            case _:
+                pass
+
+
+_NAMES = ("column_name", "view_name", "table_name", "macro_name", "key")
+
+
+def _bytes_of(value: object) -> int:
+    match value:
+        case str():
+            return len(value.encode(errors="replace"))
+        case bytes() | bytearray():
+            return len(value)
+        case list() | tuple():
+            return sum(map(_bytes_of, value))
+        case dict():
+            return sum(map(_bytes_of, value.values()))
+        case _:
+            return 0
+
+
 def _change_inlined(statements: Statements, database: Database, change: InlinedChange) -> None:
     tables = database.tables
     match change:

@@ -1,0 +1,146 @@
+"""Long strings and blobs: short bounds that enclose them, and clear errors where a database does not take a value."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ducklake_core import DuckLake
+from ducklake_core.catalog.database import sqlite_file
+from ducklake_core.errors import CatalogError, DuckLakeError
+from ducklake_core.format.files.statistics import shortened_maximum, shortened_minimum
+from ducklake_core.format.types.data_types import BLOB, JSON, VARCHAR
+from tests.support.mysql import MySQLServer
+from tests.support.oracle import LakeAddress, attached
+
+CHARACTERS = "a~\x7f\x80é߿ࠀ퟿\uffff🦆\U0010fffe\U0010ffff"
+BYTES = b"a~\x7f\x00\xff\\'["
+
+
+def _long_strings(chance: random.Random) -> Iterator[str]:
+    for _ in range(3_000):
+        alphabet = chance.sample(CHARACTERS, chance.randint(1, 3))
+        yield "".join(chance.choices(alphabet, k=chance.randint(60, 600)))
+
+
+def test_short_bounds_of_strings_enclose_them() -> None:
+    for text in _long_strings(random.Random(3401)):
+        for kind in (VARCHAR, JSON):
+            low, high = shortened_minimum(text, kind), shortened_maximum(text, kind)
+            assert low <= text
+            assert len(low.encode()) <= 256
+            if high is None:
+                assert set(text[:64]) == {"\U0010ffff"}
+            else:
+                assert high >= text
+                assert len(high.encode()) <= 257
+
+
+@pytest.mark.parametrize("spell", [lambda blob: blob.hex().upper(), lambda blob: _as_duckdb(blob)], ids=["hexadecimal", "duckdb"])
+def test_short_bounds_of_blobs_enclose_them_and_are_blobs(spell: Callable[[bytes], str]) -> None:
+    chance = random.Random(3402)
+    with attached_alone() as duck:
+        for _ in range(300):
+            text = spell(bytes(chance.choices(BYTES, k=chance.randint(100, 900))))
+            low, high = shortened_minimum(text, BLOB), shortened_maximum(text, BLOB)
+            assert high is not None
+            assert low <= text <= high
+            assert max(len(low), len(high)) <= 512
+            duck.execute("SELECT ?::VARCHAR::BLOB, ?::VARCHAR::BLOB", [low, high]).fetchall()
+
+
+def _as_duckdb(blob: bytes) -> str:
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in "\\'\"" else f"\\x{byte:02X}" for byte in blob)
+
+
+def attached_alone() -> Any:
+    import duckdb
+
+    return duckdb.connect()
+
+
+@pytest.mark.parametrize("character", ["x", "~", "\x7f", "é", "\U0010ffff"])
+@pytest.mark.parametrize("duckdb_first", [False, True])
+def test_rows_with_long_values_are_found_whatever_wrote_them(sqlite_address: LakeAddress, character: str, duckdb_first: bool) -> None:
+    """Both writers, inlined rows and files, in turns: DuckDB finds each row by its value, and the least and the greatest."""
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    lake.create_table("t", {"s": "varchar", "b": "blob"})
+    wanted: list[str] = []
+    for number, size in enumerate((3_000, 100, 3_000, 257, 256, 3_000)):
+        text = chr(ord("c") - number % 3) + character * size + str(number)
+        wanted.append(text)
+        with_duckdb, inlined = (number % 2 == 0) is duckdb_first, number % 3 != 1
+        if with_duckdb:
+            with attached(sqlite_address, f"DATA_INLINING_ROW_LIMIT {10 if inlined else 0}") as duck:
+                duck.connection.execute("INSERT INTO t VALUES (?, ?)", [text, text.encode()])
+        else:
+            lake.table("t").append(pa.table({"s": [text], "b": [text.encode()]}), inline=inlined)
+            assert _longest_bound(sqlite_address) <= 512
+    with attached(sqlite_address) as duck:
+        assert duck.rows("SELECT min(s), max(s), min(b), max(b) FROM t") == [
+            (min(wanted), max(wanted), min(wanted).encode(), max(wanted).encode())
+        ]
+        for text in wanted:
+            for table in (duck.rows("SELECT s FROM t WHERE s = ? AND b = ?", [text, text.encode()]),):
+                assert table == [(text,)]
+    assert [lake.table("t").scan(where=f"s = '{text}'").count() for text in wanted] == [1] * len(wanted)
+    assert not lake.check(level="rows").findings
+
+
+def _longest_bound(address: LakeAddress) -> int:
+    with sqlite3.connect(address.url.removeprefix("sqlite:///")) as connection:
+        (found,) = connection.execute(
+            "SELECT max(max(length(coalesce(min_value, '')), length(coalesce(max_value, '')))) FROM ducklake_table_column_stats"
+        )
+    return int(found[0])
+
+
+def test_long_values_need_no_long_statement(mysql: MySQLServer, tmp_path: Any) -> None:
+    address = mysql.lake(tmp_path)
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    long = "y" * (17 << 20)
+    for number in range(2):
+        lake.write("t", pa.table({"n": [number], "s": [long], "b": [long.encode()]}))
+    assert lake.table("t").scan(["s"]).to_arrow().column("s").to_pylist() == [long, long]
+
+
+CALLS: dict[str, tuple[Callable[[DuckLake, str], object], str]] = {
+    "default": (lambda lake, long: lake.sql(f"CREATE TABLE q (i INTEGER, s VARCHAR DEFAULT '{long}')"), "in ducklake_column of 's'"),
+    "view": (lambda lake, long: lake.sql(f"CREATE VIEW v AS SELECT '{long}' AS x"), "sql in ducklake_view of 'v'"),
+    "message": (lambda lake, long: lake.write("u", pa.table({"n": [1]}), message=long), "commit_message in ducklake_snapshot_changes"),
+}
+
+
+@pytest.mark.parametrize("call", list(CALLS))
+def test_a_value_that_the_server_does_not_take_is_named_at_once(mysql: MySQLServer, tmp_path: Any, call: str) -> None:
+    address = mysql.lake(tmp_path)
+    lake = DuckLake.create(address.url, data_path=address.data_path)
+    run, named = CALLS[call]
+    long = "'y\\" [1:] * (9 << 20)
+    with pytest.raises(CatalogError, match="max_allowed_packet of the server is 16,777,216 bytes") as caught:
+        run(lake, long)
+    assert type(caught.value) is CatalogError
+    assert not caught.value.retriable
+    assert f"{named} has {len(long):,} bytes; nothing was changed" in caught.value.message
+    assert [snapshot.id for snapshot in lake.snapshots()] == [0]
+    lake.write("after", pa.table({"n": [1]}))
+
+
+def test_a_value_that_sqlite_does_not_take_is_named(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = sqlite_file._opened
+
+    def limited(path: str) -> sqlite_file.FileConnection:
+        connection = opened(path)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000_000)
+        return connection
+
+    monkeypatch.setattr(sqlite_file, "_opened", limited)
+    lake = DuckLake.create(sqlite_address.url, data_path=sqlite_address.data_path)
+    with pytest.raises(DuckLakeError, match="the value of column 's' in row 1 has 1,000,001 bytes; nothing was changed") as caught:
+        lake.write("t", pa.table({"n": [1, 2], "s": ["", "x" * 1_000_001]}), inline=True)
+    assert not caught.value.retriable
