@@ -82,7 +82,7 @@ def shortened_maximum(text: str, data_type: DataType) -> str | None:
 
     >>> shortened_maximum("a" * 300, VARCHAR) == "a" * 255 + "b", shortened_maximum("é" * 200, VARCHAR) == "é" * 127 + "ê"
     (True, True)
-    >>> shortened_maximum("FF" * 300, BLOB) == "F" * 511 + "G", shortened_maximum("\\\\xFF" * 300, BLOB) == "\\\\xFF" * 127 + "]"
+    >>> shortened_maximum("FF" * 300, BLOB) == "F" * 511 + "G", shortened_maximum("\\\\x7F" * 300, BLOB) == "\\\\x7F" * 127 + "\\\\x80"
     (True, True)
     """
     if data_type == BLOB:
@@ -110,9 +110,13 @@ def _greater_units(text: str) -> str | None:
     if units == [text]:
         return text
     while units:
-        # DuckDB reads the bound as a blob, in which a single backslash is an error.
-        following = ord(units.pop()[0]) + 1
+        unit = units.pop()
+        if len(unit) > 1 and unit != r"\xFF":
+            return f"{''.join(units)}\\x{bytes.fromhex(unit[2:])[0] + 1:02X}"
+        # DuckDB compares bounds as texts when it merges them and as blobs when it filters: only a greater byte is greater in both.
+        following = ord(unit) + 1 if len(unit) == 1 else 0x7F
         if following < 0x7F:
+            # A single backslash is an error in the text of a blob.
             return "".join(units) + chr(following + (following == ord("\\")))
     return None
 
