@@ -45,7 +45,7 @@ _LOST_MYSQL = BUSY_CODES | frozenset(
     {0, 1021, 1047, 1077, 1079, 1114, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 1969}
     | {2002, 2003, 2006, 2013, 2014, 2027, 2055, 3024, 3169, 4031}
 )
-# A statement or value that is longer than the database takes, whoever sends it: answers of the server, and an error of PyMySQL's own.
+# A statement or a value is longer than the database accepts: answers of the server, and an error of PyMySQL's own.
 TOO_LONG_IN_MYSQL = 1153
 _TOO_LONG_MYSQL = frozenset({TOO_LONG_IN_MYSQL, 1301, 2020})
 _TOO_LONG_STATE, _TOO_LONG_IN_SQLITE = "54000", "SQLITE_TOOBIG"
@@ -78,7 +78,7 @@ def is_about_missing_database(error: DuckLakeError) -> bool:
 
 
 def is_about_length(error: DuckLakeError) -> bool:
-    """Return whether a statement or a value was longer than the database takes."""
+    """Return whether a statement or a value was longer than the database accepts."""
     details = error.details
     return (
         details.get("mysql_error") in _TOO_LONG_MYSQL
@@ -88,7 +88,7 @@ def is_about_length(error: DuckLakeError) -> bool:
 
 
 def may_be_about_length(error: BaseException) -> bool:
-    """Return whether a MySQL server may have closed the session, with or without an answer, because a statement was too long."""
+    """Return whether a MySQL server may have closed the session because a statement was too long."""
     return code_of_mysql(error) in _LOST_MYSQL
 
 

@@ -30,8 +30,8 @@ _READ = {"isolation": "REPEATABLE-READ", "innodb_lock_wait_timeout": "1", "wait_
 _WRITE = _READ | {"isolation": "READ-COMMITTED"}
 _SAID = "ducklake_settings"
 """Where a connection keeps what its session was told last."""
-_LEAST_PACKET = 1 << 20
-"""Bytes of a statement that every server accepts unless somebody has made its ``max_allowed_packet`` smaller than any default."""
+_SMALL_PACKET = 1 << 20
+"""Bytes of a statement that a server accepts by default."""
 _ESCAPED = (b"\0", b"\n", b"\r", b"\x1a", b'"', b"'", b"\\")
 
 
@@ -112,15 +112,16 @@ def _assignment(name: str, value: str, is_mariadb: bool) -> str:
 
 
 def _note_too_long(context: ExceptionContext) -> None:
-    """Give an error the code of a statement that is too long, where the server hung up on one: the driver often misses the answer.
+    """Replace the arguments of a lost connection by those of a statement that is too long, if that is the cause.
 
-    The limit is only read when a long statement has failed, from a session of its own.
+    The server closes the session while the driver still sends, so that the driver often misses the answer. The limit is only read,
+    in another session, after a long statement has failed.
     """
     error = context.original_exception
     if context.engine is None or not may_be_about_length(error):
         return
     size = len(context.statement or "") + max(map(_sent_bytes, _rows_of(context.parameters)), default=0)
-    if size < _LEAST_PACKET:
+    if size < _SMALL_PACKET:
         return
     try:
         with context.engine.connect() as connection:
@@ -128,17 +129,17 @@ def _note_too_long(context: ExceptionContext) -> None:
     except SQLAlchemyError:
         return
     if size > limit:
-        error.args = (TOO_LONG_IN_MYSQL, f"a statement of {size:,} bytes; max_allowed_packet of the server is {limit:,} bytes")
+        error.args = (TOO_LONG_IN_MYSQL, f"a statement has {size:,} bytes; max_allowed_packet of the server is {limit:,} bytes")
 
 
 def _rows_of(parameters: Any) -> Iterable[Iterable[object]]:
-    """Values of a statement as the driver gets them, or of several executions: each of which is sent by itself when it is long."""
+    """Return the values of each execution of a statement: long ones are sent one by one."""
     rows = parameters if isinstance(parameters, list) else [parameters]
     return (row.values() if isinstance(row, Mapping) else row or () for row in rows)
 
 
 def _sent_bytes(row: Iterable[object]) -> int:
-    """Bytes of the SQL text of a row's strings and blobs, in which some characters are escaped."""
+    """Return the bytes of a row's strings and blobs in SQL text, in which some characters are escaped."""
     cells = (cell.encode(errors="replace") if isinstance(cell, str) else cell for cell in row)
     return sum(len(cell) + sum(map(cell.count, _ESCAPED)) for cell in cells if isinstance(cell, bytes | bytearray))
 

@@ -36,6 +36,7 @@ _BATCH = 5000
 _FEW = 16
 _KEY = "key_"
 _VALUE = "value_"
+_NAMES = ("column_name", "view_name", "table_name", "macro_name", "key")
 
 
 def apply_changes(statements: Statements, database: Database, changes: Iterable[CatalogChange]) -> None:
@@ -62,30 +63,33 @@ def apply_changes(statements: Statements, database: Database, changes: Iterable[
 
 
 def longest_value(changes: Iterable[CatalogChange]) -> str:
-    """Describe the longest string or blob that changes store, for an error about a database that does not take it."""
-    size, where = max(_values_of(changes), key=lambda one: one[0], default=(0, "a value"))
-    return f"{where} has {size:,} bytes"
+    """Describe the longest string or blob that changes store, for an error about a database that does not accept it."""
+    size, what = max(_sizes(changes), default=(0, "a value"))
+    return f"{what} has {size:,} bytes"
 
 
-def _values_of(changes: Iterable[CatalogChange]) -> Iterator[tuple[int, str]]:
-    """The size of each value, and what it is."""
+def _sizes(changes: Iterable[CatalogChange]) -> Iterator[tuple[int, str]]:
     for change in changes:
         match change:
             case InsertRows(table=table, rows=rows) | UpdateEach(table=table, rows=rows):
-                for row in rows:
-                    owner = next((f" of {row[name]!r}" for name in _NAMES if isinstance(row.get(name), str)), "")
-                    yield from ((_bytes_of(value), f"{key} in ducklake_{table}{owner}") for key, value in row.items() if key not in _NAMES)
+                yield from _sizes_in_rows(table, rows)
             case UpdateRows(table=table, values=values) | CopyRows(table=table, values=values):
-                yield from ((_bytes_of(value), f"{key} in ducklake_{table}") for key, value in values.items())
+                yield from _sizes_in_rows(table, (values,))
             case InsertInlinedRows(columns=columns, rows=inlined):
                 for number, cells in enumerate(inlined.rows()):
-                    named = zip(cells, columns, strict=True)
-                    yield from ((_bytes_of(cell), f"the value of column {column.name!r} in row {number}") for cell, column in named)
+                    for column, cell in zip(columns, cells, strict=True):
+                        yield _bytes_of(cell), f"the value of column {column.name!r} in row {number}"
             case _:
                 pass
 
 
-_NAMES = ("column_name", "view_name", "table_name", "macro_name", "key")
+def _sizes_in_rows(table: str, rows: Iterable[Mapping[str, object]]) -> Iterator[tuple[int, str]]:
+    """Sizes of values, and their descriptions: "sql of view 'v'"."""
+    for row in rows:
+        name = next((f" {row[key]!r}" for key in _NAMES if isinstance(row.get(key), str)), "")
+        for key, value in row.items():
+            if key not in _NAMES:
+                yield _bytes_of(value), f"{key} of {table.replace('_', ' ')}{name}"
 
 
 def _bytes_of(value: object) -> int:

@@ -20,7 +20,9 @@ COMPARED_AS_TEXT = frozenset({"varchar", "json", "blob", "uuid", "interval"})
 """Types whose table-wide bounds DuckDB compares as texts."""
 
 _SURROGATES = range(0xD800, 0xE000)
-_BLOB_UNIT = re.compile(r"\\x[0-9A-Fa-f]{2}|\\x?[0-9A-Fa-f]?|.", re.DOTALL)
+_PART_OF_BYTE = re.compile(r"\\x?[0-9A-Fa-f]?$")
+# "[" and "~" are followed by a backslash and DEL, which the text of a blob does not have.
+_LAST_SMALL_CHARACTER = re.compile(r"((?:\\x..|[^\\])*)([ -Z\]-}])")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,61 +66,52 @@ def truncate_bounds(minimum: str | None, maximum: str | None, data_type: DataTyp
 
 
 def shortened_minimum(text: str, data_type: DataType) -> str:
-    """Return a lower bound of at most 256 bytes (512 characters for blobs) for a minimum in any of its forms.
+    """Return a lower bound of at most 256 bytes (512 characters for blobs) for the minimum of a table.
 
     >>> shortened_minimum("a" * 300, VARCHAR) == "a" * 256, shortened_minimum("a", VARCHAR)
     (True, 'a')
     """
     if data_type == BLOB:
-        return "".join(_cut_units(text))
+        return _cut_blob_text(text)
     return _cut_text(text) if data_type in (VARCHAR, JSON) else text
 
 
 def shortened_maximum(text: str, data_type: DataType) -> str | None:
-    """Return an upper bound of about that length for a maximum in any of its forms.
+    """Return an upper bound of about 256 bytes (512 characters for blobs) for the maximum of a table, or None where there is none.
 
-    Unlike the bound of a file it is not limited to ASCII, because a table whose bounds are NULL loses its other rows in filters of DuckDB.
-    None where no longer string is greater: of U+10FFFF alone.
+    It is the bound that a file has, or else one with a greater character that is not ASCII: most strings without ASCII have one.
 
     >>> shortened_maximum("a" * 300, VARCHAR) == "a" * 255 + "b", shortened_maximum("é" * 200, VARCHAR) == "é" * 127 + "ê"
     (True, True)
-    >>> shortened_maximum("FF" * 300, BLOB) == "F" * 511 + "G", shortened_maximum("\\\\x7F" * 300, BLOB) == "\\\\x7F" * 127 + "\\\\x80"
-    (True, True)
     """
     if data_type == BLOB:
-        return _greater_units(text)
-    if data_type not in (VARCHAR, JSON) or len(cut := _cut_text(text)) == len(text):
+        return _greater_blob_text(text)
+    if data_type not in (VARCHAR, JSON):
         return text
-    found = _greater_text(text)
-    kept = cut.rstrip("\U0010ffff")
-    if found is not None or not kept:
-        return found
+    greater = _greater_text(text)
+    kept = _cut_text(text).rstrip("\U0010ffff")
+    if greater is not None or not kept:
+        return greater
     following = ord(kept[-1]) + 1
     return kept[:-1] + chr(following if following != _SURROGATES.start else _SURROGATES.stop)
 
 
-def _cut_units(text: str) -> list[str]:
-    r"""The start of a blob's text, which is hexadecimal or has some bytes as ``\xFF``, without a part of such a byte at the end."""
-    if len(text) <= 2 * BOUND_BYTES:
-        return [text]
-    units = _BLOB_UNIT.findall(text[: 2 * BOUND_BYTES])
-    return units[:-1] if units[-1][0] == "\\" and len(units[-1]) < len(r"\xFF") else units
+def _cut_blob_text(text: str) -> str:
+    r"""Return the start of a blob's text, hexadecimal or with bytes as ``\xFF``, without a part of such a byte at the end."""
+    return text if len(text) <= 2 * BOUND_BYTES else _PART_OF_BYTE.sub("", text[: 2 * BOUND_BYTES])
 
 
-def _greater_units(text: str) -> str | None:
-    units = _cut_units(text)
-    if units == [text]:
+def _greater_blob_text(text: str) -> str | None:
+    r"""Return a text that is greater in the order of texts, which DuckDB merges the bounds of blobs by, and still the text of a blob.
+
+    >>> _greater_blob_text("FF" * 300) == "F" * 511 + "G", _greater_blob_text("a[" + r"\xFF" * 300), _greater_blob_text(r"\xFF" * 300)
+    (True, 'b', None)
+    """
+    cut = _cut_blob_text(text)
+    if cut == text:
         return text
-    while units:
-        unit = units.pop()
-        if len(unit) > 1 and unit != r"\xFF":
-            return f"{''.join(units)}\\x{bytes.fromhex(unit[2:])[0] + 1:02X}"
-        # DuckDB compares bounds as texts when it merges them and as blobs when it filters: only a greater byte is greater in both.
-        following = ord(unit) + 1 if len(unit) == 1 else 0x7F
-        if following < 0x7F:
-            # A single backslash is an error in the text of a blob.
-            return "".join(units) + chr(following + (following == ord("\\")))
-    return None
+    found = _LAST_SMALL_CHARACTER.match(cut)
+    return None if found is None else found[1] + chr(ord(found[2]) + 1)
 
 
 def _cut_text(text: str) -> str:

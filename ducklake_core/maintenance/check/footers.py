@@ -22,6 +22,7 @@ from ducklake_core.format.files.data_files import ROW_ID_FIELD_ID, SNAPSHOT_ID_F
 from ducklake_core.format.files.encryption_key import EncryptionKey
 from ducklake_core.format.files.locations import file_key, printable
 from ducklake_core.format.files.paths import file_name, has_writers_name, join
+from ducklake_core.format.files.statistics import truncate_bounds
 from ducklake_core.format.types.data_types import FLOATS, Field
 from ducklake_core.maintenance.check.facts import CatalogRow, Facts, TableFacts
 from ducklake_core.maintenance.check.mappings import columns_of_mappings, misses_columns, wrong_mappings
@@ -290,7 +291,9 @@ def beyond(row: CatalogRow, held: tuple[str | None, str | None], leaf: Field) ->
     Writers take bounds from the very file that they write. Where those of the file that is there end sooner, it is not that file.
     """
     mine = bounds_of(row.min_value, row.max_value, leaf.type)
-    its = bounds_of(*held, leaf.type)
+    # The bound of a long string may be short: "b" + 300 times "é" is cut to "c".
+    kept = truncate_bounds(*held, leaf.type)
+    its = bounds_of(kept.min_value, kept.max_value, leaf.type)
     if mine is None or its is None or row.value_count == 0 or (leaf.type in FLOATS and row.contains_nan is not False):
         return ""
     # A text that is cut is no value of any file.

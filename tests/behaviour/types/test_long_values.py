@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -48,7 +49,7 @@ def _as_duckdb(blob: bytes) -> str:
 @pytest.mark.parametrize("spell", [lambda blob: blob.hex().upper(), _as_duckdb], ids=["hexadecimal", "duckdb"])
 def test_short_bounds_of_blobs_enclose_them_and_are_blobs(spell: Callable[[bytes], str]) -> None:
     chance = random.Random(3402)
-    with attached_alone() as duck:
+    with duckdb.connect() as duck:
         for _ in range(300):
             blob = bytes(chance.choices(BYTES, k=chance.randint(100, 900)))
             text = spell(blob)
@@ -61,12 +62,6 @@ def test_short_bounds_of_blobs_enclose_them_and_are_blobs(spell: Callable[[bytes
                 False,
             )
             assert enclosed
-
-
-def attached_alone() -> Any:
-    import duckdb
-
-    return duckdb.connect()
 
 
 @pytest.mark.parametrize("character", ["x", "~", "\x7f", "é", "\U0010ffff"])
@@ -104,38 +99,55 @@ def _longest_bound(address: LakeAddress) -> int:
     return int(found[0])
 
 
-def test_long_values_need_no_long_statement(mysql: MySQLServer, tmp_path: Any) -> None:
-    address = mysql.lake(tmp_path)
+PACKET = 1 << 20
+
+
+@pytest.fixture
+def short_packets(mysql: MySQLServer) -> Iterator[MySQLServer]:
+    """A server that accepts statements of 1 MiB."""
+    ((before,),) = mysql.rows("SELECT @@global.max_allowed_packet")
+    mysql.run(f"SET GLOBAL max_allowed_packet = {PACKET}")
+    yield mysql
+    mysql.run(f"SET GLOBAL max_allowed_packet = {before}")
+
+
+def test_long_values_in_files_need_no_long_statement(short_packets: MySQLServer, tmp_path: Any) -> None:
+    address = short_packets.lake(tmp_path)
     lake = DuckLake.create(address.url, data_path=address.data_path)
-    long = "y" * (17 << 20)
+    long = "y" * (PACKET + 1)
     for number in range(2):
         lake.write("t", pa.table({"n": [number], "s": [long], "b": [long.encode()]}))
     assert lake.table("t").scan(["s"]).to_arrow().column("s").to_pylist() == [long, long]
 
 
-CALLS: dict[str, tuple[Callable[[DuckLake, str], object], str]] = {
-    "default": (lambda lake, long: lake.sql(f"CREATE TABLE q (i INTEGER, s VARCHAR DEFAULT '{long}')"), "in ducklake_column of 's'"),
-    "view": (lambda lake, long: lake.sql(f"CREATE VIEW v AS SELECT '{long}' AS x"), "sql in ducklake_view of 'v'"),
-    "message": (lambda lake, long: lake.write("u", pa.table({"n": [1]}), message=long), "commit_message in ducklake_snapshot_changes"),
+# Longer than the limit with its escapes only.
+LONG = "\\" * (PACKET * 2 // 3)
+QUERY = f"SELECT '{LONG}' AS x"
+CALLS: dict[str, tuple[Callable[[DuckLake], object], str]] = {
+    "default": (lambda lake: lake.sql(f"CREATE TABLE q (i INTEGER, s VARCHAR DEFAULT '{LONG}')"), f"of column 's' has {len(LONG):,}"),
+    "view": (lambda lake: lake.sql(f"CREATE VIEW v AS {QUERY}"), f"sql of view 'v' has {len(QUERY):,}"),
+    "message": (
+        lambda lake: lake.write("u", pa.table({"n": [1]}), message=LONG),
+        f"commit_message of snapshot changes has {len(LONG):,}",
+    ),
 }
 
 
 @pytest.mark.parametrize("call", list(CALLS))
-def test_a_value_that_the_server_does_not_take_is_named_at_once(mysql: MySQLServer, tmp_path: Any, call: str) -> None:
-    address = mysql.lake(tmp_path)
+def test_a_value_that_the_server_rejects_is_named_at_once(short_packets: MySQLServer, tmp_path: Any, call: str) -> None:
+    address = short_packets.lake(tmp_path)
     lake = DuckLake.create(address.url, data_path=address.data_path)
     run, named = CALLS[call]
-    long = "'y\\"[1:] * (9 << 20)
-    with pytest.raises(CatalogError, match="max_allowed_packet of the server is 16,777,216 bytes") as caught:
-        run(lake, long)
+    with pytest.raises(CatalogError, match="max_allowed_packet of the server is 1,048,576 bytes") as caught:
+        run(lake)
     assert type(caught.value) is CatalogError
     assert not caught.value.retriable
-    assert f"{named} has {len(long):,} bytes; nothing was changed" in caught.value.message
+    assert f"{named} bytes; nothing was changed" in caught.value.message
     assert [snapshot.id for snapshot in lake.snapshots()] == [0]
     lake.write("after", pa.table({"n": [1]}))
 
 
-def test_a_value_that_sqlite_does_not_take_is_named(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_sqlite_rejects_is_named(sqlite_address: LakeAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = sqlite_file._opened
 
     def limited(path: str) -> sqlite_file.FileConnection:
