@@ -88,6 +88,7 @@ def test_rows_with_long_values_are_found_whatever_wrote_them(sqlite_address: Lak
         for text in wanted:
             assert duck.rows("SELECT s FROM t WHERE s = ? AND b = ?", [text, text.encode()]) == [(text,)]
     assert [lake.table("t").scan(where=f"s = '{text}'").count() for text in wanted] == [1] * len(wanted)
+    assert not lake.check(level="footers").findings
     assert not lake.check(level="rows").findings
 
 
