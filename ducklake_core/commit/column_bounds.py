@@ -128,7 +128,7 @@ def _bounds(old: TableColumnStatistics | None, batch: Sequence[ColumnStatistics]
 
 
 def _shortened(low: _Bound, high: _Bound, data_type: DataType) -> tuple[_Bound, _Bound] | None:
-    """Cut long bounds, also those that other writers or earlier versions have stored in full length; None where no short one is right."""
+    """Cut long bounds, also those that DuckDB or an earlier version stored in full length. Return None if no short string is greater."""
     assert low.text is not None
     assert high.text is not None
     least, greatest = shortened_minimum(low.text, data_type), shortened_maximum(high.text, data_type)

@@ -261,12 +261,12 @@ class _Run:
 
     def failure(self, error: DuckLakeError) -> DuckLakeError:
         """The error to raise: the given one, unless an unanswered COMMIT leaves the outcome open."""
-        if self._trying is not None and is_about_length(error):
-            advice = "nothing was changed; store shorter values, or raise the limit of the database"
-            error = CatalogError(f"{error.message}: {longest_value(self._trying.changes)}; {advice}", **error.details)
-        if self._unanswered is None or isinstance(error, CommitOutcomeUnknownError):
+        if self._unanswered is not None:
+            return error if isinstance(error, CommitOutcomeUnknownError) else self._unknown(error.message)
+        if self._trying is None or not is_about_length(error):
             return error
-        return self._unknown(error.message)
+        advice = "nothing was changed; store shorter values, or raise the limit of the database"
+        return CatalogError(f"{error.message}: {longest_value(self._trying.changes)}; {advice}", **error.details)
 
     def exhausted(self, attempts: int, last: DuckLakeError) -> DuckLakeError:
         if self._unanswered is not None:
