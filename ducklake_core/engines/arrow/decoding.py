@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ducklake_core.engines.arrow.text_forms import PLAIN, TextForms, fitting, side_by_side
 from ducklake_core.errors import CorruptFileError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.storage.filesystems import Storage, printable
@@ -29,62 +28,31 @@ class OpenFile:
     """
 
     def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData | None = None, *, pre_buffer: bool = True) -> None:
-        self._source = source
         self.pre_buffer = pre_buffer
-        self._as_dictionaries: dict[tuple[str, ...], pq.ParquetFile] = {}
-        self._wide: pq.ParquetFile | None = None
-        self._plain = self._opened(metadata)
+        self._parquet = pq.ParquetFile(
+            source, metadata=metadata, coerce_int96_timestamp_unit="us", page_checksum_verification=True, pre_buffer=pre_buffer
+        )
 
     @property
     def metadata(self) -> pq.FileMetaData:
         """The footer."""
-        return self._plain.metadata
+        return self._parquet.metadata
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema, with texts in their plain form."""
-        return self._plain.schema_arrow
+        """The Arrow schema."""
+        return self._parquet.schema_arrow
 
-    def batches(self, groups: list[int], columns: list[str] | None, forms: TextForms, rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
-        """The batches of some row groups.
+    def batches(self, groups: list[int], columns: list[str] | None, rows: int, threads: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of some row groups.
 
         Args:
             groups: Numbers of the row groups.
-            columns: Names of the columns; None for all, which come in their plain forms.
-            forms: Of the texts in the batches.
-            rows: How many rows a batch has; the last of a row group may have fewer.
+            columns: Names of the columns; None for all.
+            rows: Number of rows of a batch; the last of a row group may have fewer.
             threads: Whether to decode columns in parallel.
         """
-        if columns is None or forms == PLAIN:
-            yield from self._plain.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
-            return
-        # pyarrow makes no dictionaries of texts with offsets of 64 bits.
-        encoded = [name for name in columns if name in forms.dictionaries]
-        others = [name for name in columns if name not in forms.dictionaries]
-        parts = [(self._with_dictionaries(forms.dictionaries), encoded)] if encoded else []
-        parts += [(self._with_wide_texts() if forms.wide else self._plain, others)] if others else []
-        read = [parquet.iter_batches(rows, row_groups=groups, columns=names, use_threads=threads) for parquet, names in parts]
-        yield from read[0] if len(read) == 1 else side_by_side(read, columns)
-
-    def _with_dictionaries(self, names: tuple[str, ...]) -> pq.ParquetFile:
-        if names not in self._as_dictionaries:
-            self._as_dictionaries[names] = self._opened(self.metadata, read_dictionary=names)
-        return self._as_dictionaries[names]
-
-    def _with_wide_texts(self) -> pq.ParquetFile:
-        if self._wide is None:
-            self._wide = self._opened(self.metadata, binary_type=pa.large_binary())
-        return self._wide
-
-    def _opened(self, metadata: pq.FileMetaData | None, **forms: Any) -> pq.ParquetFile:
-        return pq.ParquetFile(
-            self._source,
-            metadata=metadata,
-            coerce_int96_timestamp_unit="us",
-            page_checksum_verification=True,
-            pre_buffer=self.pre_buffer,
-            **forms,
-        )
+        yield from self._parquet.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
 
 
 class Handles:
@@ -125,7 +93,6 @@ def decoded(
     storage: Storage,
     *,
     threads: bool,
-    forms: TextForms = PLAIN,
     until: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The batches of some row groups; where they cannot be decoded, the file is opened and read once more from there on.
@@ -137,7 +104,6 @@ def decoded(
         file: Which file it is.
         storage: How to open it anew.
         threads: Whether to decode columns in parallel.
-        forms: Of the texts in the batches.
         until: How many rows are wanted, if not all. Batches are cut so that one ends there: whoever stops then has no more decoded.
 
     Raises:
@@ -149,10 +115,10 @@ def decoded(
 
     def decode() -> Iterator[pa.RecordBatch]:
         if fresh:
-            yield from fresh.pop().batches(groups, columns, forms, batch_rows, threads)
+            yield from fresh.pop().batches(groups, columns, batch_rows, threads)
             return
         with open_parquet(storage, file.path, file.encryption_key) as source:
-            yield from OpenFile(source).batches(groups, columns, forms, batch_rows, threads)
+            yield from OpenFile(source).batches(groups, columns, batch_rows, threads)
 
     batches, count, looked_twice = decode(), 0, False
     while True:
@@ -166,7 +132,7 @@ def decoded(
             continue
         if batch is None:
             return
-        yield from fitting(batch)
+        yield batch
         count += 1
 
 

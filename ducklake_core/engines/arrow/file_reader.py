@@ -24,7 +24,6 @@ from ducklake_core.engines.arrow.file_layout import layout_of
 from ducklake_core.engines.arrow.found_rows import FoundAhead, FoundRows, Held
 from ducklake_core.engines.arrow.in_order import in_order
 from ducklake_core.engines.arrow.row_groups import row_group_runs
-from ducklake_core.engines.arrow.text_forms import PLAIN, TextColumns, plain
 from ducklake_core.errors import CorruptFileError, SchemaError, UnsupportedFeatureError
 from ducklake_core.format.files.data_files import DataFile
 from ducklake_core.format.files.locations import protocol_of
@@ -41,8 +40,6 @@ _GROUP_BYTES = 32 * 1024 * 1024
 _THREADED_BYTES = 1 << 20
 """Files from this size on are decoded by several threads: handing out the columns of smaller ones takes longer than decoding them."""
 
-_FORMED_ROWS = 1 << 15
-"""Files of so many rows have their texts decoded in other forms: choosing and opening takes as long as decoding fewer of them."""
 
 _HELD_BYTES = 8 * 1024 * 1024
 """So many bytes of rows that were found in a row group are held before the columns of the second pass are decoded."""
@@ -101,9 +98,6 @@ class FileReader:
         self._storage = storage
         self._layout = layout_of(opened.schema, task, shape)
         self._predicate = None if task.all_rows_match else shape.predicate
-        passes = self._layout.passes
-        has_forms = passes.named and self.record_count >= _FORMED_ROWS
-        self._texts = TextColumns(opened.metadata, opened.schema, passes.first + passes.rest) if has_forms else None
         self._check_rows_are_known()
         by_place = self._predicate is not None or self._layout.passes.rest or any(map(self._is_made_of_positions, shape.virtual))
         self._needs_positions = bool(by_place) or task.snapshot_filter is not None
@@ -203,8 +197,8 @@ class FileReader:
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Batches of some columns, each with the position of its first row; one ends after ``until`` rows."""
         columns = [self._layout.schema.names[place] for place in places] if self._layout.passes.named else None
-        position, forms = start, PLAIN if self._texts is None else self._texts.forms(groups)
-        for batch in decoded(opened, groups, columns, self._task.file, self._storage, threads=threads, forms=forms, until=until):
+        position = start
+        for batch in decoded(opened, groups, columns, self._task.file, self._storage, threads=threads, until=until):
             yield position, batch
             position += batch.num_rows
         counted = sum(self._opened.metadata.row_group(group).num_rows for group in groups)
@@ -232,11 +226,8 @@ class FileReader:
         return FoundRows(positions, self._by_place(batch)) if len(positions) else None
 
     def _by_place(self, batch: pa.RecordBatch, places: tuple[int, ...] | None = None) -> Held:
-        """Columns of a pass, the first if none is given, in the forms of the file's schema."""
-        found = dict(zip(self._layout.passes.first if places is None else places, batch.columns, strict=True))
-        if self._texts is None:
-            return found
-        return {place: plain(array, self._layout.schema.field(place).type) for place, array in found.items()}
+        """Return the columns of a pass by their place, those of the first pass if none is given."""
+        return dict(zip(self._layout.passes.first if places is None else places, batch.columns, strict=True))
 
     def _visible(self, batch: pa.RecordBatch, positions: npt.NDArray[np.int64], mask: np.ndarray | None) -> np.ndarray | None:
         if self._task.snapshot_filter is not None:
