@@ -450,9 +450,9 @@ def _flushed_lately(connection: Connection, tables: CatalogTables) -> AbstractSe
     query = select(snapshot.c.snapshot_id, snapshot.c.schema_version).order_by(snapshot.c.snapshot_id)
     # Such a flush moves the schema version.
     moves = [
-        (former, later)
-        for (former, its_version), (later, version) in pairwise(complete_rows(connection, query, "snapshots"))
-        if version != its_version
+        (former.snapshot_id, later.snapshot_id)
+        for former, later in pairwise(complete_rows(connection, query, "snapshots"))
+        if former.schema_version != later.schema_version
     ]
     if any(later - former > 1 for former, later in moves):
         return None
