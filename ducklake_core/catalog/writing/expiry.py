@@ -437,7 +437,8 @@ def _drop_superseded(connection: Connection, database: Database) -> None:
         return
     unread = sorted(name for name, owner in left.items() if owner not in flushed)
     for name in sorted({*unread} - names_with_rows(connection, tables, unread)):
-        database.definitions.drop(connection, DropTable(tables.inlined_data(name)))
+        # Another expiry may have dropped it meanwhile.
+        database.definitions.drop(connection, DropTable(tables.inlined_data(name), if_exists=True))
 
 
 def _flushed_lately(connection: Connection, tables: CatalogTables) -> AbstractSet[int] | None:

@@ -217,7 +217,7 @@ class Facts:
         """Report a live object of a schema that is not there, which a repair opens again if the catalog has a row of it."""
         self.report("schema-missing", what, repair=self._reopening(schema_id))
 
-    def _reopening(self, schema_id: int) -> ReopenSchema | None:
+    def _reopening(self, schema_id: int, below: frozenset[int] = frozenset()) -> ReopenSchema | None:
         """The repair that takes back the drop of a schema, once its parents are there; None where the catalog has no usable row of it."""
         if schema_id in self._reopened:
             return self._reopened[schema_id]
@@ -227,13 +227,13 @@ class Facts:
             return None
         parent = getattr(dropped, "parent_schema_id", None)
         there = {row.schema_id: row for row in self.every.rows("schema") if is_live(row, self.newest)}
+        above = None
         if parent is not None and parent not in there:
-            above = self._reopening(parent)
+            # A schema may be inside itself in a catalog that was edited.
+            above = None if parent in below | {schema_id} else self._reopening(parent, below | {schema_id})
             if above is None:
                 return None
             self.repair(above)
-        else:
-            above = None
         name = self._free_name(dropped, parent)
         around = () if parent is None else (above.path if above is not None else self.schema_paths[parent],)
         found = ReopenSchema(schema_id, parent, dropped.end_snapshot, name, ".".join((*around, dotted((name,)))))

@@ -1,4 +1,4 @@
-"""What a repair changes, as values. Each of them leaves every row of every snapshot as it is."""
+"""What a repair changes, as values. Each of them leaves every row of every table at every snapshot as it is."""
 
 from __future__ import annotations
 
